@@ -1,0 +1,21 @@
+"""Benchmarks: figures as ratios to a peer or a baseline that was measured in the same run.
+
+Each benchmark is a module with `run(**parameters) -> dict`, which prints its tables while it runs and returns its
+figures as one flat JSON-ready dict. May import everything except `cli`, `service` and `testing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """A benchmark by the module that runs it; imported only when it is run."""
+
+    module: str
+    about: str
+
+
+BENCHMARKS: Mapping[str, Benchmark] = {}

@@ -1,0 +1,53 @@
+"""The `headgate` program: collects the commands and turns a `HeadgateError` into one line and exit code 2."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import typer
+
+from headgate import __version__
+from headgate.errors import HeadgateError
+
+# Modules that register themselves on the application, in the order of the help page.
+COMMANDS: tuple[str, ...] = (
+    "headgate.cli.study",
+    "headgate.cli.bench",
+)
+
+app = typer.Typer(
+    name="headgate",
+    help="Deliver live data streams to many subscribers over limited links, and account for every row.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+def _version(show: bool) -> None:
+    if show:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    del version
+
+
+def main() -> None:
+    """Run the command line."""
+    for module in COMMANDS:
+        importlib.import_module(module).register(app)
+    try:
+        app()
+    except HeadgateError as error:
+        typer.secho(f"headgate: {error}", err=True, fg=typer.colors.RED)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""Frozen values that every other package speaks in: streams, sites, links, subscriptions, plans, deployments.
+
+Nothing here reads a file, a clock or a socket, and nothing is imported from the rest of Headgate except `errors`.
+"""
+
+from headgate.model.deployment import Deployment
+from headgate.model.plan import Plan, Tree
+from headgate.model.quality import Quality
+from headgate.model.schema import Column, Schema, parse_type, type_name
+from headgate.model.site import Link, Links, Site
+from headgate.model.stream import Admission, Source, Stream
+from headgate.model.subscription import Subscription
+from headgate.model.units import parse_bandwidth, parse_bytes, parse_duration, parse_rate
+
+__all__ = [
+    "Admission",
+    "Column",
+    "Deployment",
+    "Link",
+    "Links",
+    "Plan",
+    "Quality",
+    "Schema",
+    "Site",
+    "Source",
+    "Stream",
+    "Subscription",
+    "Tree",
+    "parse_bandwidth",
+    "parse_bytes",
+    "parse_duration",
+    "parse_rate",
+    "parse_type",
+    "type_name",
+]

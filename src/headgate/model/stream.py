@@ -1,0 +1,41 @@
+"""Streams: what flows, where it comes from, and what happens to it when the job cannot keep up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headgate.model.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where rows come from: `generator`, `nats`, or any Spark streaming format, with that format's options."""
+
+    format: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What the job does under overload, and the latency it tries to hold. `options` belong to the method."""
+
+    method: str = "traditional"
+    bound_s: float | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A typed stream with one root site, where its rows get their sequence numbers."""
+
+    name: str
+    schema: Schema
+    source: Source
+    root: str
+    key: tuple[str, ...] = ()
+    event_time: str | None = None
+    rate_rows_per_s: float = 1.0
+    admission: Admission = field(default_factory=Admission)
+    options: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,34 @@
+"""Subscriptions: who wants which rows, columns and resolution of a stream, how well, and what to give up first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headgate.model.quality import Quality
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One subscription as its owner wrote it.
+
+    `where` is text in the filter language of `profile` (relational SQL by default); `resolution`, `region` and
+    `policy` are documents that the grid and reduction packages check and interpret. `select` None means every column.
+    """
+
+    name: str
+    stream: str
+    site: str
+    where: str = "true"
+    select: tuple[str, ...] | None = None
+    profile: str = "relational"
+    resolution: Mapping[str, Any] | None = None
+    region: Mapping[str, Any] | None = None
+    quality: Quality = field(default_factory=Quality)
+    policy: Mapping[str, Any] | None = None
+    context: Mapping[str, Any] = field(default_factory=dict)
+    weight: float = 1.0
+    format: str = "arrow"
+    start: str = "now"
+    expires_s: float | None = None
