@@ -1,0 +1,58 @@
+"""The index that evaluates every class over the whole batch: the oracle of all others, and best for tens of classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.matching.index import ClassSpec, check_unique
+from headgate.matching.lists import ClassLists, Ids
+
+
+class ScanIndex:
+    """One vectorised evaluation per class and batch, nothing compiled, nothing shared between classes."""
+
+    __slots__ = ("_classes", "_ids")
+
+    def __init__(self, classes: Iterable[ClassSpec]) -> None:
+        found = sorted(classes, key=lambda spec: spec.id)
+        self._ids = check_unique(np.array([spec.id for spec in found], np.uint32))
+        self._classes = {spec.id: spec for spec in found}
+
+    @property
+    def classes(self) -> Ids:
+        """The ids it knows, ascending."""
+        return self._ids
+
+    def match(self, batch: pa.RecordBatch) -> ClassLists:
+        """The classes of each row."""
+        rows: list[np.ndarray] = []
+        ids: list[np.ndarray] = []
+        for identity, spec in self._classes.items():
+            hits = np.flatnonzero(spec.filter.evaluate(batch, spec.context))
+            if len(hits):
+                rows.append(hits)
+                ids.append(np.full(len(hits), identity, np.uint32))
+        if not rows:
+            return ClassLists.empty(batch.num_rows)
+        return ClassLists.from_pairs(np.concatenate(rows), np.concatenate(ids), batch.num_rows)
+
+    def add(self, classes: Iterable[ClassSpec]) -> None:
+        """Add classes; an id that is known already is refused and nothing is changed."""
+        found = {spec.id: spec for spec in classes}
+        self._ids = check_unique(np.concatenate([self._ids, np.fromiter(found, np.uint32, len(found))]))
+        self._classes = dict(sorted({**self._classes, **found}.items()))
+
+    def remove(self, ids: Iterable[int]) -> None:
+        """Forget classes; unknown ids are ignored."""
+        gone = set(ids)
+        self._classes = {identity: spec for identity, spec in self._classes.items() if identity not in gone}
+        self._ids = np.fromiter(self._classes, np.uint32, len(self._classes))
+
+    def bind(self, identity: int, context: Mapping[str, Any]) -> None:
+        """Replace the context of one class."""
+        spec = self._classes[identity]
+        self._classes[identity] = ClassSpec(spec.id, spec.filter, context)
