@@ -1,0 +1,23 @@
+"""NATS as Headgate uses it: an embedded server, and logs that are appended to, read back and purged by their owner.
+
+This is the only package that speaks to NATS. Logs, their subjects and limits stand in one table (`logs.LOGS`); every
+append that decides something is fenced by the expected last sequence of its subject.
+"""
+
+from headgate.fabric.client import Fabric, FabricError, FencedError, LogFullError, Stored
+from headgate.fabric.logs import Log, Logs
+from headgate.fabric.server import EmbeddedServer, find_server
+from headgate.fabric.sync import SyncFabric
+
+__all__ = [
+    "EmbeddedServer",
+    "Fabric",
+    "FabricError",
+    "FencedError",
+    "Log",
+    "LogFullError",
+    "Logs",
+    "Stored",
+    "SyncFabric",
+    "find_server",
+]

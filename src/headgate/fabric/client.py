@@ -1,0 +1,250 @@
+"""A connection to NATS: fenced appends, exact reads by sequence, wake-ups, purges.
+
+Reading uses direct gets by sequence and takes the plain publication of a new message only as a hint to read again, so
+there is no consumer whose state could be lost: a reader's position is its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Final, Self
+
+import nats
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+from nats.errors import NoRespondersError
+from nats.js import api
+from nats.js.errors import APIError, NotFoundError
+
+from headgate.errors import HeadgateError
+from headgate.fabric.logs import Log, Logs
+
+_TIMEOUT_S: Final = 10.0
+_POLL_S: Final = 1.0
+_WRONG_LAST = frozenset({10071, 10164})
+_FULL = frozenset({10047, 10054, 10077, 10122})
+_EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+
+
+class FabricError(HeadgateError):
+    """NATS could not do what was asked."""
+
+
+class FencedError(FabricError):
+    """An append expected another last message: somebody else has written to the subject."""
+
+
+class LogFullError(FabricError):
+    """An append was refused because the log or the subject is full."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A message in a log, and when the server stored it (seconds since the epoch)."""
+
+    sequence: int
+    subject: str
+    data: bytes
+    time_s: float = 0.0
+
+
+class Fabric:
+    """One connection, one namespace. Owns the connection: use it as an async context manager or call `close`."""
+
+    def __init__(self, client: Client, logs: Logs) -> None:
+        self._client = client
+        self._js = client.jetstream(timeout=_TIMEOUT_S)
+        self.logs = logs
+
+    @classmethod
+    async def connect(cls, url: str, logs: Logs | None = None, **options: Any) -> Self:
+        """Connect; `options` are nats-py's own (credentials, TLS)."""
+        quiet = options.pop("error_cb", None) or _ignore
+        try:
+            client = await nats.connect(
+                url,
+                error_cb=quiet,
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=0.2,
+                connect_timeout=_TIMEOUT_S,
+                allow_reconnect=True,
+                **options,
+            )
+        except (NatsError, OSError, TimeoutError) as error:
+            raise FabricError(f"cannot connect to NATS at {url}: {error!r}", hint="is the server running?") from error
+        return cls(client, logs or Logs())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._client.close()
+
+    @property
+    def max_payload(self) -> int:
+        """The largest message that the server takes."""
+        return int(self._client.max_payload)
+
+    async def ensure(self, log: Log) -> None:
+        """Make a log, or bring it to the table's limits; what it holds is kept."""
+        discard = api.DiscardPolicy.OLD if log.latest_only else api.DiscardPolicy.NEW
+        config = api.StreamConfig(
+            name=log.name,
+            subjects=list(log.subjects),
+            retention=api.RetentionPolicy.LIMITS,
+            storage=api.StorageType.FILE,
+            discard=discard,
+            discard_new_per_subject=log.max_per_subject > 0 and not log.latest_only,
+            max_bytes=log.max_bytes,
+            max_msgs_per_subject=log.max_per_subject,
+            max_age=0,
+            duplicate_window=0.1,
+            allow_direct=True,
+        )
+        try:
+            await self._js.add_stream(config)
+        except APIError as error:
+            if error.err_code != 10058:
+                raise FabricError(f"cannot make the log {log.name}: {error.description}") from error
+            await self._js.update_stream(config)
+
+    async def publish(self, subject: str, data: bytes, *, expect: int | None = None) -> int:
+        """Append to a log and return the sequence, once it is stored. `expect` fences the append."""
+        headers = None if expect is None else {_EXPECTED: str(expect)}
+        try:
+            ack = await self._js.publish(subject, data, headers=headers)
+        except APIError as error:
+            if error.err_code in _WRONG_LAST:
+                raise FencedError(f"{subject}: {error.description}") from error
+            if error.err_code in _FULL:
+                raise LogFullError(f"{subject}: {error.description}") from error
+            raise FabricError(f"{subject}: {error.description}") from error
+        except (NatsError, TimeoutError) as error:
+            raise FabricError(f"{subject}: not stored: {error!r}") from error
+        return int(ack.seq)
+
+    async def last(self, log: Log, subject: str) -> Stored | None:
+        """The last message of a subject."""
+        return await self._get(log, {"last_by_subj": subject})
+
+    async def get(self, log: Log, sequence: int) -> Stored | None:
+        """The message with that sequence, None when it was purged."""
+        return await self._get(log, {"seq": sequence})
+
+    async def _get(self, log: Log, request: Mapping[str, Any]) -> Stored | None:
+        found = await self._direct(log, request)
+        return found[0] if found else None
+
+    async def read(self, log: Log, subject: str, after: int, *, limit: int = 256) -> list[Stored]:
+        """The next messages of a subject (wildcards allowed) after a sequence, at most `limit` and about 16 MB."""
+        request = {"seq": after + 1, "next_by_subj": subject, "batch": limit, "max_bytes": 16 << 20}
+        return await self._direct(log, request)
+
+    async def _direct(self, log: Log, request: Mapping[str, Any]) -> list[Stored]:
+        inbox = self._client.new_inbox()
+        subscription = await self._client.subscribe(inbox)
+        found: list[Stored] = []
+        single = "batch" not in request
+        try:
+            await self._client.publish(f"$JS.API.DIRECT.GET.{log.name}", json.dumps(request).encode(), reply=inbox)
+            while True:
+                message = await subscription.next_msg(timeout=_TIMEOUT_S)
+                headers = message.headers or {}
+                status = headers.get("Status")
+                if status in ("404", "204"):
+                    return found
+                if status is not None:
+                    raise FabricError(f"cannot read {log.name}: {headers.get('Description', status)}")
+                stored_s = datetime.fromisoformat(headers["Nats-Time-Stamp"]).timestamp()
+                found.append(Stored(int(headers["Nats-Sequence"]), headers["Nats-Subject"], message.data, stored_s))
+                if single:
+                    return found
+        except NoRespondersError as error:
+            raise FabricError(f"there is no log {log.name}", hint="is the deployment up?") from error
+        except (NatsError, TimeoutError) as error:
+            raise FabricError(f"cannot read {log.name}: {error!r}") from error
+        finally:
+            if not self._client.is_closed:
+                await subscription.unsubscribe()
+
+    async def follow(self, log: Log, subject: str, after: int = 0) -> AsyncIterator[list[Stored]]:
+        """Messages of a subject after a sequence, for ever: what is there first, then what comes."""
+        wake = asyncio.Event()
+
+        async def woken(_: Any) -> None:
+            wake.set()
+
+        hints = await self._client.subscribe(subject, cb=woken)
+        try:
+            while True:
+                wake.clear()
+                try:
+                    found = await self.read(log, subject, after)
+                except FabricError:
+                    await asyncio.sleep(_POLL_S)
+                    continue
+                if found:
+                    after = found[-1].sequence
+                    yield found
+                    continue
+                try:
+                    await asyncio.wait_for(wake.wait(), _POLL_S)
+                except TimeoutError:
+                    continue
+        finally:
+            if not self._client.is_closed:
+                await hints.unsubscribe()
+
+    async def purge(self, log: Log, subject: str, below: int) -> None:
+        """Delete a subject's messages with a sequence below this one. Only the owner of a log calls this."""
+        await self._js.purge_stream(log.name, subject=subject, seq=below)
+
+    async def info(self, log: Log) -> api.StreamInfo | None:
+        """What the server knows of a log, None when it does not exist."""
+        try:
+            return await self._js.stream_info(log.name)
+        except NotFoundError:
+            return None
+
+    async def subjects(self, log: Log, pattern: str) -> dict[str, int]:
+        """Subjects of a log that hold messages, and how many."""
+        try:
+            info = await self._js.stream_info(log.name, subjects_filter=pattern)
+        except NotFoundError:
+            return {}
+        return dict(info.state.subjects or {})
+
+    async def delete(self, log: Log) -> None:
+        """Delete a whole log."""
+        await self._js.delete_stream(log.name)
+
+    async def request(self, subject: str, data: bytes, timeout_s: float = _TIMEOUT_S) -> bytes:
+        """Ask a service and return its answer."""
+        try:
+            reply = await self._client.request(subject, data, timeout=timeout_s)
+        except (NatsError, TimeoutError) as error:
+            raise FabricError(f"{subject} does not answer: {error!r}", hint="is the deployment up?") from error
+        return bytes(reply.data)
+
+    async def serve(self, subject: str, handler: Any) -> Any:
+        """Answer requests: `handler` takes the request's bytes and gives the answer's."""
+
+        async def answer(message: Any) -> None:
+            await message.respond(await handler(message.data))
+
+        return await self._client.subscribe(subject, cb=answer)
+
+
+async def _ignore(_: Exception) -> None:
+    """Connection errors are seen by whoever waits for an answer; nats-py's own log of them is not wanted."""

@@ -1,0 +1,154 @@
+"""The logs of a deployment: their names, subjects and limits, in one table.
+
+JetStream never deletes what is not accounted for: logs refuse new messages when they are full (`discard: new`), have
+no maximum age, and are purged by their owner after accounting, which always keeps the last message of a subject. The
+exceptions are values of which only the latest counts (`state`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_GIB: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One JetStream stream. `latest_only` keeps one message per subject and lets a newer one replace it."""
+
+    name: str
+    subjects: tuple[str, ...]
+    max_bytes: int
+    max_per_subject: int = -1
+    latest_only: bool = False
+
+
+def _token(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} cannot be part of a subject: use letters, digits, '-' and '_'")
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """Names of logs and subjects under one namespace, so that deployments can share a NATS account.
+
+    | log | subjects | written by | holds |
+    |---|---|---|---|
+    | root | `root.STREAM.part`, `.dead`, `.commit` | the stream's Spark job | staged parts, dead letters, manifests |
+    | input | `in.STREAM` | publishers | rows published into a stream |
+    | site | `site.SITE.in.STREAM.PARENT`, `.held.OUTPUT` | the parent; the site | blocks; decisions not yet sent |
+    | inbox | `inbox.SITE.ID` | the site | what a subscription gets |
+    | state | `catalog.head`, `pin.STREAM`, `ack.ID`, `stats.SITE`, `ledger.STREAM` | each owner | latest values |
+    | tables | `tables.REVISION` | the catalog | snapshots that routed blocks |
+    """
+
+    namespace: str = "hg"
+    inbox_messages: int = 4096
+    max_bytes: int = 4 * _GIB
+
+    def __post_init__(self) -> None:
+        _token(self.namespace)
+
+    def _name(self, *parts: str) -> str:
+        return "_".join([self.namespace.upper(), *(part.upper() for part in parts[:1]), *map(_token, parts[1:])])
+
+    def _subject(self, *parts: str) -> str:
+        return ".".join([self.namespace, *parts])
+
+    def root(self, stream: str) -> Log:
+        """The root log of a stream."""
+        return Log(self._name("root", stream), (self._subject("root", stream, "*"),), self.max_bytes)
+
+    def input(self, stream: str) -> Log:
+        """Rows that clients published into a stream, until its job has committed them."""
+        return Log(self._name("in", stream), (self.published(stream),), self.max_bytes)
+
+    def site(self, site: str) -> Log:
+        """What a site has received and not yet passed on to everybody below it."""
+        return Log(self._name("site", site), (self._subject("site", site, ">"),), self.max_bytes)
+
+    def inbox(self, site: str) -> Log:
+        """What the subscriptions of a site get. A full inbox refuses, and concerns nobody else."""
+        subjects = (self._subject("inbox", site, "*"),)
+        return Log(self._name("inbox", site), subjects, self.max_bytes, max_per_subject=self.inbox_messages)
+
+    @property
+    def state(self) -> Log:
+        """Values of which only the latest counts."""
+        kinds = ("catalog", "pin", "ack", "stats", "ledger", "context")
+        subjects = tuple(self._subject(kind, ">") for kind in kinds)
+        return Log(self._name("state"), subjects, self.max_bytes, max_per_subject=1, latest_only=True)
+
+    @property
+    def tables(self) -> Log:
+        """Snapshots of the catalog by revision."""
+        return Log(self._name("tables"), (self._subject("tables", "*"),), self.max_bytes, max_per_subject=1)
+
+    def part(self, stream: str) -> str:
+        """Staged parts."""
+        return self._subject("root", stream, "part")
+
+    def dead(self, stream: str) -> str:
+        """Dead letters."""
+        return self._subject("root", stream, "dead")
+
+    def commit(self, stream: str) -> str:
+        """Manifests."""
+        return self._subject("root", stream, "commit")
+
+    def published(self, stream: str) -> str:
+        """Rows that clients publish."""
+        return self._subject("in", _token(stream))
+
+    def link(self, parent: str, child: str, stream: str) -> str:
+        """Blocks of a stream from a parent, in the child's site log."""
+        return self._subject("site", _token(child), "in", _token(stream), _token(parent))
+
+    def links_into(self, child: str) -> str:
+        """Blocks from any parent."""
+        return self._subject("site", _token(child), "in", ">")
+
+    def held(self, site: str, output: str) -> str:
+        """Decisions about an output that cannot be published yet."""
+        return self._subject("site", _token(site), "held", _token(output))
+
+    def delivery(self, site: str, subscription: int) -> str:
+        """The inbox of a subscription."""
+        return self._subject("inbox", _token(site), str(subscription))
+
+    def ack(self, subscription: int) -> str:
+        """What a subscriber has acknowledged."""
+        return self._subject("ack", str(subscription))
+
+    def pin(self, stream: str) -> str:
+        """The version that the stream's current micro-batch is pinned to."""
+        return self._subject("pin", _token(stream))
+
+    @property
+    def head(self) -> str:
+        """The newest published revision of the catalog."""
+        return self._subject("catalog", "head")
+
+    def table(self, revision: int) -> str:
+        """The snapshot of a revision."""
+        return self._subject("tables", str(revision))
+
+    def stats(self, kind: str, name: str) -> str:
+        """What a relay or a job last measured."""
+        return self._subject("stats", kind, _token(name))
+
+    def ledger(self, stream: str) -> str:
+        """The root's side of the ledger, folded up to a mark."""
+        return self._subject("ledger", _token(stream))
+
+    def repair(self, site: str) -> str:
+        """Where a site answers requests for ranges that a child is missing (a service, not a log)."""
+        return self._subject("repair", _token(site))
+
+    def control(self, verb: str) -> str:
+        """Where the running service answers requests (a service, not a log)."""
+        return self._subject("control", _token(verb))

@@ -1,0 +1,94 @@
+"""The same connection for code without an event loop: Spark tasks, the driver, the plain client."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from headgate.fabric.client import Fabric, Stored
+from headgate.fabric.logs import Log, Logs
+
+T = TypeVar("T")
+
+
+class SyncFabric:
+    """A `Fabric` on an event loop of its own, in a daemon thread. Safe to use from several threads."""
+
+    def __init__(self, url: str, logs: Logs | None = None, **options: Any) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="headgate-fabric", daemon=True)
+        self._thread.start()
+        try:
+            self.fabric = self.run(Fabric.connect(url, logs, **options))
+        except BaseException:
+            self._stop()
+            raise
+        self.logs = self.fabric.logs
+
+    def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = 60.0) -> T:
+        """Run a coroutine on the connection's loop and wait for its result."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection and end the thread."""
+        try:
+            self.run(self.fabric.close(), 5.0)
+        finally:
+            self._stop()
+
+    def _stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5.0)
+        self._loop.close()
+
+    @property
+    def max_payload(self) -> int:
+        """The largest message that the server takes."""
+        return self.fabric.max_payload
+
+    def ensure(self, log: Log) -> None:
+        """Make a log, or bring it to the table's limits."""
+        self.run(self.fabric.ensure(log))
+
+    def publish(self, subject: str, data: bytes, *, expect: int | None = None) -> int:
+        """Append to a log and return the sequence, once it is stored."""
+        return self.run(self.fabric.publish(subject, data, expect=expect))
+
+    def publish_all(self, subject: str, messages: list[bytes]) -> list[int]:
+        """Append several messages at once; their sequences come in the order of the messages."""
+
+        async def gather() -> list[int]:
+            return list(await asyncio.gather(*(self.fabric.publish(subject, data) for data in messages)))
+
+        return self.run(gather())
+
+    def last(self, log: Log, subject: str) -> Stored | None:
+        """The last message of a subject."""
+        return self.run(self.fabric.last(log, subject))
+
+    def get(self, log: Log, sequence: int) -> Stored | None:
+        """The message with that sequence, None when it was purged."""
+        return self.run(self.fabric.get(log, sequence))
+
+    def read(self, log: Log, subject: str, after: int, *, limit: int = 256) -> list[Stored]:
+        """The next messages of a subject after a sequence."""
+        return self.run(self.fabric.read(log, subject, after, limit=limit))
+
+    def purge(self, log: Log, subject: str, below: int) -> None:
+        """Delete a subject's messages with a sequence below this one."""
+        self.run(self.fabric.purge(log, subject, below))
+
+    def request(self, subject: str, data: bytes, timeout_s: float = 10.0) -> bytes:
+        """Ask a service and return its answer."""
+        return self.run(self.fabric.request(subject, data, timeout_s), timeout_s + 5.0)

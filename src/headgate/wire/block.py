@@ -1,0 +1,156 @@
+"""Blocks: rows on their way, with the range of the root's sequence that they cover and what was given up in it.
+
+A block covers (after, upto]. Blocks of one output are adjacent: each starts where the one before ended, even when it
+holds no rows. Gaps in row numbers are normal on a filtered stream; gaps in coverage are not. A block covers a whole
+number of commits or a piece of one, so that every commit's end is the end of some block: the ledger is taken there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headgate.matching import ClassLists
+
+EXPIRED: Final = "expired"
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A manifest as those below the root see it: its range, its version, when it was committed, what was shed."""
+
+    after: int
+    upto: int
+    version: int
+    time_ms: int
+    lag_ms: int = 0
+    shed: int = 0
+
+
+# Per subscription id: rows given up, by reason. The reason `expired` is a term of its own in the ledger.
+Declared = Mapping[int, Mapping[str, int]]
+
+
+def merge_declared(first: Declared, second: Declared) -> dict[int, dict[str, int]]:
+    """Add up what two blocks declare.
+
+    >>> merge_declared({1: {"overflow": 2}}, {1: {"overflow": 1, "expired": 4}})
+    {1: {'overflow': 3, 'expired': 4}}
+    """
+    merged = {receiver: dict(reasons) for receiver, reasons in first.items()}
+    for receiver, reasons in second.items():
+        mine = merged.setdefault(receiver, {})
+        for reason, count in reasons.items():
+            mine[reason] = mine.get(reason, 0) + count
+    return merged
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Rows of one stream in sequence order. `classes` is None on the last hop, where every row is the receiver's."""
+
+    stream: str
+    after: int
+    upto: int
+    commits: tuple[Commit, ...]
+    seqs: npt.NDArray[np.uint64] = field(repr=False)
+    rows: pa.RecordBatch = field(repr=False)
+    classes: ClassLists | None = field(default=None, repr=False)
+    declared: Declared = field(default_factory=dict)
+
+    @property
+    def version(self) -> int:
+        """The version that routed it; all commits of a block share one."""
+        return self.commits[-1].version
+
+    @property
+    def at_boundary(self) -> bool:
+        """Whether it ends where a commit ends."""
+        return self.upto == self.commits[-1].upto
+
+    def take(self, indices: npt.NDArray[np.int64]) -> Block:
+        """The same coverage with only these rows."""
+        classes = None if self.classes is None else take_lists(self.classes, indices)
+        return replace(self, seqs=self.seqs[indices], rows=self.rows.take(pa.array(indices)), classes=classes)
+
+    def since(self, after: int) -> Block:
+        """The part of it that covers what comes after a sequence number: what was covered before is left out."""
+        if after <= self.after:
+            return self
+        first = int(np.searchsorted(self.seqs, np.uint64(after), side="right"))
+        kept = self._slice(first, len(self.seqs))
+        commits = tuple(commit for commit in self.commits if commit.upto > after)
+        # Declarations have no place inside a block, so they belong to whoever takes its end.
+        return replace(kept, after=after, commits=commits)
+
+    def _slice(self, start: int, stop: int) -> Block:
+        classes = None
+        if self.classes is not None:
+            offsets = self.classes.offsets[start : stop + 1]
+            classes = ClassLists(offsets - offsets[0], self.classes.ids[offsets[0] : offsets[-1]])
+        return replace(self, seqs=self.seqs[start:stop], rows=self.rows.slice(start, stop - start), classes=classes)
+
+    def pieces(self, max_rows: int) -> Iterable[Block]:
+        """Cut it into adjacent pieces of at most so many rows; declarations go with the last one.
+
+        A block of several commits is cut at their ends first.
+        """
+        start, after = 0, self.after
+        cuts: list[tuple[int, int]] = []
+        for commit in self.commits:
+            stop = int(np.searchsorted(self.seqs, np.uint64(commit.upto), side="right"))
+            while stop - start > max_rows:
+                start += max_rows
+                cuts.append((start, int(self.seqs[start - 1])))
+            start = stop
+            cuts.append((stop, min(commit.upto, self.upto)))
+        if len(self.seqs) <= max_rows:
+            cuts = cuts[-1:]
+        start = 0
+        for number, (stop, upto) in enumerate(cuts):
+            commits = tuple(commit for commit in self.commits if commit.upto > after and commit.after < upto)
+            piece = self._slice(start, stop)
+            last = number == len(cuts) - 1
+            yield replace(piece, after=after, upto=upto, commits=commits, declared=self.declared if last else {})
+            start, after = stop, upto
+
+
+def take_lists(lists: ClassLists, indices: npt.NDArray[np.int64]) -> ClassLists:
+    """The lists of some rows."""
+    sizes = np.diff(lists.offsets)[indices]
+    offsets = np.zeros(len(indices) + 1, dtype=np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    places = np.repeat(lists.offsets[indices] - offsets[:-1], sizes) + np.arange(offsets[-1])
+    return ClassLists(offsets, lists.ids[places])
+
+
+def concat(blocks: Sequence[Block]) -> Block:
+    """Join adjacent blocks of one output and version into one."""
+    if len(blocks) == 1:
+        return blocks[0]
+    first, last = blocks[0], blocks[-1]
+    commits: dict[int, Commit] = {}
+    declared: dict[int, dict[str, int]] = {}
+    for before, block in zip([None, *blocks[:-1]], blocks, strict=True):
+        if before is not None and block.after != before.upto:
+            raise ValueError(f"blocks are not adjacent: {before.upto} then {block.after}")
+        commits.update({commit.upto: commit for commit in block.commits})
+        declared = merge_declared(declared, block.declared)
+    lists = [block.classes for block in blocks if block.classes is not None]
+    classes = ClassLists.concat(lists) if lists else None
+    rows = pa.Table.from_batches([block.rows for block in blocks]).combine_chunks().to_batches()
+    return Block(
+        first.stream,
+        first.after,
+        last.upto,
+        tuple(commits[upto] for upto in sorted(commits)),
+        np.concatenate([block.seqs for block in blocks]),
+        rows[0] if rows else first.rows.slice(0, 0),
+        classes,
+        declared,
+    )

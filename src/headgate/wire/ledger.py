@@ -1,0 +1,221 @@
+"""The arithmetic behind "no silent loss": per subscription, matched = delivered + reduced + expired + in flight.
+
+`matched` is summed at the root from manifests. `delivered`, `reduced` and `expired` are counted by the subscriber's
+side from what arrived, up to the last commit boundary that it acknowledged. The difference is taken at that boundary;
+in flight is what was matched after it. No term is a remainder of the others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from headgate.wire.block import EXPIRED, Block
+from headgate.wire.histogram import Histogram
+from headgate.wire.manifest import Manifest
+
+# For each subscription id that a version serves on a stream, its delivery class.
+Members = Mapping[int, int]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one subscriber counted, up to a commit boundary. This is the acknowledgement that it stores.
+
+    `starts` is the sequence before the first row that it was owed. `inbox` is the place of the last message read in
+    the inbox log; `mark` is the coverage reached, which may lie past the boundary.
+    """
+
+    subscription: int
+    starts: int | None = None
+    boundary: int = 0
+    delivered: int = 0
+    reduced: dict[str, int] = field(default_factory=dict)
+    expired: int = 0
+    shed: int = 0
+    mark: int = 0
+    inbox: int = 0
+    time_ms: int = 0
+    commit_delay: Histogram = field(default_factory=Histogram)
+    event_delay: Histogram = field(default_factory=Histogram)
+
+    def to_json(self) -> bytes:
+        """The stored form."""
+        return json.dumps(asdict(self), separators=(",", ":")).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes | str) -> Tally:
+        """Read the stored form."""
+        document: dict[str, Any] = json.loads(data)
+        for name in ("commit_delay", "event_delay"):
+            document[name] = Histogram(**document[name])
+        return cls(**document)
+
+
+class Account:
+    """The subscriber's side: counts every block that it is handed and yields a `Tally` at each commit boundary."""
+
+    def __init__(self, tally: Tally) -> None:
+        self.tally = tally
+        self._delivered = 0
+        self._reduced: dict[str, int] = {}
+        self._expired = 0
+
+    @property
+    def coverage(self) -> int | None:
+        """The sequence up to which everything was handed over; None before the first block."""
+        return None if self.tally.starts is None else self.tally.mark
+
+    def add(self, block: Block, inbox: int, now_ms: int) -> None:
+        """Count a block that continues the coverage."""
+        tally = self.tally
+        if tally.starts is None:
+            tally.starts = tally.mark = tally.boundary = block.after
+        if block.after != tally.mark:
+            raise ValueError(f"a block after {block.after} does not continue the coverage at {tally.mark}")
+        self._delivered += len(block.seqs)
+        for reason, count in block.declared.get(tally.subscription, {}).items():
+            if reason == EXPIRED:
+                self._expired += count
+            else:
+                self._reduced[reason] = self._reduced.get(reason, 0) + count
+        tally.mark, tally.inbox, tally.time_ms = block.upto, inbox, now_ms
+        self._observe(block, now_ms)
+        if block.at_boundary:
+            self._settle(block)
+
+    def _observe(self, block: Block, now_ms: int) -> None:
+        """Count the delays of the rows, by the commit that they came with."""
+        ends = [int(end) for end in block.seqs.searchsorted([commit.upto for commit in block.commits], side="right")]
+        for start, end, commit in zip([0, *ends[:-1]], ends, block.commits, strict=True):
+            delay_ms = now_ms - commit.time_ms
+            self.tally.commit_delay.add(delay_ms, end - start)
+            self.tally.event_delay.add(delay_ms + commit.lag_ms, end - start)
+
+    def _settle(self, block: Block) -> None:
+        tally = self.tally
+        tally.boundary = block.upto
+        tally.delivered += self._delivered
+        tally.expired += self._expired
+        for reason, count in self._reduced.items():
+            tally.reduced[reason] = tally.reduced.get(reason, 0) + count
+        tally.shed += sum(commit.shed for commit in block.commits if commit.upto > (tally.starts or 0))
+        self._delivered, self._expired, self._reduced = 0, 0, {}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the ledger."""
+
+    subscription: int
+    stream: str
+    starts: int
+    boundary: int
+    matched: int
+    delivered: int
+    reduced: Mapping[str, int]
+    expired: int
+    in_flight: int
+    difference: int
+
+
+@dataclass(slots=True)
+class Matched:
+    """The root's side for one stream: rows matched per subscription, exact at any boundary from `mark` on.
+
+    Sums up to the mark lie in one table; what came after is kept per manifest, so that the sum can be taken at the
+    boundary that each subscriber has acknowledged. `fold` moves the mark when all of them have passed it.
+    """
+
+    stream: str
+    batch: int = -1
+    mark: int = 0
+    folded: dict[int, int] = field(default_factory=dict)
+    starts: dict[int, int] = field(default_factory=dict)
+    recent: list[tuple[int, dict[int, int]]] = field(default_factory=list)
+    rows_in: int = 0
+    evaluated: int = 0
+    dead: int = 0
+    shed: int = 0
+    gaps: int = 0
+
+    @property
+    def head(self) -> int:
+        """The sequence up to which manifests were added."""
+        return self.recent[-1][0] if self.recent else self.mark
+
+    def add(self, manifest: Manifest, members: Members) -> None:
+        """Add the next manifest; one that was added before is passed over."""
+        if manifest.batch <= self.batch:
+            return
+        if manifest.after != self.head:
+            raise ValueError(f"manifest after {manifest.after} does not continue {self.stream!r} at {self.head}")
+        counts = dict(zip(manifest.class_ids.tolist(), manifest.class_counts.tolist(), strict=True))
+        found = {}
+        for subscription, class_id in members.items():
+            self.starts.setdefault(subscription, manifest.after)
+            if count := counts.get(class_id):
+                found[subscription] = int(count)
+        self.batch = manifest.batch
+        if manifest.evaluated:
+            self.recent.append((manifest.upto, found))
+        self.rows_in += manifest.rows_in
+        self.evaluated += manifest.evaluated
+        self.dead += manifest.dead
+        self.shed += manifest.shed
+        self.gaps += manifest.gaps
+
+    def matched(self, subscription: int, upto: int | None = None) -> int:
+        """Rows matched for a subscription up to a boundary, or in all."""
+        if upto is not None and upto < self.mark:
+            raise ValueError(f"boundary {upto} lies before the mark {self.mark}")
+        later = sum(found.get(subscription, 0) for end, found in self.recent if upto is None or end <= upto)
+        return self.folded.get(subscription, 0) + later
+
+    def fold(self, mark: int) -> None:
+        """Fold everything up to a boundary into the table."""
+        while self.recent and self.recent[0][0] <= mark:
+            end, found = self.recent.pop(0)
+            for subscription, count in found.items():
+                self.folded[subscription] = self.folded.get(subscription, 0) + count
+            self.mark = end
+
+    def entries(self, tallies: Iterable[Tally]) -> list[Entry]:
+        """The ledger: one line per subscription that was ever owed a row, in the order of their ids."""
+        by_id = {tally.subscription: tally for tally in tallies}
+        lines = []
+        for subscription, starts in sorted(self.starts.items()):
+            tally = by_id.get(subscription) or Tally(subscription)
+            boundary = max(tally.boundary, starts) if tally.starts is not None else max(starts, self.mark)
+            settled = self.matched(subscription, max(boundary, self.mark))
+            reduced = sum(tally.reduced.values())
+            lines.append(
+                Entry(
+                    subscription=subscription,
+                    stream=self.stream,
+                    starts=starts,
+                    boundary=boundary,
+                    matched=self.matched(subscription),
+                    delivered=tally.delivered,
+                    reduced=dict(tally.reduced),
+                    expired=tally.expired,
+                    in_flight=self.matched(subscription) - settled,
+                    difference=settled - tally.delivered - reduced - tally.expired,
+                )
+            )
+        return lines
+
+    def to_json(self) -> bytes:
+        """The stored form."""
+        return json.dumps(asdict(self), separators=(",", ":")).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes | str) -> Matched:
+        """Read the stored form."""
+        document: dict[str, Any] = json.loads(data)
+        for name in ("folded", "starts"):
+            document[name] = {int(key): value for key, value in document[name].items()}
+        document["recent"] = [(end, {int(k): v for k, v in found.items()}) for end, found in document["recent"]]
+        return cls(**document)

@@ -1,0 +1,119 @@
+"""Manifests: the commit of a micro-batch. One names the parts in order and gives every row its sequence number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from headgate.wire.frame import decode_frame, encode_frame
+from headgate.wire.integers import decode_sorted, decode_uints, encode_sorted, encode_uints
+
+
+@dataclass(frozen=True, slots=True)
+class PartRef:
+    """A staged part by its place in the root log (0 when nothing in the run was wanted) and what it counted."""
+
+    log_sequence: int
+    evaluated: int
+    kept: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a micro-batch committed: rows (after, upto] of the stream's sequence, under one pinned version.
+
+    `lineage` identifies the checkpoint that numbers the batches: a batch of another lineage is refused, because its
+    number says nothing about what was already committed. `lag_ms` is the mean age of the rows at the commit.
+    """
+
+    stream: str
+    lineage: str
+    batch: int
+    version: int
+    after: int
+    parts: tuple[PartRef, ...]
+    class_ids: npt.NDArray[np.uint64] = field(repr=False)
+    class_counts: npt.NDArray[np.uint64] = field(repr=False)
+    dead: int = 0
+    shed: int = 0
+    gaps: int = 0
+    dead_parts: tuple[PartRef, ...] = ()
+    time_ms: int = 0
+    lag_ms: int = 0
+
+    @property
+    def evaluated(self) -> int:
+        """Rows that were matched against the index."""
+        return sum(part.evaluated for part in self.parts)
+
+    @property
+    def upto(self) -> int:
+        """The sequence number of the last row."""
+        return self.after + self.evaluated
+
+    @property
+    def rows_in(self) -> int:
+        """Rows that the source gave: evaluated, dead and shed."""
+        return self.evaluated + self.dead + self.shed
+
+    def bases(self) -> list[int]:
+        """For each part, the sequence number before its first row."""
+        ends = np.cumsum([part.evaluated for part in self.parts], dtype=np.int64)
+        return [self.after + int(end) - part.evaluated for end, part in zip(ends, self.parts, strict=True)]
+
+    def matched(self, class_ids: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """How many rows each of these classes matched."""
+        if not len(self.class_ids):
+            return np.zeros(len(class_ids), dtype=np.int64)
+        at = np.minimum(np.searchsorted(self.class_ids, class_ids), len(self.class_ids) - 1)
+        return np.where(self.class_ids[at] == class_ids, self.class_counts[at], 0).astype(np.int64)
+
+
+def _refs(parts: Sequence[PartRef]) -> list[list[int]]:
+    return [[part.log_sequence, part.evaluated, part.kept] for part in parts]
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The bytes of a manifest."""
+    header = {
+        "stream": manifest.stream,
+        "lineage": manifest.lineage,
+        "batch": manifest.batch,
+        "version": manifest.version,
+        "after": manifest.after,
+        "parts": _refs(manifest.parts),
+        "dead_parts": _refs(manifest.dead_parts),
+        "dead": manifest.dead,
+        "shed": manifest.shed,
+        "gaps": manifest.gaps,
+        "time_ms": manifest.time_ms,
+        "lag_ms": manifest.lag_ms,
+        "classes": len(manifest.class_ids),
+    }
+    return encode_frame("m", header, [encode_sorted(manifest.class_ids), encode_uints(manifest.class_counts)])
+
+
+def decode_manifest(data: bytes) -> Manifest:
+    """Read a manifest."""
+    frame = decode_frame(data, "m")
+    header = frame.header
+    count = int(header["classes"])
+    return Manifest(
+        stream=header["stream"],
+        lineage=header["lineage"],
+        batch=header["batch"],
+        version=header["version"],
+        after=header["after"],
+        parts=tuple(PartRef(*ref) for ref in header["parts"]),
+        class_ids=decode_sorted(frame.sections[0], count),
+        class_counts=decode_uints(frame.sections[1], count),
+        dead=header["dead"],
+        shed=header["shed"],
+        gaps=header["gaps"],
+        dead_parts=tuple(PartRef(*ref) for ref in header["dead_parts"]),
+        time_ms=header["time_ms"],
+        lag_ms=header["lag_ms"],
+    )

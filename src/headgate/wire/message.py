@@ -1,0 +1,137 @@
+"""Blocks as bytes: what travels on a link (with class lists) and what lies in an inbox (without).
+
+The receiver names the schema: the version in the message and the output that it came on determine the columns, so
+none are sent. An inbox of a subscription that asked for JSON holds one JSON object per message instead of a frame.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.matching import ClassLists
+from headgate.wire.block import Block, Commit, Declared
+from headgate.wire.frame import WireError, decode_frame, encode_frame
+from headgate.wire.integers import decode_lists, decode_sorted, encode_lists, encode_sorted
+from headgate.wire.rows import decode_rows, encode_rows
+
+# The columns of an output under a version, as the routing table of that version says.
+SchemaOf = Callable[[int], pa.Schema]
+
+
+def _header(block: Block) -> dict[str, Any]:
+    header: dict[str, Any] = {
+        "stream": block.stream,
+        "after": block.after,
+        "upto": block.upto,
+        "rows": len(block.seqs),
+        "commits": [[c.after, c.upto, c.version, c.time_ms, c.lag_ms, c.shed] for c in block.commits],
+    }
+    if block.declared:
+        header["declared"] = {str(receiver): dict(reasons) for receiver, reasons in block.declared.items()}
+    return header
+
+
+def _declared(header: Mapping[str, Any]) -> Declared:
+    return {int(receiver): reasons for receiver, reasons in header.get("declared", {}).items()}
+
+
+def encode_block(block: Block) -> bytes:
+    """The bytes of a block."""
+    header = _header(block)
+    base = np.uint64(block.after)
+    sections = [encode_sorted(block.seqs - base), encode_rows(block.rows)] if len(block.seqs) else []
+    if sections and block.classes is not None:
+        header["ids"] = len(block.classes.ids)
+        sections.extend(encode_lists(block.classes.offsets, block.classes.ids))
+    return encode_frame("b", header, sections)
+
+
+def decode_block(data: bytes, schema_of: SchemaOf) -> Block:
+    """Read a block; `schema_of` gives the columns of this output under the block's version."""
+    if data[:1] == b"{":
+        return _decode_json(data, schema_of)
+    frame = decode_frame(data, "b")
+    header = frame.header
+    commits = tuple(Commit(*commit) for commit in header["commits"])
+    if not commits:
+        raise WireError("a block names no commit")
+    count, after = int(header["rows"]), int(header["after"])
+    schema = schema_of(commits[-1].version)
+    classes = None
+    if count:
+        seqs = decode_sorted(frame.sections[0], count) + np.uint64(after)
+        rows = decode_rows(frame.sections[1], schema, count)
+        if "ids" in header:
+            classes = ClassLists(*decode_lists(frame.sections[2], frame.sections[3], count, int(header["ids"])))
+    else:
+        seqs, rows = np.zeros(0, dtype=np.uint64), schema.empty_table().to_batches()
+        rows = rows[0] if rows else pa.RecordBatch.from_pylist([], schema=schema)
+        classes = ClassLists.empty(0)
+    return Block(header["stream"], after, int(header["upto"]), commits, seqs, rows, classes, _declared(header))
+
+
+def encode_json(block: Block) -> bytes:
+    """The same content as one JSON object, for clients that read JSON; rows carry their sequence as `_seq`."""
+    header = _header(block)
+    header["rows"] = [
+        {"_seq": seq, **row} for seq, row in zip(block.seqs.tolist(), block.rows.to_pylist(), strict=True)
+    ]
+    return json.dumps(header, separators=(",", ":"), default=json_value).encode()
+
+
+def json_value(value: Any) -> Any:
+    """How a value that JSON does not know is written."""
+    match value:
+        case datetime() | date():
+            return value.isoformat()
+        case Decimal():
+            return str(value)
+        case bytes():
+            return base64.b64encode(value).decode("ascii")
+        case _:
+            raise TypeError(f"no JSON form for {type(value).__name__}")
+
+
+def _decode_json(data: bytes, schema_of: SchemaOf) -> Block:
+    header = json.loads(data)
+    commits = tuple(Commit(*commit) for commit in header["commits"])
+    schema = schema_of(commits[-1].version)
+    documents = header["rows"]
+    seqs = np.array([row["_seq"] for row in documents], dtype=np.uint64)
+    columns = [_json_column([row[field.name] for row in documents], field.type) for field in schema]
+    rows = pa.RecordBatch.from_arrays(columns, schema=schema)
+    return Block(header["stream"], header["after"], header["upto"], commits, seqs, rows, None, _declared(header))
+
+
+def _json_column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """Values as `encode_json` wrote them, back in their type."""
+    return pa.array([from_json(value, kind) for value in values], type=kind)
+
+
+def from_json(value: Any, kind: pa.DataType) -> Any:
+    """One value as `encode_json` wrote it, as Python's own type."""
+    if value is None:
+        return None
+    if pa.types.is_timestamp(kind):
+        return datetime.fromisoformat(value)
+    if pa.types.is_date(kind):
+        return date.fromisoformat(value)
+    if pa.types.is_decimal(kind):
+        return Decimal(value)
+    if pa.types.is_binary(kind):
+        return base64.b64decode(value)
+    if pa.types.is_list(kind):
+        return [from_json(item, kind.value_type) for item in value]
+    if pa.types.is_map(kind):
+        return [(from_json(key, kind.key_type), from_json(item, kind.item_type)) for key, item in value]
+    if pa.types.is_struct(kind):
+        return {field.name: from_json(value.get(field.name), field.type) for field in kind}
+    return value
