@@ -18,4 +18,6 @@ class Benchmark:
     about: str
 
 
-BENCHMARKS: Mapping[str, Benchmark] = {}
+BENCHMARKS: Mapping[str, Benchmark] = {
+    "grid": Benchmark("headgate.bench.grid", "regions and resolutions: the query tree, Spark joins, load at refusal"),
+}
