@@ -1,0 +1,120 @@
+"""The one place that makes a Spark session."""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import headgate
+from headgate.errors import HeadgateError
+from headgate.pipeline.java import java_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NONE: Mapping[str, str] = {}
+
+_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
+
+class SessionError(HeadgateError):
+    """Spark could not be started."""
+
+
+def make_session(
+    name: str,
+    master: str = "local[*]",
+    options: Mapping[str, str] = _NONE,
+    state_dir: Path | None = None,
+) -> SparkSession:
+    """A Spark session with Headgate's settings; `options` are Spark's own and win over them.
+
+    The process's environment gets what the JVM and the Python workers inherit: JAVA_HOME, PYSPARK_PYTHON (workers run
+    this interpreter), SPARK_LOCAL_IP and SPARK_LOCAL_DIRS for a local master, and this package's place on PYTHONPATH,
+    so that workers run the same Headgate whether it is installed or a checkout. Sources are registered. A session
+    that already runs in this process is returned with the settings that it was started with.
+    """
+    from pyspark.sql import SparkSession
+
+    if SparkSession.getActiveSession() is None:
+        _prepare_environment(master, state_dir)
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in {**settings(master, state_dir), **options}.items():
+        builder = builder.config(key, value)
+    try:
+        spark = builder.getOrCreate()
+    except Exception as error:
+        raise SessionError(
+            f"Spark did not start on {master!r}: {error}", hint="check --master and the Spark options"
+        ) from error
+    from headgate.pipeline.sources.reading import register_sources
+
+    register_sources(spark)
+    return spark
+
+
+def settings(master: str = "local[*]", state_dir: Path | None = None) -> dict[str, str]:
+    """Headgate's Spark settings.
+
+    UTC and ANSI are the filter language's semantics. One Numba thread a worker, because Spark already runs a task a
+    core. The checkpoint file manager that renames plain files costs half the CPU of the default on a local disk; it is
+    left to Spark where the master is not local, since checkpoints are then elsewhere.
+    """
+    found = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+        "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+        "spark.python.worker.faulthandler.enabled": "true",
+        "spark.executorEnv.NUMBA_NUM_THREADS": "1",
+        "spark.executorEnv.PYTHONPATH": _python_path(),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "WARN",
+        "spark.sql.streaming.stopTimeout": "30s",
+        "spark.sql.streaming.numRecentProgressUpdates": "20",
+    }
+    if master.startswith("local"):
+        cores = _cores(master)
+        log = Path(__file__).with_name("log4j2.properties").absolute().as_uri()
+        found |= {
+            "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Dlog4j2.configurationFile={log}",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.shuffle.partitions": str(cores),
+            "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
+        }
+    place = Path(tempfile.gettempdir()) / "headgate" if state_dir is None else state_dir
+    return {**found, "spark.sql.warehouse.dir": (place.absolute() / "spark" / "warehouse").as_uri()}
+
+
+def _cores(master: str) -> int:
+    given = master.partition("[")[2].rstrip("]").partition(",")[0]
+    return int(given) if given.isdigit() else (os.cpu_count() or 1) if given == "*" else 1
+
+
+def _prepare_environment(master: str, state_dir: Path | None) -> None:
+    os.environ["JAVA_HOME"] = str(java_home(state_dir))
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        if state_dir is not None:
+            os.environ.setdefault("SPARK_LOCAL_DIRS", str(state_dir.absolute() / "spark" / "local"))
+    os.environ["PYTHONPATH"] = _python_path()
+
+
+def _python_path() -> str:
+    """PYTHONPATH for workers: this package's parent first, unless every interpreter of this environment finds it."""
+    parent = str(Path(headgate.__file__).absolute().parent.parent)
+    given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    entries = [str(Path(entry).absolute()) for entry in given]
+    if parent not in entries and parent not in site.getsitepackages():
+        entries.insert(0, parent)
+    return os.pathsep.join(entries)

@@ -1,0 +1,69 @@
+"""Options of Headgate's own sources: named, typed, with defaults; a wrong one is refused before Spark sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from headgate.errors import HeadgateError, nearest
+
+
+class SourceError(HeadgateError):
+    """A source that cannot be read as it was declared."""
+
+
+def check_names(source: str, options: Mapping[str, str], known: Mapping[str, str]) -> None:
+    """Refuse an option that the source does not have, with the nearest one that it has."""
+    for name in options:
+        if name.lower() not in known:
+            close = nearest(name.lower(), known)
+            hint = f"did you mean {close!r}?" if close else "options are " + ", ".join(known)
+            raise SourceError(f"the source {source!r} has no option {name!r}", hint=hint)
+
+
+def positive(options: Mapping[str, str], name: str, default: float | None = None) -> float | None:
+    """A number above 0, or the default where the option is not given."""
+    if name not in options:
+        return default
+    try:
+        value = float(options[name])
+    except ValueError:
+        value = 0.0
+    if not 0.0 < value < float("inf"):
+        raise SourceError(f"{options[name]!r} is not a value for {name!r}", hint="write a number above 0")
+    return value
+
+
+def count(options: Mapping[str, str], name: str, default: int | None = None) -> int | None:
+    """A whole number of at least 1, or the default where the option is not given."""
+    value = positive(options, name, default)
+    if value is not None and value != int(value):
+        raise SourceError(f"{options[name]!r} is not a value for {name!r}", hint="write a whole number of at least 1")
+    return None if value is None else int(value)
+
+
+def one_of(options: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:
+    """One of a few words; the first is the default."""
+    value = str(options.get(name, allowed[0]))
+    if value not in allowed:
+        close = nearest(value, allowed)
+        hint = f"did you mean {close!r}?" if close else "write one of " + ", ".join(allowed)
+        raise SourceError(f"{value!r} is not a value for {name!r}", hint=hint)
+    return value
+
+
+def instant_us(text: str, name: str) -> int:
+    """Microseconds since 1970 of an ISO 8601 time; one without an offset is UTC.
+
+    >>> instant_us("1970-01-01T00:00:01", "origin")
+    1000000
+    """
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise SourceError(
+            f"{text!r} is not a value for {name!r}", hint="write a time such as 2026-01-01T00:00:00Z"
+        ) from error
+    parsed = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+    since = parsed - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds

@@ -1,0 +1,22 @@
+"""Fixtures that the whole suite shares. One test session starts Spark once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator:
+    """The suite's Spark session, with its state in a path that has a space in it."""
+    from headgate.pipeline.session import make_session
+
+    session = make_session(
+        "headgate-tests",
+        master="local[2]",
+        options={"spark.driver.memory": "1g"},
+        state_dir=tmp_path_factory.mktemp("spark state"),
+    )
+    yield session
+    session.stop()

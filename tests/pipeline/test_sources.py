@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+
+import pyarrow.compute as pc
+import pytest
+
+from headgate.model import Schema, Source, Stream
+from headgate.model.schema import SchemaError
+from headgate.pipeline.sources import GENERATOR_SCHEMAS, SourceError, check_source, generate, read
+from headgate.pipeline.sources.generators import ORIGIN_US, GeneratorError
+from headgate.pipeline.sources.reading import from_json
+from headgate.pipeline.validate import DEAD, validate
+
+READINGS = Schema.of({"station": "string", "temp": "double", "n": "int", "at": "timestamp", "tags": "array<string>"})
+
+
+def generated(kind, schema=None, **options):
+    source = Source("generator", {"kind": kind, **{name: str(value) for name, value in options.items()}})
+    return Stream("s", schema or GENERATOR_SCHEMAS[kind], source, "root", (), "at", rate_rows_per_s=500.0)
+
+
+def run(frame, name, checkpoint):
+    """Every row that is there, as an Arrow table, and the sizes of the micro-batches."""
+    query = (
+        frame.writeStream.format("memory")
+        .queryName(name)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    sizes = [progress["numInputRows"] for progress in query.recentProgress]
+    return frame.sparkSession.table(name).toArrow(), [size for size in sizes if size]
+
+
+def ordered(rows, kind):
+    keys = ["step", "y", "x"] if kind == "weather" else ["at"]
+    names = GENERATOR_SCHEMAS[kind].names
+    found = rows.select(names).cast(GENERATOR_SCHEMAS[kind].arrow)
+    return found.take(pc.sort_indices(found, [(key, "ascending") for key in keys])).to_pylist()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("kind", sorted(GENERATOR_SCHEMAS))
+def test_the_source_gives_the_rows_of_the_pure_function(spark, kind):
+    options = {"kind": kind, "seed": "9", "limit": "12000", "rate": "500", "pace": "none"}
+    rows = spark.read.format("generator").options(**options).load().toArrow()
+    assert ordered(rows, kind) == generate(kind, 9, 0, 12_000, rate=500.0).to_pylist()
+
+
+@pytest.mark.spark
+def test_the_stream_gives_the_same_rows_in_bounded_batches(spark, tmp_path):
+    stream = generated("ticks", seed=9, limit=13_000)
+    rows, sizes = run(validate(read(spark, stream, max_rows_per_trigger=12_000), stream), "gen_ticks", tmp_path)
+    assert sizes == [12_000, 1_000]
+    assert rows[DEAD].null_count == rows.num_rows
+    assert ordered(rows, "ticks") == generate("ticks", 9, 0, 13_000, rate=500.0).to_pylist()
+
+
+def reader(**options):
+    from pyspark.sql.types import StructType
+
+    from headgate.pipeline.sources.generator import GeneratorReader, Settings
+
+    settings = Settings.of({name: str(value) for name, value in options.items()})
+    return GeneratorReader(settings, StructType())
+
+
+def test_offsets_follow_the_clock_from_the_start_that_they_hold():
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+    paced = reader(kind="pulse", rate=1000)
+    before = int(time.time() * 1e6)
+    start = paced.initialOffset()
+    assert before <= start["origin_us"] <= time.time() * 1e6
+    started = {"row": 0, "origin_us": before - 5_000_000}
+    assert paced.latestOffset(started, ReadMaxRows(700)) == {**started, "row": 700}
+    end = paced.latestOffset(started, ReadAllAvailable())
+    assert 5_000 <= end["row"] <= 1000 * (time.time() - before / 1e6 + 5)
+    ahead = {"row": 10**9, "origin_us": before}
+    assert paced.latestOffset(ahead, ReadAllAvailable()) == ahead
+
+
+def test_available_now_closes_the_stream():
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    paced = reader(kind="pulse", rate=1e6)
+    paced.prepareForTriggerAvailableNow()
+    start = {"row": 0, "origin_us": int(time.time() * 1e6) - 10_000}
+    first = paced.latestOffset(start, ReadAllAvailable())
+    assert paced.latestOffset(first, ReadAllAvailable()) == first
+
+
+def test_a_grid_appears_step_by_step():
+    settings = reader(kind="weather", width=4, height=5, rate=10).settings
+    assert [settings.available(0, second * 1_000_000) for second in (0, 1, 2, 3, 4)] == [0, 0, 20, 20, 40]
+
+
+def test_ranges_are_contiguous_and_take_the_ends_origin():
+    large = reader(kind="ticks", limit=10**6, partitions=3)
+    ranges = large.partitions({"row": 10, "origin_us": 1}, {"row": 20_010, "origin_us": 2})
+    assert [(part.start, part.stop, part.origin_us) for part in ranges] == [
+        (10, 6676, 2),
+        (6676, 13343, 2),
+        (13343, 20010, 2),
+    ]
+    assert len(large.partitions({"row": 0, "origin_us": 1}, {"row": 100, "origin_us": 1})) == 1
+    assert large.partitions({"row": 5, "origin_us": 1}, {"row": 5, "origin_us": 1}) == []
+
+
+def test_a_limit_alone_needs_no_clock_and_a_rate_brings_it_back():
+    assert not reader(kind="ticks", limit=5).settings.paced
+    assert reader(kind="ticks", limit=5).initialOffset()["origin_us"] == ORIGIN_US
+    assert reader(kind="ticks", limit=5, rate=3).settings.paced
+    assert reader(kind="ticks", origin="2026-02-03T00:00:00Z").settings.origin_us == int(
+        datetime(2026, 2, 3, tzinfo=UTC).timestamp() * 1e6
+    )
+
+
+@pytest.mark.parametrize(
+    ("stream", "error", "message"),
+    [
+        (generated("flet", READINGS), GeneratorError, "did you mean 'fleet'"),
+        (generated("fleet", vehicels=3), SourceError, "no option 'vehicels' .did you mean 'vehicles'"),
+        (generated("fleet", rate="fast"), SourceError, "'fast' is not a value for 'rate'"),
+        (generated("fleet", limit="2.5"), SourceError, "whole number"),
+        (generated("fleet", pace="clok"), SourceError, "did you mean 'clock'"),
+        (generated("fleet", origin="yesterday"), SourceError, "write a time such as"),
+        (generated("fleet", Schema.of({"sped": "double", "at": "timestamp"})), SchemaError, "did you mean 'speed'"),
+        (generated("fleet", Schema.of({"speed": "int"})), SchemaError, "makes double"),
+        (
+            Stream("s", READINGS, Source("json", {"path": "x"}), "root", ("statoin",)),
+            SchemaError,
+            "did you mean 'station'",
+        ),
+    ],
+)
+def test_a_wrong_source_is_refused_before_anything_starts(stream, error, message):
+    with pytest.raises(error, match=message):
+        check_source(stream)
+
+
+@pytest.fixture
+def json_lines():
+    good = {"station": "oslo", "temp": 1.5, "n": 3, "at": "2026-01-01T00:00:00Z", "tags": ["a"]}
+    return {
+        "good": json.dumps(good),
+        "extra column": json.dumps({**good, "unknown": 1}),
+        "null value": json.dumps({**good, "temp": None, "tags": None}),
+        "missing value": json.dumps({"station": "oslo", "at": "2026-01-01T00:00:00Z"}),
+        "unicode": json.dumps({**good, "station": "Å😀"}, ensure_ascii=False),
+        "null key": json.dumps({**good, "station": None}),
+        "missing time": json.dumps({"station": "oslo"}),
+        "wrong type": json.dumps({**good, "temp": "warm"}),
+        "overflow": json.dumps({**good, "n": 2**40}),
+        "bad time": json.dumps({**good, "at": "soon"}),
+        "truncated": json.dumps(good)[:-5],
+        "not json": "hello",
+        "array": json.dumps([good, good]),
+        "number": "5",
+    }
+
+
+REASONS = {
+    "null key": "key column 'station' is null",
+    "missing time": "event time 'at' is null",
+    **dict.fromkeys(["wrong type", "overflow", "bad time", "truncated", "not json", "array", "number"], "unread"),
+}
+
+
+@pytest.mark.spark
+def test_json_files_give_good_rows_and_dead_letters_with_reasons(spark, tmp_path, json_lines):
+    folder = tmp_path / "incoming files"
+    folder.mkdir()
+    del json_lines["array"]  # a line with an array is so many rows
+    (folder / "one.json").write_text("\n".join(json_lines.values()) + "\n", encoding="utf-8")
+    stream = Stream("s", READINGS, Source("json", {"path": str(folder)}), "root", ("station",), "at")
+    rows, _ = run(validate(read(spark, stream), stream), "json_files", tmp_path / "checkpoint")
+    check_dead(rows, json_lines, "not a json record of the stream's schema")
+
+
+@pytest.mark.spark
+def test_json_messages_are_judged_like_json_files(spark, json_lines):
+    stream = Stream("s", READINGS, Source("kafka", {"payload": "json"}), "root", ("station",), "at")
+    values = [(line.encode(), None) for line in json_lines.values()]
+    frame = spark.createDataFrame(values, "value binary, _error string")
+    rows = validate(from_json(frame, stream), stream).toArrow()
+    check_dead(rows, json_lines, "not a JSON object of the stream's schema")
+    broken = spark.createDataFrame([(None, None), ("", None), ("x", "no such codec")], "value string, _error string")
+    dead = validate(from_json(broken, stream), stream).select(DEAD).toArrow()[DEAD].to_pylist()
+    assert dead == ["not a JSON object of the stream's schema"] * 2 + ["no such codec"]
+
+
+def check_dead(rows, lines, unread):
+    assert rows.num_rows == len(lines)
+    by_reason = {}
+    for row in rows.to_pylist():
+        by_reason.setdefault(row[DEAD], []).append(row)
+    assert len(by_reason[None]) == len(lines.keys() - REASONS)
+    assert all(row["_raw"] is None for row in by_reason[None])
+    assert {row["station"] for row in by_reason[None]} == {"oslo", "Å😀"}
+    assert {row["_raw"] for row in by_reason[unread]} == {
+        line for name, line in lines.items() if REASONS.get(name) == "unread"
+    }
+    assert len(by_reason["key column 'station' is null"]) == len(by_reason["event time 'at' is null"]) == 1
+
+
+@pytest.mark.spark
+def test_csv_files_keep_what_they_cannot_read(spark, tmp_path):
+    schema = Schema.of({"station": "string", "temp": "double", "at": "timestamp"})
+    folder = tmp_path / "csv"
+    folder.mkdir()
+    (folder / "one.csv").write_text(
+        "station,temp,at\noslo,1.5,2026-01-01T00:00:00Z\noslo,warm,2026-01-01T00:00:00Z\n,2.0,\nbergen\n"
+    )
+    stream = Stream("s", schema, Source("csv", {"path": str(folder), "header": "true"}), "root", ("station",), "at")
+    rows, _ = run(validate(read(spark, stream), stream), "csv_files", tmp_path / "checkpoint")
+    found = {(row["_raw"], row[DEAD]) for row in rows.to_pylist()}
+    assert found == {
+        (None, None),
+        ("oslo,warm,2026-01-01T00:00:00Z", "not a csv record of the stream's schema"),
+        (None, "event time 'at' is null; key column 'station' is null"),
+        ("bergen", "not a csv record of the stream's schema"),
+    }
+
+
+@pytest.mark.spark
+def test_a_typed_source_is_cast_and_what_does_not_fit_is_dead(spark):
+    from headgate.pipeline.sources.reading import _typed
+
+    schema = Schema.of({"n": "tinyint", "at": "timestamp"})
+    stream = Stream("s", schema, Source("rate"), "root", options={"required": ["n"]})
+    frame = spark.sql("select id as n, timestamp '2026-01-01' as at, 1 as other from values (5L), (500L), (null) t(id)")
+    rows = validate(_typed(frame, stream), stream).orderBy("n").toArrow()
+    assert rows.schema.names == ["n", "at", "_dead", "_raw"]
+    assert rows["n"].to_pylist() == [None, None, 5]
+    assert set(rows[DEAD].to_pylist()) == {"column 'n' is not a tinyint", "column 'n' is null", None}
+
+
+@pytest.mark.spark
+def test_a_source_without_a_declared_column_is_an_error_of_the_deployment(spark):
+    stream = Stream("s", Schema.of({"value": "bigint", "tmp": "double"}), Source("rate"), "root")
+    with pytest.raises(SchemaError, match=r"declares the column 'tmp'.*the source has timestamp, value"):
+        read(spark, stream)
+    with pytest.raises(SchemaError, match="lacks the column 'tmp'"):
+        validate(spark.range(1).withColumnRenamed("id", "value"), stream)
+    messages = Stream("s", READINGS, Source("nothing", {"payload": "json"}), "root")
+    with pytest.raises(SourceError, match="no column 'value'"):
+        from_json(spark.range(1), messages)
