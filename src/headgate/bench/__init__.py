@@ -19,5 +19,6 @@ class Benchmark:
 
 
 BENCHMARKS: Mapping[str, Benchmark] = {
+    "tuning": Benchmark("headgate.bench.tuning", "overlay tuning: exact benefits, convergence, constraints, traffic"),
     "grid": Benchmark("headgate.bench.grid", "regions and resolutions: the query tree, Spark joins, load at refusal"),
 }

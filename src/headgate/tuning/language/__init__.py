@@ -1,0 +1,32 @@
+"""The objective language: the paper's cost grammar (XPORT, figure 1) as text and as data."""
+
+from headgate.tuning.language.data import (
+    constraint_from_data,
+    constraint_to_data,
+    objective_from_data,
+    objective_to_data,
+)
+from headgate.tuning.language.errors import ObjectiveError
+from headgate.tuning.language.gallery import GALLERY, Example
+from headgate.tuning.language.parser import parse_constraint, parse_objective
+from headgate.tuning.language.syntax import Aggregate, Binary, Call, Constraint, Expression, Name, Number, Objective
+
+__all__ = [
+    "GALLERY",
+    "Aggregate",
+    "Binary",
+    "Call",
+    "Constraint",
+    "Example",
+    "Expression",
+    "Name",
+    "Number",
+    "Objective",
+    "ObjectiveError",
+    "constraint_from_data",
+    "constraint_to_data",
+    "objective_from_data",
+    "objective_to_data",
+    "parse_constraint",
+    "parse_objective",
+]

@@ -1,0 +1,97 @@
+"""Trees improve step by step, and constraints are kept on the way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from headgate.tuning.compile import compile_objective
+from headgate.tuning.constraints import compile_constraint
+from headgate.tuning.evaluate import TreeView, evaluate
+from headgate.tuning.outlook import Outlook
+from headgate.tuning.search import Options, Tuner, critical_owners
+from headgate.tuning.transformations import STANDARD, candidates
+from headgate.tuning.workload import plane_overlay, random_shape, zipf_profiles
+
+
+@pytest.mark.parametrize("concurrent", [False, True])
+def test_path_latency_reaches_the_star(concurrent):
+    for seed in range(6):
+        generator = np.random.default_rng(seed)
+        overlay, shape = plane_overlay(generator, 20), random_shape(generator, 20)
+        tuner = Tuner(overlay, compile_objective("minimise sum(path_latency)"), options=Options(concurrent=concurrent))
+        tuned = tuner.run(shape)
+        assert tuned.settled
+        assert tuned.shape.parents == [-1] + [0] * 19
+
+
+def test_superfluous_data_reaches_zero():
+    for seed in range(2):
+        generator = np.random.default_rng(seed)
+        overlay = plane_overlay(generator, 40, profiles=zipf_profiles(generator, 40))
+        tuned = Tuner(overlay, compile_objective("minimise sum(extra_incoming())")).run(random_shape(generator, 40))
+        assert tuned.after == pytest.approx(0, abs=1e-6)
+
+
+def test_every_step_does_what_it_promised():
+    generator = np.random.default_rng(2)
+    overlay, shape = plane_overlay(generator, 25, noise=0.4), random_shape(generator, 25)
+    for text in ("minimise std(path_latency)", "maximise min(path_bandwidth)", "minimise average(path_loss)"):
+        compiled = compile_objective(text)
+        tuned = Tuner(overlay, compiled).run(shape)
+        cost, now = tuned.before, shape
+        for step in tuned.steps:
+            now = now.moved(step.candidate.moves)
+            found = evaluate(compiled, TreeView(overlay, now))
+            assert compiled.better(cost, found) == pytest.approx(step.benefit, rel=1e-9, abs=1e-9)
+            assert found == pytest.approx(step.cost)
+            cost = found
+        assert now.parents == tuned.shape.parents
+
+
+def test_constraints_that_hold_are_never_broken_and_others_come_first():
+    for seed in range(4):
+        generator = np.random.default_rng(seed)
+        overlay, shape = plane_overlay(generator, 30), random_shape(generator, 30)
+        limits = [compile_constraint("fanout <= 4"), compile_constraint("max(path_latency) <= 600 ms")]
+        tuner = Tuner(overlay, compile_objective("minimise sum(path_latency)"), limits)
+        tuned = tuner.run(shape)
+        missed, now = [limit.of(TreeView(overlay, shape)) for limit in limits], shape
+        assert sum(missed) > 0
+        for step in tuned.steps:
+            offers = tuner.offers(tuner.scene(now)) if sum(missed) else []
+            now = now.moved(step.candidate.moves)
+            found = [limit.of(TreeView(overlay, now)) for limit in limits]
+            assert all(after <= was + 1e-9 for after, was in zip(found, missed, strict=True))
+            if any(offer.relief > 1e-9 for offer in offers):
+                assert sum(found) < sum(missed)
+            missed = found
+        assert sum(missed) < tuned.violation_before
+
+
+def test_only_critical_units_can_improve_a_bottleneck():
+    for text in ("minimise max(path_latency)", "maximise min(path_bandwidth)", "minimise max(matching_cpu)"):
+        compiled = compile_objective(text)
+        for seed in range(5):
+            generator = np.random.default_rng(seed)
+            overlay, shape = plane_overlay(generator, 15), random_shape(generator, 15)
+            outlook = Outlook(compiled, TreeView(overlay, shape))
+            critical = critical_owners(outlook)
+            for owner in shape.order:
+                unit = outlook.unit(owner)
+                pricer = outlook.pricer(unit)
+                if any(pricer.price(found.moves).benefit > 1e-12 for found in candidates(unit, STANDARD)):
+                    assert owner in critical
+
+
+def test_random_moves_and_opportunistic_mode_stay_inside_the_constraints():
+    generator = np.random.default_rng(9)
+    overlay, shape = plane_overlay(generator, 25), random_shape(generator, 25)
+    limit = compile_constraint("fanout <= 8")
+    assert limit.of(TreeView(overlay, shape)) == 0
+    for options in (Options(random_share=0.3, periods=40), Options(mode="opportunistic", periods=40)):
+        tuned = Tuner(overlay, compile_objective("minimise max(path_latency)"), [limit], options, seed=4).run(shape)
+        now = shape
+        for step in tuned.steps:
+            now = now.moved(step.candidate.moves)
+            assert limit.of(TreeView(overlay, now)) == 0
