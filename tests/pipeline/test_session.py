@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -32,12 +33,14 @@ def test_a_cluster_keeps_its_own_addresses_and_checkpoints():
     assert settings("local[3]")["spark.sql.shuffle.partitions"] == "3"
 
 
-def test_a_failed_start_is_one_line(monkeypatch):
+def test_a_failed_start_is_one_line(monkeypatch, tmp_path):
     from pyspark.sql import SparkSession
 
     def fail(self):
         raise RuntimeError("Could not parse Master URL: 'nowhere'")
 
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", fail)
     with pytest.raises(SessionError, match=r"did not start on 'nowhere'.*check --master"):
-        make_session("x", "nowhere")
+        make_session("x", "nowhere", state_dir=tmp_path)

@@ -41,8 +41,10 @@ def make_session(
     """
     from pyspark.sql import SparkSession
 
-    if SparkSession.getActiveSession() is None:
-        _prepare_environment(master, state_dir)
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    _prepare_environment(master, state_dir)
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in {**settings(master, state_dir), **options}.items():
         builder = builder.config(key, value)

@@ -1,4 +1,42 @@
 """Studies: experiments declared as parameters, seeds and a pure function of one row, run on Spark, drawn and judged.
 
-May import everything except `cli`, `service` and `testing`.
+Each study is a module with a `STUDY`. May import everything except `cli`, `service` and `testing`.
 """
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headgate.errors import nearest
+
+if TYPE_CHECKING:
+    from headgate.studies.study import Study
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A study by the module that declares it; imported only when it is run."""
+
+    module: str
+    about: str
+
+
+STUDIES: Mapping[str, Registered] = {
+    "class-list-coding": Registered("headgate.studies.class_list_coding", "bytes of class lists under six codings"),
+}
+
+
+def load(name: str) -> Study:
+    """The study of that name; an unknown one is refused with the nearest valid name."""
+    from headgate.studies.study import Study, StudyError
+
+    if name not in STUDIES:
+        close = nearest(name, STUDIES)
+        hint = f"did you mean {close!r}?" if close else "`headgate study list` lists them"
+        raise StudyError(f"no study {name!r}", hint=hint)
+    study = importlib.import_module(STUDIES[name].module).STUDY
+    assert isinstance(study, Study)
+    return study
