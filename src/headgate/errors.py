@@ -33,6 +33,12 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
     >>> nearest("uplaod", ["upload", "download"])
     'upload'
+    >>> nearest("mbit/s", ["bit/s", "Mbit/s"])
+    'Mbit/s'
     """
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    candidates = list(known)
+    for candidate in candidates:
+        if candidate.lower() == name.lower():
+            return candidate
+    matches = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
     return matches[0] if matches else None

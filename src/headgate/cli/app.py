@@ -12,6 +12,7 @@ from headgate.errors import HeadgateError
 
 # Modules that register themselves on the application, in the order of the help page.
 COMMANDS: tuple[str, ...] = (
+    "headgate.cli.check",
     "headgate.cli.study",
     "headgate.cli.bench",
 )

@@ -20,7 +20,7 @@ from headgate.model import Schema, type_name
 from headgate.model.schema import SchemaError
 from headgate.pipeline.sources.arrow import conform, spark_arrow_schema, split_range
 from headgate.pipeline.sources.generators import ORIGIN_US, generate, generator_of
-from headgate.pipeline.sources.options import SourceError, check_names, count, instant_us, one_of, positive
+from headgate.pipeline.sources.options import SourceError, check_names, count, instant_us, one_of, rate, whole
 
 OPTIONS: Mapping[str, str] = {
     "kind": "weather, fleet, pulse or ticks",
@@ -64,8 +64,8 @@ class Settings:
         origin = instant_us(options["origin"], "origin") if "origin" in options else None
         return cls(
             kind=generator.kind,
-            seed=int(options.get("seed", "0")),
-            rate=positive(options, "rate", 100.0) or 100.0,
+            seed=whole(options, "seed", 0),
+            rate=rate(options, 100.0),
             limit=limit,
             paced=pace == "clock",
             origin_us=ORIGIN_US if origin is None and pace == "none" else origin,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from headgate.errors import HeadgateError, nearest
+from headgate.model import parse_rate
 
 
 class SourceError(HeadgateError):
@@ -40,6 +41,25 @@ def count(options: Mapping[str, str], name: str, default: int | None = None) -> 
     if value is not None and value != int(value):
         raise SourceError(f"{options[name]!r} is not a value for {name!r}", hint="write a whole number of at least 1")
     return None if value is None else int(value)
+
+
+def whole(options: Mapping[str, str], name: str, default: int) -> int:
+    """Any whole number, or the default where the option is not given."""
+    try:
+        return int(options.get(name, default))
+    except ValueError:
+        raise SourceError(f"{options[name]!r} is not a value for {name!r}", hint="write a whole number") from None
+
+
+def rate(options: Mapping[str, str], default: float) -> float:
+    """Rows a second of the option `rate`, written as `200/s` or as a bare number."""
+    try:
+        value = parse_rate(options["rate"]) if "rate" in options else default
+    except HeadgateError:
+        value = 0.0
+    if value <= 0:
+        raise SourceError(f"{options['rate']!r} is not a value for 'rate'", hint="write a rate above 0, such as 200/s")
+    return value
 
 
 def one_of(options: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:

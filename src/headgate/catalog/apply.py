@@ -1,0 +1,99 @@
+"""Applying a deployment file: a three-way merge of the file as it was last applied, the file now, and what runs.
+
+What the file says as before is left as it runs, so that a restart undoes nothing that was changed live; what the file
+says differently is done; what it no longer says is ended. Subscriptions that were added live are not the file's.
+"""
+
+from __future__ import annotations
+
+import json
+
+import sqlalchemy as sa
+
+from headgate.catalog import codec, tables, versions
+from headgate.catalog.change import Change, World, body_of, class_of, replace_subscription, world
+from headgate.catalog.checks import check_plan
+from headgate.catalog.snapshot import encode_settings
+from headgate.model import Deployment, Plan, Subscription
+
+_Bodies = dict[tuple[str, str], str]
+
+
+def apply_deployment(change: Change, deployment: Deployment) -> None:
+    """Make the catalog agree with the file; refused as a whole when a live subscription would lose what it needs."""
+    connection = change.connection
+    now = _bodies(deployment)
+    before = _filed(connection)
+    differing = [key for key, body in now.items() if before.get(key) != body]
+    gone = [key for key in before if key not in now]
+    if not differing and not gone:
+        return
+    for kind, name in [*differing, *gone]:
+        if kind != versions.SUBSCRIPTION:
+            change.made |= versions.put(connection, kind, name, now.get((kind, name)), change.revision)
+    around = world(connection)
+    for kind, name in gone:
+        if kind == versions.SUBSCRIPTION:
+            _end(change, name)
+    for kind, name in differing:
+        if kind == versions.SUBSCRIPTION:
+            _file(change, deployment.subscriptions[name], around)
+    _recheck(change, around)
+    _drop_stale_trees(change, around)
+    connection.execute(sa.delete(tables.filed))
+    rows = [{"kind": kind, "name": name, "body": body} for (kind, name), body in now.items()]
+    connection.execute(sa.insert(tables.filed), rows)
+
+
+def _bodies(deployment: Deployment) -> _Bodies:
+    found: _Bodies = {
+        (versions.LINKS, ""): codec.dumps(codec.encode_links(deployment.links)),
+        (versions.SETTINGS, ""): codec.dumps(encode_settings(deployment)),
+    }
+    for site in deployment.sites.values():
+        found[versions.SITE, site.name] = codec.dumps(codec.encode_site(site))
+    for stream in deployment.streams.values():
+        found[versions.STREAM, stream.name] = codec.dumps(codec.encode_stream(stream))
+    for name, tree in (deployment.plan.trees if deployment.plan else {}).items():
+        found[versions.TREE, name] = codec.dumps(codec.encode_tree(tree))
+    for subscription in deployment.subscriptions.values():
+        found[versions.SUBSCRIPTION, subscription.name] = body_of(subscription)
+    return found
+
+
+def _filed(connection: sa.Connection) -> _Bodies:
+    rows = connection.execute(sa.select(tables.filed))
+    return {(row.kind, row.name): row.body for row in rows}
+
+
+def _end(change: Change, name: str) -> None:
+    found = versions.life(change.connection, name)
+    if found is not None and found.origin == "file":
+        versions.end_life(change.connection, found, change.revision)
+        change.made = True
+
+
+def _file(change: Change, subscription: Subscription, around: World) -> None:
+    if versions.life(change.connection, subscription.name) is not None:
+        replace_subscription(change, subscription, around, "file")
+        return
+    found = class_of(change.connection, subscription, around)
+    versions.begin_life(change.connection, subscription.name, "file", found, body_of(subscription), change.revision)
+    change.made = True
+
+
+def _recheck(change: Change, around: World) -> None:
+    """Every subscription must still hold against the new streams and sites; a changed schema may change its class."""
+    for life in list(versions.lives(change.connection)):
+        subscription = codec.decode_subscription(life.name, json.loads(life.body))
+        found = class_of(change.connection, subscription, around)
+        change.made |= versions.change_life(change.connection, life, life.origin, found, life.body, change.revision)
+
+
+def _drop_stale_trees(change: Change, around: World) -> None:
+    """End the trees that no longer fit the streams and sites; the planner makes new ones."""
+    for (kind, name), body in versions.bodies(change.connection).items():
+        if kind == versions.TREE:
+            tree = codec.decode_tree(name, json.loads(body))
+            if any(check_plan(Plan({name: tree}), around.roots, around.sites)):
+                change.made |= versions.put(change.connection, kind, name, None, change.revision)

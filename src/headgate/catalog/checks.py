@@ -1,0 +1,164 @@
+"""What types alone cannot say: names that must exist, columns of the right type, trees that hang together.
+
+The checks work on the values of `headgate.model`, so that a deployment file and a subscription made while running obey
+the same rules. A finding names its place relative to the thing that was checked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from headgate.catalog.grids import check_grid, read_grid
+from headgate.catalog.positions import Path
+from headgate.catalog.problems import suggestion
+from headgate.catalog.profiles import PROFILES, read_filter
+from headgate.errors import HeadgateError
+from headgate.filters import FilterError
+from headgate.model import Plan, Schema, Stream, Subscription, Tree, type_name
+
+_KEYS: tuple[Callable[[pa.DataType], bool], ...] = (pa.types.is_nested, pa.types.is_binary)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something wrong at a place relative to the thing that was checked; `offset` is a character inside a text."""
+
+    path: Path
+    message: str
+    hint: str | None = None
+    offset: int | None = None
+
+
+def unknown(path: Path, kind: str, name: str, known: Collection[str]) -> Finding:
+    """The finding that a name does not exist, with the nearest one that does."""
+    return Finding(path, f"unknown {kind} {name!r}", suggestion(name, sorted(known), f"{kind}s"))
+
+
+def check_stream(stream: Stream, sites: Collection[str]) -> Iterator[Finding]:
+    """Findings of one stream: its root, key and event time."""
+    if stream.root not in sites:
+        yield unknown(("root",), "site", stream.root, sites)
+    schema = stream.schema
+    lowered: dict[str, str] = {}
+    for name in schema.names:
+        twin = lowered.setdefault(name.lower(), name)
+        if twin != name:
+            what = f"columns {twin!r} and {name!r} differ only in case"
+            yield Finding(("schema", name), what, "filters ignore the case of column names; rename one of the two")
+    for index, name in enumerate(stream.key):
+        if name not in schema.names:
+            yield _unknown_column(("key", index), name, schema)
+        elif any(test(schema.column(name).type) for test in _KEYS):
+            kind = type_name(schema.column(name).type)
+            yield Finding(("key", index), f"column {name!r} of type {kind} cannot be a key", "use a plain column")
+    if stream.event_time is not None:
+        if stream.event_time not in schema.names:
+            yield _unknown_column(("event_time",), stream.event_time, schema)
+        elif not pa.types.is_timestamp(schema.column(stream.event_time).type):
+            kind = type_name(schema.column(stream.event_time).type)
+            what = f"column {stream.event_time!r} has the type {kind}, but event time needs a timestamp"
+            times = [column.name for column in schema.columns if pa.types.is_timestamp(column.type)]
+            yield Finding(("event_time",), what, suggestion("", times, "timestamp columns"))
+    try:
+        check_grid(stream)
+    except HeadgateError as error:
+        yield _inside(error, "grid")
+
+
+def check_subscription(
+    subscription: Subscription, streams: Mapping[str, Stream | None], sites: Collection[str]
+) -> Iterator[Finding]:
+    """Findings of one subscription against the streams (None for one that is broken itself) and the sites."""
+    if subscription.site not in sites:
+        yield unknown(("site",), "site", subscription.site, sites)
+    if subscription.profile not in PROFILES:
+        yield unknown(("profile",), "profile", subscription.profile, PROFILES)
+    yield from _check_values(("context",), subscription.context)
+    if subscription.stream not in streams:
+        yield unknown(("stream",), "stream", subscription.stream, streams)
+        return
+    stream = streams[subscription.stream]
+    if stream is not None:
+        yield from _check_wishes(subscription, stream)
+
+
+def _check_wishes(subscription: Subscription, stream: Stream) -> Iterator[Finding]:
+    """Findings about the rows and columns that a subscription wants of its stream."""
+    schema = stream.schema
+    seen: set[str] = set()
+    for index, name in enumerate(subscription.select or ()):
+        if name not in schema.names:
+            yield _unknown_column(("select", index), name, schema)
+        elif name in seen:
+            yield Finding(("select", index), f"column {name!r} is selected twice", "name each column once")
+        seen.add(name)
+    if subscription.profile in PROFILES:
+        try:
+            read_filter(subscription, schema)
+        except FilterError as error:
+            shown = subscription.where if len(subscription.where) <= 80 else subscription.where[:77] + "..."
+            what = f"{error.message}, at character {error.position + 1} of {shown!r}"
+            yield Finding(("where",), what, error.hint, error.position)
+    try:
+        read_grid(subscription, stream)
+    except HeadgateError as error:
+        yield _inside(error, "region" if subscription.resolution is None else "resolution")
+
+
+def _inside(error: HeadgateError, key: str) -> Finding:
+    """The finding of an error whose `where` ends in a dotted place, such as `subscription 'a', region.box.x`."""
+    place = (error.where or "").rpartition(", ")[2]
+    path: Path = tuple(place.split(".")) if place.startswith(("grid", "region", "resolution")) else (key,)
+    return Finding(path, error.message, error.hint)
+
+
+def _check_values(path: Path, values: Mapping[str, Any]) -> Iterator[Finding]:
+    for name, value in values.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError):
+            what = f"{name!r} has a value that cannot be stored"
+            yield Finding((*path, name), what, "use finite numbers, text, truth values and lists of them")
+
+
+def _unknown_column(path: Path, name: str, schema: Schema) -> Finding:
+    return Finding(path, f"unknown column {name!r}", suggestion(name, schema.names, "columns"))
+
+
+def check_tree(
+    stream: str, root: str, parents: Mapping[str, str], sites: Collection[str], members: Collection[str] = ()
+) -> Iterator[Finding]:
+    """Findings of one delivery tree: known sites, one tree from the root, every site of `members` reached."""
+    wrong = False
+    for child, parent in parents.items():
+        for name in (child, parent):
+            if name not in sites:
+                wrong = True
+                yield unknown((child,), "site", name, sites)
+    if wrong:
+        return
+    try:
+        tree = Tree(stream, root, dict(parents))
+    except ValueError as error:
+        yield Finding((), str(error), f"every site needs a path of parents up to {root!r}")
+        return
+    for site in sorted(set(members) - set(tree.members)):
+        what = f"the tree does not reach {site!r}, which has subscriptions to {stream!r}"
+        yield Finding((), what, f"add `{site}: PARENT`, for example `{site}: {root}`")
+
+
+def check_plan(plan: Plan, roots: Mapping[str, str], sites: Collection[str]) -> Iterator[Finding]:
+    """Findings of a plan against the streams (by root) and the sites."""
+    for name, tree in plan.trees.items():
+        if name not in roots:
+            yield unknown((name,), "stream", name, roots)
+        elif tree.root != roots[name]:
+            what = f"the tree of {name!r} starts at {tree.root!r}, but the stream's root is {roots[name]!r}"
+            yield Finding((name,), what, "plan again from the current catalog")
+        else:
+            yield from check_tree(name, tree.root, tree.parents, sites)

@@ -1,0 +1,33 @@
+"""Delivery classes: subscriptions that always match the same rows share one class, matched once and named by one id."""
+
+from __future__ import annotations
+
+import hashlib
+
+import sqlalchemy as sa
+
+from headgate.catalog import codec, tables
+from headgate.catalog.grids import read_grid
+from headgate.catalog.profiles import read_filter
+from headgate.model import Stream, Subscription
+
+
+def definition(subscription: Subscription, stream: Stream) -> str:
+    """The one text of a subscription's delivery class: stream, profile, filter, bound context, resolution, region.
+
+    Site, columns, policy, format and quality belong to the subscription and are not part of it.
+    """
+    bound, grid = read_filter(subscription, stream.schema), read_grid(subscription, stream)
+    context = {**bound.context, **({} if grid is None else grid.context)}
+    return codec.dumps([stream.name, subscription.profile, bound.text, context, None if grid is None else grid.text])
+
+
+def class_id(connection: sa.Connection, text: str) -> int:
+    """The id of a class, a new one when there was none like it. Call it in a writing transaction."""
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    table = tables.delivery_class
+    found = connection.execute(sa.select(table.c.id).where(table.c.digest == digest)).scalar()
+    if found is None:
+        made = connection.execute(sa.insert(table).values(digest=digest, definition=text).returning(table.c.id))
+        found = made.scalar_one()
+    return int(found)

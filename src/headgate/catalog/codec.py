@@ -1,0 +1,157 @@
+"""Model values as plain JSON documents and back, compact and deterministic.
+
+The catalog stores these documents and publishes them to relays and Spark workers. Equal values have equal bytes: keys
+are sorted, what has its default value is left out, numbers keep their exact value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, fields
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from headgate.model import (
+    Admission,
+    Column,
+    Link,
+    Links,
+    Plan,
+    Quality,
+    Schema,
+    Site,
+    Source,
+    Stream,
+    Subscription,
+    Tree,
+    parse_type,
+    type_name,
+)
+
+
+class _Value(Protocol):
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+
+T = TypeVar("T", bound=_Value)
+
+
+def dumps(document: Any) -> str:
+    """The one JSON text of a document.
+
+    >>> dumps({"b": 1, "a": [1.5, None]})
+    '{"a":[1.5,null],"b":1}'
+    """
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _encode(value: _Value, without: tuple[str, ...] = (), **own: Callable[[Any], Any]) -> dict[str, Any]:
+    """The fields that differ from their default, each through its own encoder where it has one."""
+    document: dict[str, Any] = {}
+    for field in fields(value):
+        if field.name in without:
+            continue
+        found = getattr(value, field.name)
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        if default is MISSING or found != default:
+            document[field.name] = own[field.name](found) if field.name in own else _plain(found)
+    return document
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _decode(kind: type[T], document: Mapping[str, Any], **own: Callable[[Any], Any]) -> T:
+    return kind(**{name: own[name](value) if name in own else value for name, value in document.items()})
+
+
+def encode_schema(schema: Schema) -> list[list[str]]:
+    """Columns as [name, type] or [name, type, unit]."""
+    return [
+        [column.name, type_name(column.type), *([] if column.unit is None else [column.unit])]
+        for column in schema.columns
+    ]
+
+
+def decode_schema(document: list[list[str]]) -> Schema:
+    """The inverse of `encode_schema`."""
+    return Schema(tuple(Column(name, parse_type(kind), *unit) for name, kind, *unit in document))
+
+
+def encode_stream(stream: Stream) -> dict[str, Any]:
+    """A stream without its name."""
+    return _encode(stream, ("name",), schema=encode_schema, source=_encode, admission=_encode)
+
+
+def decode_stream(name: str, document: Mapping[str, Any]) -> Stream:
+    """The inverse of `encode_stream`."""
+    return _decode(
+        Stream,
+        {"name": name, **document},
+        schema=decode_schema,
+        key=tuple,
+        source=lambda found: _decode(Source, found),
+        admission=lambda found: _decode(Admission, found),
+    )
+
+
+def encode_site(site: Site) -> dict[str, Any]:
+    """A site without its name."""
+    return _encode(site, ("name",))
+
+
+def decode_site(name: str, document: Mapping[str, Any]) -> Site:
+    """The inverse of `encode_site`."""
+    return _decode(Site, {"name": name, **document}, position=tuple)
+
+
+def encode_links(links: Links) -> dict[str, Any]:
+    """Links with their pairs in the order of their names."""
+    pairs = [
+        [*sorted(link.ends), link.delay_s, *([] if link.capacity_bytes_per_s is None else [link.capacity_bytes_per_s])]
+        for link in links.pairs.values()
+    ]
+    return {"default_delay_s": links.default_delay_s, "pairs": sorted(pairs)}
+
+
+def decode_links(document: Mapping[str, Any]) -> Links:
+    """The inverse of `encode_links`."""
+    links = [Link(frozenset((one, other)), delay_s, *rest) for one, other, delay_s, *rest in document["pairs"]]
+    return Links(document["default_delay_s"], {link.ends: link for link in links})
+
+
+def encode_subscription(subscription: Subscription) -> dict[str, Any]:
+    """A subscription without its name."""
+    return _encode(subscription, ("name",), quality=_encode)
+
+
+def decode_subscription(name: str, document: Mapping[str, Any]) -> Subscription:
+    """The inverse of `encode_subscription`."""
+    return _decode(
+        Subscription, {"name": name, **document}, select=tuple, quality=lambda found: _decode(Quality, found)
+    )
+
+
+def encode_tree(tree: Tree) -> dict[str, Any]:
+    """A delivery tree without its stream."""
+    return _encode(tree, ("stream",))
+
+
+def decode_tree(stream: str, document: Mapping[str, Any]) -> Tree:
+    """The inverse of `encode_tree`."""
+    return _decode(Tree, {"stream": stream, **document})
+
+
+def encode_plan(plan: Plan) -> dict[str, Any]:
+    """A plan as its trees by stream."""
+    return {name: encode_tree(tree) for name, tree in plan.trees.items()}
+
+
+def decode_plan(document: Mapping[str, Any]) -> Plan:
+    """The inverse of `encode_plan`."""
+    return Plan({name: decode_tree(name, tree) for name, tree in document.items()})

@@ -1,0 +1,93 @@
+"""From the entries of a deployment file to the frozen values of `headgate.model`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headgate.catalog.document import LinksEntry, SchemaEntry, SiteEntry, StreamEntry, SubscriptionEntry
+from headgate.errors import HeadgateError
+from headgate.model import (
+    Admission,
+    Column,
+    Link,
+    Links,
+    Quality,
+    Schema,
+    Site,
+    Source,
+    Stream,
+    Subscription,
+    parse_rate,
+    parse_type,
+)
+
+
+def to_schema(columns: SchemaEntry) -> Schema:
+    """The schema of a stream's columns."""
+    return Schema(tuple(Column(name, parse_type(column.type), column.unit) for name, column in columns.items()))
+
+
+def to_stream(name: str, entry: StreamEntry, schema: Schema, options: Mapping[str, str]) -> Stream:
+    """A stream; `options` are those of its source, as they are written."""
+    return Stream(
+        name=name,
+        schema=schema,
+        source=Source(entry.source.format, dict(options)),
+        root=entry.root,
+        key=tuple(entry.key),
+        event_time=entry.event_time,
+        rate_rows_per_s=_rate(entry.rate, options),
+        admission=Admission(entry.admission.method, entry.admission.bound, dict(entry.admission.options)),
+        options={**entry.options, **({} if entry.grid is None else {"grid": entry.grid})},
+    )
+
+
+def _rate(rate: float | None, options: Mapping[str, str]) -> float:
+    """The expected rate; without one, a source that has a rate of its own knows best."""
+    if rate is not None:
+        return rate
+    try:
+        return parse_rate(options["rate"])
+    except (KeyError, HeadgateError):
+        return 1.0
+
+
+def to_site(name: str, entry: SiteEntry) -> Site:
+    """A site."""
+    return Site(
+        name=name,
+        upload_bytes_per_s=entry.upload,
+        download_bytes_per_s=entry.download,
+        position=None if entry.position is None else (entry.position[0], entry.position[1]),
+        processing_delay_s=entry.processing_delay,
+    )
+
+
+def to_links(entry: LinksEntry) -> Links:
+    """All links."""
+    links = [
+        Link(frozenset(pair.between), entry.default_delay if pair.delay is None else pair.delay, pair.capacity)
+        for pair in entry.pairs
+    ]
+    return Links(entry.default_delay, {link.ends: link for link in links})
+
+
+def to_subscription(name: str, entry: SubscriptionEntry) -> Subscription:
+    """A subscription."""
+    return Subscription(
+        name=name,
+        stream=entry.stream,
+        site=entry.site,
+        where=entry.where,
+        select=None if entry.select is None else tuple(entry.select),
+        profile=entry.profile,
+        resolution=entry.resolution,
+        region=entry.region,
+        quality=Quality(entry.quality.drop, entry.quality.delay, entry.quality.at_least),
+        policy=entry.policy,
+        context=dict(entry.context),
+        weight=entry.weight,
+        format=entry.format,
+        start=entry.start,
+        expires_s=entry.expires,
+    )

@@ -1,0 +1,213 @@
+"""Reads a deployment file: all of its problems at once, or a `Deployment` that every other part can rely on.
+
+Each stream, site and subscription is checked on its own, so that one that is broken does not hide the problems of the
+others; names that stand in the file count as known even where what they name is broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path as FilePath
+from typing import Any, TypeVar
+
+from headgate.catalog.checks import Finding, check_stream, check_subscription, check_tree, unknown
+from headgate.catalog.convert import to_links, to_schema, to_site, to_stream, to_subscription
+from headgate.catalog.document import (
+    DeploymentEntry,
+    LinksEntry,
+    SiteEntry,
+    StreamEntry,
+    SubscriptionEntry,
+    describe,
+)
+from headgate.catalog.positions import MAX_BYTES, Document, Path, dotted, read_document
+from headgate.catalog.problems import DeploymentError, suggestion
+from headgate.catalog.wording import salvage, validate
+from headgate.errors import HeadgateError
+from headgate.model import Deployment, Links, Plan, Schema, Stream, Subscription, Tree
+
+T = TypeVar("T")
+SourceCheck = Callable[[Stream], None]
+
+
+def load_deployment(
+    path: FilePath, schemas: Mapping[str, Schema] | None = None, check_source: SourceCheck | None = None
+) -> Deployment:
+    """The deployment that a file describes.
+
+    Args:
+        path: The file.
+        schemas: The schemas of the generators by kind; their streams may leave the schema out.
+        check_source: Raises a `HeadgateError` for a stream whose source cannot work; `pipeline.sources` has one.
+
+    Raises:
+        DeploymentError: The file has problems; all of them are listed.
+        HeadgateError: There is no such file, or it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        what = (error.strerror or "cannot be read").lower()
+        raise HeadgateError(f"cannot read {str(path)!r}: {what}", hint="give the path of a deployment file") from None
+    return parse_deployment(data, str(path), schemas, check_source)
+
+
+def parse_deployment(
+    text: str | bytes,
+    name: str,
+    schemas: Mapping[str, Schema] | None = None,
+    check_source: SourceCheck | None = None,
+) -> Deployment:
+    r"""The deployment that a text describes; `name` is what messages call it.
+
+    >>> text = "sites: {oslo: }\nstreams: {t: {root: oslo, schema: {v: double}, source: {format: json}}}"
+    >>> parse_deployment(text, "headgate.yaml").streams["t"].schema.names
+    ('v',)
+    """
+    return _Reading(read_document(text, name), schemas or {}, check_source).deployment()
+
+
+class _Reading:
+    """One pass over a document: collects the problems and the values that are sound."""
+
+    def __init__(self, document: Document, generators: Mapping[str, Schema], check_source: SourceCheck | None) -> None:
+        self._document = document
+        self._generators = generators
+        self._check_source = check_source
+        self._problems = list(document.problems)
+
+    def deployment(self) -> Deployment:
+        value = self._document.value
+        if not isinstance(value, dict):
+            what = f"a deployment is a mapping, found {describe(value)}"
+            raise DeploymentError([self._document.problem((), what, "start with `streams:` and `sites:`")])
+        whole, problems = validate(DeploymentEntry, self._document, (), value)
+        self._problems += problems
+        sites = {name: to_site(name, entry) for name, entry in self._sound("sites", SiteEntry)}
+        streams = self._streams()
+        subscriptions = self._subscriptions(streams)
+        links = self._links()
+        plan = self._plan(streams, subscriptions)
+        if whole is None or self._problems:
+            raise DeploymentError(self._problems)
+        return Deployment(
+            streams=streams,
+            sites=sites,
+            links=links,
+            subscriptions=subscriptions,
+            plan=plan,
+            objective=whole.objective,
+            constraints=tuple(whole.constraints),
+            options=dict(whole.options),
+        )
+
+    def _part(self, key: str) -> dict[str, Any]:
+        part = self._document.value.get(key)
+        return part if isinstance(part, dict) else {}
+
+    def _sound(self, part: str, kind: type[T]) -> Iterator[tuple[str, T]]:
+        """The entries of a part as far as they are sound in themselves; the rest has been reported."""
+        for name, value in self._part(part).items():
+            entry = salvage(kind, {} if value is None else value)
+            if entry is not None:
+                yield name, entry
+
+    def _report(self, path: Path, finding: Finding) -> None:
+        at = (*path, *finding.path)
+        message = f"{dotted(at)}: {finding.message}"
+        self._problems.append(self._document.problem(at, message, finding.hint, offset=finding.offset))
+
+    def _streams(self) -> dict[str, Stream]:
+        """The streams as far as they are sound."""
+        streams: dict[str, Stream] = {}
+        for name, entry in self._sound("streams", StreamEntry):
+            path: Path = ("streams", name)
+            options = self._source_options((*path, "source"), entry)
+            schema = None if entry.columns is None else to_schema(entry.columns)
+            if "schema" not in self._part("streams")[name]:
+                schema = self._generated_schema(path, entry.source.format, options)
+            if schema is not None:
+                stream = streams[name] = to_stream(name, entry, schema, options)
+                findings = list(check_stream(stream, self._part("sites")))
+                for finding in findings or self._source_findings(stream):
+                    self._report(path, finding)
+        return streams
+
+    def _source_findings(self, stream: Stream) -> Iterator[Finding]:
+        try:
+            if self._check_source is not None:
+                self._check_source(stream)
+        except HeadgateError as error:
+            yield Finding(("source",), error.message, error.hint)
+
+    def _source_options(self, path: Path, entry: StreamEntry) -> dict[str, str]:
+        """The source's options as they are written: Spark and the sources read their own types from text."""
+        options: dict[str, str] = {}
+        for key in entry.source.model_extra or {}:
+            raw = self._document.places[(*path, key)].raw
+            if raw is None:
+                self._report(path, Finding((key,), "an option of a source is one plain value", "write it as text"))
+            else:
+                options[key] = raw
+        return options
+
+    def _generated_schema(self, path: Path, form: str, options: Mapping[str, str]) -> Schema | None:
+        if form != "generator":
+            self._report(path, Finding(("schema",), "key 'schema' is missing", "add `schema: {column: type}`"))
+            return None
+        kind = options.get("kind")
+        if kind is None:
+            hint = suggestion("", sorted(self._generators), "generators")
+            self._report(path, Finding(("source", "kind"), "a generator needs a kind", hint))
+        elif kind not in self._generators:
+            self._report(path, unknown(("source", "kind"), "generator", kind, self._generators))
+        return self._generators.get(kind or "")
+
+    def _subscriptions(self, streams: Mapping[str, Stream]) -> dict[str, Subscription]:
+        subscriptions: dict[str, Subscription] = {}
+        known = {name: streams.get(name) for name in self._part("streams")}
+        for name, entry in self._sound("subscriptions", SubscriptionEntry):
+            subscription = subscriptions[name] = to_subscription(name, entry)
+            for finding in check_subscription(subscription, known, self._part("sites")):
+                self._report(("subscriptions", name), finding)
+        return subscriptions
+
+    def _links(self) -> Links:
+        entry = salvage(LinksEntry, self._part("links"))
+        if entry is None:
+            return Links()
+        seen: dict[frozenset[str], int] = {}
+        for index, pair in enumerate(entry.pairs):
+            path: Path = ("links", "pairs", index, "between")
+            for end, site in enumerate(pair.between):
+                if site not in self._part("sites"):
+                    self._report(path, unknown((end,), "site", site, self._part("sites")))
+            ends = frozenset(pair.between)
+            if len(ends) == 1:
+                self._report(path, Finding((), f"{pair.between[0]!r} is paired with itself", "name two sites"))
+            elif seen.setdefault(ends, index) != index:
+                what = f"the same pair as links.pairs[{seen[ends]}]"
+                self._report(path, Finding((), what, "give each pair once; links have no direction"))
+        return to_links(entry)
+
+    def _plan(self, streams: Mapping[str, Stream], subscriptions: Mapping[str, Subscription]) -> Plan | None:
+        written = self._document.value.get("plan")
+        parents = salvage(dict[str, dict[str, str]], written)
+        if parents is None:
+            return None
+        trees: dict[str, Tree] = {}
+        for name, tree in parents.items():
+            path: Path = ("plan", name)
+            if name not in self._part("streams"):
+                self._report(path, unknown((), "stream", name, self._part("streams")))
+            if name not in streams:
+                continue
+            members = {found.site for found in subscriptions.values() if found.stream == name}
+            members &= set(self._part("sites"))
+            findings = list(check_tree(name, streams[name].root, tree, self._part("sites"), members))
+            for finding in findings:
+                self._report(path, finding)
+            if not findings:
+                trees[name] = Tree(name, streams[name].root, tree)
+        return Plan(trees)

@@ -1,0 +1,227 @@
+"""The deployment file as pydantic models: every key, its type, its unit and what it means.
+
+These models are the only definition of the file's keys: the checker, its messages and `docs/reference` read them. They
+describe the text of one file; `convert` turns them into the frozen values of `headgate.model`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
+from pydantic_core import PydanticCustomError
+
+from headgate.errors import HeadgateError
+from headgate.model import parse_bandwidth, parse_duration, parse_rate, parse_type
+
+NAME = r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$"
+COLUMN = r"^[^`.\x00-\x1f]{1,128}$"
+CONTEXT = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
+
+
+def refusal(message: str, hint: str | None = None) -> PydanticCustomError:
+    """An error of a validator, with the message and the hint that the user shall see."""
+    return PydanticCustomError("headgate", "{message}", {"message": message, "hint": hint})
+
+
+def _quantity(parse: Callable[[Any], float | None]) -> BeforeValidator:
+    def read(value: Any) -> float | None:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise refusal(f"expected a quantity, found {describe(value)}", "write a number and a unit in one value")
+        try:
+            return parse(value)
+        except HeadgateError as error:
+            raise refusal(error.message, error.hint) from None
+
+    return BeforeValidator(read)
+
+
+def describe(value: Any) -> str:
+    """A value as a message names it.
+
+    >>> describe(True), describe(2.5), describe([]), describe(None)
+    ('the truth value true', 'the number 2.5', 'a list', 'nothing')
+    """
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return f"the truth value {str(value).lower()}"
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if isinstance(value, dict):
+        return "a mapping"
+    text = str(value)
+    return f"the text {text[:60]!r}" + ("..." if len(text) > 60 else "")
+
+
+def _type(text: str) -> str:
+    try:
+        parse_type(text)
+    except HeadgateError as error:
+        raise refusal(error.message, error.hint) from None
+    return text
+
+
+def _one_or_more(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _bare_type(value: Any) -> Any:
+    return {"type": value} if isinstance(value, str) else value
+
+
+def _empty(value: Any) -> Any:
+    return {} if value is None else value
+
+
+Duration = Annotated[float, _quantity(parse_duration)]
+Bandwidth = Annotated[float | None, _quantity(parse_bandwidth)]
+Rate = Annotated[float, _quantity(parse_rate)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Name = Annotated[str, Field(pattern=NAME)]
+Names = Annotated[list[str], BeforeValidator(_one_or_more)]
+
+
+class Entry(BaseModel):
+    """Anything that stands in a deployment file: no unknown keys, no conversions of types."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class ColumnEntry(Entry):
+    """A column with a unit; a column without one is written as its type alone."""
+
+    type: Annotated[str, AfterValidator(_type)] = Field(description="A Spark type: `double`, `array<string>`, ...")
+    unit: str | None = Field(default=None, description="The unit of the values, as text for people: `degC`.")
+
+
+class SourceEntry(Entry):
+    """Where a stream's rows come from. Every other key is an option of that format, kept as it is written."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+
+    format: str = Field(description="`generator`, `nats`, or any Spark streaming format such as `json` or `kafka`.")
+
+
+class AdmissionEntry(Entry):
+    """What the job does with rows when it cannot keep up."""
+
+    method: Literal["traditional", "shed", "batch", "hybrid"] = Field(
+        default="traditional", description="The control method."
+    )
+    bound: Duration | None = Field(default=None, description="The latency that the method tries to hold.")
+    options: dict[str, JsonValue] = Field(default_factory=dict, description="Settings of the method.")
+
+
+SchemaEntry = dict[
+    Annotated[str, Field(pattern=COLUMN)],
+    Annotated[ColumnEntry, BeforeValidator(_bare_type)],
+]
+
+
+class StreamEntry(Entry):
+    """A typed stream with one root site."""
+
+    root: str = Field(description="The site where the rows get their sequence numbers.")
+    columns: SchemaEntry | None = Field(
+        default=None,
+        alias="schema",
+        min_length=1,
+        description="Columns by name: a type, or `{type, unit}`. A generator's stream may leave it out.",
+    )
+    source: SourceEntry = Field(description="Where the rows come from.")
+    key: Names = Field(default_factory=list, description="The column or columns that name the thing a row is about.")
+    event_time: str | None = Field(default=None, description="The timestamp column that says when a row happened.")
+    rate: Rate | None = Field(
+        default=None, description="The expected rate; default: the source's own `rate`, else 1/s."
+    )
+    grid: dict[str, JsonValue] | None = Field(
+        default=None, description="How rows lie in space and time; regions and resolutions need it."
+    )
+    admission: Annotated[AdmissionEntry, BeforeValidator(_empty)] = Field(
+        default=AdmissionEntry(), description="What happens under overload."
+    )
+    options: dict[str, JsonValue] = Field(default_factory=dict, description="Settings of the stream's job.")
+
+
+class SiteEntry(Entry):
+    """A place that runs a relay."""
+
+    upload: Bandwidth = Field(default=None, description="Bandwidth out of the site, or `unknown`.")
+    download: Bandwidth = Field(default=None, description="Bandwidth into the site, or `unknown`.")
+    position: Annotated[list[float], Field(min_length=2, max_length=2)] | None = Field(
+        default=None, description="Latitude and longitude in degrees."
+    )
+    processing_delay: Duration = Field(default=0.0, description="Time that the site needs for one block.")
+
+
+class PairEntry(Entry):
+    """What is known of the path between two sites, the same in both directions."""
+
+    between: Annotated[list[str], Field(min_length=2, max_length=2)] = Field(description="Two sites.")
+    delay: Duration | None = Field(default=None, description="One-way delay; default: `default_delay`.")
+    capacity: Bandwidth = Field(default=None, description="Bandwidth of this path itself, or `unknown`.")
+
+
+class LinksEntry(Entry):
+    """Links between sites; every pair is linked."""
+
+    default_delay: Duration = Field(default=0.0, description="One-way delay of pairs that are not listed.")
+    pairs: list[PairEntry] = Field(default_factory=list, description="Pairs with a delay or a capacity of their own.")
+
+
+class QualityEntry(Entry):
+    """How good the delivery must be."""
+
+    drop: Share = Field(default=1.0, description="The share of lost rows at which delivery is worth nothing.")
+    delay: Duration = Field(default=10.0, description="The mean delay at which delivery is worth nothing.")
+    at_least: Share | None = Field(default=None, description="The quality, from 0 to 1, that is promised.")
+
+
+class SubscriptionEntry(Entry):
+    """Who wants which rows and columns of a stream, and how well."""
+
+    site: str = Field(description="The site that serves the subscriber.")
+    stream: str = Field(description="The stream.")
+    where: str = Field(default="true", description="Which rows: a filter in SQL; `$name` is a value of `context`.")
+    select: Names | None = Field(default=None, min_length=1, description="Which columns, in this order; default: all.")
+    resolution: dict[str, JsonValue] | None = Field(
+        default=None, description="How much of a gridded stream: `{space: 1/4, time: 1/2}`."
+    )
+    region: dict[str, JsonValue] | None = Field(
+        default=None, description="Which part of a gridded stream: a `box`, a `polygon` or a `circle`."
+    )
+    quality: QualityEntry = Field(default=QualityEntry(), description="How well.")
+    policy: dict[str, JsonValue] | None = Field(
+        default=None, description="What to give up first when bandwidth is short."
+    )
+    context: dict[Annotated[str, Field(pattern=CONTEXT)], JsonValue] = Field(
+        default_factory=dict, description="Values that `where` refers to as `$name`."
+    )
+    weight: float = Field(default=1.0, gt=0, description="Importance against other subscriptions.")
+    format: Literal["arrow", "json"] = Field(default="arrow", description="How rows are delivered.")
+    start: Literal["now", "earliest"] = Field(default="now", description="Where delivery starts in the stream.")
+    expires: Duration | None = Field(default=None, description="How long rows are kept for a subscriber that is away.")
+    profile: str = Field(default="relational", description="The language of `where`.")
+
+
+class DeploymentEntry(Entry):
+    """A whole deployment file."""
+
+    streams: dict[Name, StreamEntry] = Field(description="Streams by name.", min_length=1)
+    sites: dict[Name, Annotated[SiteEntry, BeforeValidator(_empty)]] = Field(description="Sites by name.", min_length=1)
+    links: Annotated[LinksEntry, BeforeValidator(_empty)] = Field(
+        default=LinksEntry(), description="Delays and capacities between sites."
+    )
+    subscriptions: dict[Name, SubscriptionEntry] = Field(
+        default_factory=dict, description="Subscriptions by name; more can be added while the deployment runs."
+    )
+    plan: dict[str, dict[str, str]] | None = Field(
+        default=None, description="Fixed delivery trees: for a stream, the parent of each site. Default: planned."
+    )
+    objective: str | None = Field(default=None, description="What the planner maximises or minimises.")
+    constraints: list[str] = Field(default_factory=list, description="What every plan must keep to.")
+    options: dict[str, JsonValue] = Field(default_factory=dict, description="Settings of the whole deployment.")

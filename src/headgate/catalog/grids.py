@@ -1,0 +1,42 @@
+"""Grids of streams, and regions and resolutions of subscriptions, as the grid package reads them.
+
+The package is imported where a document needs it: its compiled kernels take a second to load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.catalog import codec
+from headgate.model import Stream, Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class BoundGrid:
+    """Region and resolution in canonical text, and the values of the context that the region refers to."""
+
+    text: str
+    context: Mapping[str, Any]
+
+
+def check_grid(stream: Stream) -> None:
+    """Refuse a `grid:` that does not fit the stream's columns."""
+    if "grid" in stream.options:
+        from headgate.grid import layout_of
+
+        layout_of(stream)
+
+
+def read_grid(subscription: Subscription, stream: Stream) -> BoundGrid | None:
+    """The region and the resolution of a subscription, None when it has neither; wrong ones are refused."""
+    if subscription.region is None and subscription.resolution is None:
+        return None
+    from headgate.grid import grid_predicate
+
+    found = grid_predicate(subscription, stream)
+    assert found is not None
+    context = {name: subscription.context.get(name) for name in sorted(found.parameters)}
+    region = None if subscription.region is None else codec.dumps(subscription.region)
+    return BoundGrid(f"{found.resolution.text}, region {region}", context)

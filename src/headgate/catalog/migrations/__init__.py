@@ -1,0 +1,1 @@
+"""Alembic's script directory of the catalog, shipped in the package and run by `database.open_database`."""

@@ -1,0 +1,83 @@
+"""A snapshot: the whole catalog at one revision, as relays and Spark workers receive it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headgate.catalog import codec
+from headgate.model import Deployment, Plan
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The catalog at a revision.
+
+    Attributes:
+        revision: Counts the changes of the catalog; 0 is empty.
+        deployment: Streams, sites, links, settings and every current subscription; its plan is `plan`.
+        plan: The delivery trees in force, None when nothing has been planned.
+        subscription_ids: The id of each subscription by name; ids are never reused.
+        class_ids: The delivery class of each subscription by name; equal classes share an id, ids are never reused.
+    """
+
+    revision: int
+    deployment: Deployment
+    plan: Plan | None = None
+    subscription_ids: Mapping[str, int] = field(default_factory=dict)
+    class_ids: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """The one JSON text of this snapshot: equal snapshots give equal bytes."""
+        deployment = self.deployment
+        document: dict[str, Any] = {
+            "revision": self.revision,
+            "streams": {name: codec.encode_stream(found) for name, found in deployment.streams.items()},
+            "sites": {name: codec.encode_site(found) for name, found in deployment.sites.items()},
+            "links": codec.encode_links(deployment.links),
+            "settings": encode_settings(deployment),
+            "subscriptions": {
+                name: [self.subscription_ids[name], self.class_ids[name], codec.encode_subscription(found)]
+                for name, found in deployment.subscriptions.items()
+            },
+            "plan": None if self.plan is None else codec.encode_plan(self.plan),
+        }
+        return codec.dumps(document)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Snapshot:
+        """The inverse of `to_json`."""
+        document = json.loads(text)
+        plan = None if document["plan"] is None else codec.decode_plan(document["plan"])
+        subscriptions = document["subscriptions"]
+        deployment = Deployment(
+            streams={name: codec.decode_stream(name, found) for name, found in document["streams"].items()},
+            sites={name: codec.decode_site(name, found) for name, found in document["sites"].items()},
+            links=codec.decode_links(document["links"]),
+            subscriptions={name: codec.decode_subscription(name, found[2]) for name, found in subscriptions.items()},
+            plan=plan,
+            **decode_settings(document["settings"]),
+        )
+        return cls(
+            revision=document["revision"],
+            deployment=deployment,
+            plan=plan,
+            subscription_ids={name: found[0] for name, found in subscriptions.items()},
+            class_ids={name: found[1] for name, found in subscriptions.items()},
+        )
+
+
+def encode_settings(deployment: Deployment) -> dict[str, Any]:
+    """What a deployment says about itself as a whole: objective, constraints, options."""
+    return {
+        "objective": deployment.objective,
+        "constraints": list(deployment.constraints),
+        "options": dict(deployment.options),
+    }
+
+
+def decode_settings(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `encode_settings`, as arguments of a `Deployment`."""
+    return {**document, "constraints": tuple(document.get("constraints", ()))}

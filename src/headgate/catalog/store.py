@@ -1,0 +1,179 @@
+"""The catalog: the one place that says which streams, sites, links, subscriptions and plan are in force.
+
+Every change is one transaction that makes the next revision. A revision can be read as a `Snapshot` while it is recent;
+everything that runs works from a snapshot and never from the database, so the catalog may be away while data flows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
+
+import sqlalchemy as sa
+
+from headgate.catalog import codec, tables, versions
+from headgate.catalog.apply import apply_deployment
+from headgate.catalog.change import (
+    Change,
+    body_of,
+    changing,
+    class_of,
+    living,
+    refuse,
+    replace_subscription,
+    world,
+)
+from headgate.catalog.checks import check_plan
+from headgate.catalog.database import CatalogError, open_database, reported
+from headgate.catalog.snapshot import Snapshot, decode_settings
+from headgate.model import Deployment, Links, Plan, Subscription
+
+KEPT_REVISIONS = 1000
+
+
+class Catalog:
+    """A catalog in a SQL database. Safe to use from several threads, and from several processes at once.
+
+    Every writing method returns the revision in force afterwards; what changes nothing makes no new one.
+
+    >>> with Catalog.open("sqlite://") as catalog:
+    ...     catalog.head()
+    0
+    """
+
+    def __init__(self, engine: sa.Engine, keep: int = KEPT_REVISIONS) -> None:
+        self._engine = engine
+        self._keep = keep
+
+    @classmethod
+    def open(cls, url: str, keep: int = KEPT_REVISIONS) -> Self:
+        """Open the catalog at a database URL and bring its schema up to date; an SQLite file is made when missing.
+
+        `keep` revisions before the current one stay readable; older ones are forgotten by the next change.
+        """
+        return cls(open_database(url), keep)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def head(self) -> int:
+        """The current revision; 0 is an empty catalog."""
+        with self._reading() as connection:
+            return _head(connection)
+
+    def snapshot(self, revision: int | None = None) -> Snapshot:
+        """The catalog at a revision, by default the current one."""
+        with self._reading() as connection:
+            head = _head(connection)
+            wanted = head if revision is None else revision
+            oldest = max(0, head - self._keep)
+            if not oldest <= wanted <= head:
+                raise CatalogError(f"revision {wanted} is not kept", hint=f"revisions {oldest} to {head} are")
+            return _snapshot(connection, wanted)
+
+    def apply(self, deployment: Deployment) -> int:
+        """Make the catalog agree with a deployment file.
+
+        Only what the file says differently from the last time it was applied is changed. So applying the same file
+        again changes nothing, and what was added, changed or planned while running stays.
+        """
+        with self._changing("apply") as change:
+            apply_deployment(change, deployment)
+        return change.result
+
+    def subscribe(self, subscription: Subscription) -> int:
+        """Add a subscription under a new name."""
+        with self._changing(f"subscribe {subscription.name}") as change:
+            if versions.life(change.connection, subscription.name) is not None:
+                hint = "change that one, or choose another name"
+                raise CatalogError(f"there is already a subscription {subscription.name!r}", hint=hint)
+            found = class_of(change.connection, subscription, world(change.connection))
+            body = body_of(subscription)
+            versions.begin_life(change.connection, subscription.name, "live", found, body, change.revision)
+            change.made = True
+        return change.result
+
+    def change(self, subscription: Subscription) -> int:
+        """Replace a subscription by another of the same name. It keeps its id unless it moves to another stream."""
+        with self._changing(f"change {subscription.name}") as change:
+            replace_subscription(change, subscription, world(change.connection))
+        return change.result
+
+    def set_context(self, name: str, values: Mapping[str, Any]) -> int:
+        """Give values of a subscription's context; those that are not given stay as they are."""
+        with self._changing(f"set context of {name}") as change:
+            old = codec.decode_subscription(name, json.loads(living(change.connection, name).body))
+            new = replace(old, context={**old.context, **values})
+            replace_subscription(change, new, world(change.connection))
+        return change.result
+
+    def unsubscribe(self, name: str) -> int:
+        """Remove a subscription; its id is never used again."""
+        with self._changing(f"unsubscribe {name}") as change:
+            versions.end_life(change.connection, living(change.connection, name), change.revision)
+            change.made = True
+        return change.result
+
+    def set_plan(self, plan: Plan) -> int:
+        """Replace the delivery trees of all streams."""
+        with self._changing("plan") as change:
+            around = world(change.connection)
+            refuse("plan", check_plan(plan, around.roots, around.sites))
+            old = {name for kind, name in versions.bodies(change.connection) if kind == versions.TREE}
+            for name in sorted(old | set(plan.trees)):
+                tree = plan.trees.get(name)
+                body = None if tree is None else codec.dumps(codec.encode_tree(tree))
+                change.made |= versions.put(change.connection, versions.TREE, name, body, change.revision)
+        return change.result
+
+    @contextmanager
+    def _reading(self) -> Iterator[sa.Connection]:
+        with reported(self._engine.url), self._engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def _changing(self, what: str) -> Iterator[Change]:
+        with reported(self._engine.url), changing(self._engine, what, self._keep) as change:
+            yield change
+
+
+def _head(connection: sa.Connection) -> int:
+    return int(connection.execute(sa.select(tables.head.c.revision)).scalar_one())
+
+
+def _snapshot(connection: sa.Connection, revision: int) -> Snapshot:
+    parts: dict[str, dict[str, Any]] = {}
+    for (kind, name), body in sorted(versions.bodies(connection, revision).items()):
+        parts.setdefault(kind, {})[name] = json.loads(body)
+    lives = {life.name: life for life in versions.lives(connection, revision)}
+    trees = parts.get(versions.TREE)
+    plan = None if trees is None else codec.decode_plan(trees)
+    links = parts.get(versions.LINKS, {}).get("")
+    deployment = Deployment(
+        streams={name: codec.decode_stream(name, body) for name, body in parts.get(versions.STREAM, {}).items()},
+        sites={name: codec.decode_site(name, body) for name, body in parts.get(versions.SITE, {}).items()},
+        links=Links() if links is None else codec.decode_links(links),
+        subscriptions={name: codec.decode_subscription(name, json.loads(life.body)) for name, life in lives.items()},
+        plan=plan,
+        **decode_settings(parts.get(versions.SETTINGS, {}).get("", {})),
+    )
+    return Snapshot(
+        revision=revision,
+        deployment=deployment,
+        plan=plan,
+        subscription_ids={name: life.id for name, life in lives.items()},
+        class_ids={name: life.class_id for name, life in lives.items()},
+    )

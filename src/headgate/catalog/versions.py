@@ -1,0 +1,120 @@
+"""Reading and writing versions inside a transaction: what holds at a revision, and what holds from the next one on.
+
+A body is the JSON text of a `codec` document. Writing a body that is already in force changes nothing and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from headgate.catalog import tables
+
+STREAM, SITE, LINKS, SETTINGS, TREE = "stream", "site", "links", "settings", "tree"
+SUBSCRIPTION = "subscription"
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A subscription in force: its id, class, origin and body."""
+
+    id: int
+    name: str
+    class_id: int
+    origin: str
+    body: str
+
+
+def _holds(table: sa.Table, revision: int | None) -> sa.ColumnElement[bool]:
+    if revision is None:
+        return table.c.until.is_(None)
+    return sa.and_(table.c.since <= revision, sa.or_(table.c.until.is_(None), table.c.until > revision))
+
+
+def bodies(connection: sa.Connection, revision: int | None = None) -> dict[tuple[str, str], str]:
+    """Everything except subscriptions by (kind, name), at a revision or now."""
+    table = tables.version
+    rows = connection.execute(sa.select(table.c.kind, table.c.name, table.c.body).where(_holds(table, revision)))
+    return {(row.kind, row.name): row.body for row in rows}
+
+
+def put(connection: sa.Connection, kind: str, name: str, body: str | None, revision: int) -> bool:
+    """Put a body in force from a revision on, None to end it; False when it already was so."""
+    table = tables.version
+    here = sa.and_(table.c.kind == kind, table.c.name == name, table.c.until.is_(None))
+    if connection.execute(sa.select(table.c.body).where(here)).scalar() == body:
+        return False
+    connection.execute(sa.update(table).where(here).values(until=revision))
+    if body is not None:
+        connection.execute(sa.insert(table).values(kind=kind, name=name, body=body, since=revision))
+    return True
+
+
+def lives(connection: sa.Connection, revision: int | None = None) -> Iterator[Life]:
+    """The subscriptions in force at a revision or now, in the order of their ids."""
+    life, content = tables.subscription, tables.subscription_version
+    query = (
+        sa.select(life.c.id, life.c.name, content.c.class_id, life.c.origin, content.c.body)
+        .join(content, content.c.subscription_id == life.c.id)
+        .where(_holds(content, revision))
+        .order_by(life.c.id)
+    )
+    for row in connection.execute(query):
+        yield Life(*row)
+
+
+def life(connection: sa.Connection, name: str) -> Life | None:
+    """The subscription of that name that is in force now."""
+    table, content = tables.subscription, tables.subscription_version
+    query = (
+        sa.select(table.c.id, table.c.name, content.c.class_id, table.c.origin, content.c.body)
+        .join(content, content.c.subscription_id == table.c.id)
+        .where(table.c.name == name, table.c.until.is_(None), content.c.until.is_(None))
+    )
+    row = connection.execute(query).first()
+    return None if row is None else Life(*row)
+
+
+def begin_life(connection: sa.Connection, name: str, origin: str, class_id: int, body: str, revision: int) -> None:
+    """Add a subscription under a new id."""
+    table = tables.subscription
+    made = sa.insert(table).values(name=name, origin=origin, since=revision).returning(table.c.id)
+    _content(connection, connection.execute(made).scalar_one(), class_id, body, revision)
+
+
+def change_life(connection: sa.Connection, found: Life, origin: str, class_id: int, body: str, revision: int) -> bool:
+    """Give a subscription another body, class or origin; False when it already had them."""
+    if (found.origin, found.class_id, found.body) == (origin, class_id, body):
+        return False
+    table = tables.subscription
+    connection.execute(sa.update(table).where(table.c.id == found.id).values(origin=origin))
+    if (found.class_id, found.body) != (class_id, body):
+        _end_content(connection, found.id, revision)
+        _content(connection, found.id, class_id, body, revision)
+    return True
+
+
+def end_life(connection: sa.Connection, found: Life, revision: int) -> None:
+    """Remove a subscription; its id is not used again."""
+    table = tables.subscription
+    connection.execute(sa.update(table).where(table.c.id == found.id).values(until=revision))
+    _end_content(connection, found.id, revision)
+
+
+def _content(connection: sa.Connection, subscription_id: int, class_id: int, body: str, revision: int) -> None:
+    values = {"subscription_id": subscription_id, "class_id": class_id, "body": body, "since": revision}
+    connection.execute(sa.insert(tables.subscription_version).values(values))
+
+
+def _end_content(connection: sa.Connection, subscription_id: int, revision: int) -> None:
+    table = tables.subscription_version
+    here = sa.and_(table.c.subscription_id == subscription_id, table.c.until.is_(None))
+    connection.execute(sa.update(table).where(here).values(until=revision))
+
+
+def forget(connection: sa.Connection, before: int) -> None:
+    """Delete versions that ended at or before a revision. Ids and classes stay taken."""
+    for table in (tables.version, tables.subscription_version):
+        connection.execute(sa.delete(table).where(table.c.until <= before))

@@ -1,0 +1,128 @@
+"""The database under the catalog: migrations, settings of SQLite, addresses, and two processes that write at once."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from headgate.catalog import Catalog, CatalogError, tables
+from headgate.catalog.database import open_database
+from headgate.model import Deployment
+
+WRITER = """
+import sys
+from dataclasses import replace
+from headgate.catalog import Catalog
+from headgate.model import Subscription
+url, who, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+revisions = []
+with Catalog.open(url) as catalog:
+    for number in range(count):
+        revisions.append(catalog.subscribe(Subscription(f"{who}-{number}", "ticks", "lyon", where=f"price > {number}")))
+        revisions.append(catalog.set_context("storms", {who: number}))
+print(revisions)
+"""
+
+
+def test_two_processes_are_serialised(url: str, deployment: Deployment) -> None:
+    with Catalog.open(url) as catalog:
+        catalog.apply(deployment)
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        writers = [
+            subprocess.Popen(
+                [sys.executable, "-c", WRITER, url, who, "15"], env=environment, stdout=subprocess.PIPE, text=True
+            )
+            for who in ("one", "two")
+        ]
+        outputs = [writer.communicate(timeout=60)[0] for writer in writers]
+        assert [writer.returncode for writer in writers] == [0, 0]
+        revisions = [revision for output in outputs for revision in json.loads(output)]
+        assert sorted(revisions) == list(range(2, 62))
+        snapshot = catalog.snapshot()
+    assert snapshot.revision == 61
+    assert len(snapshot.deployment.subscriptions) == 2 + 30
+    assert len(set(snapshot.subscription_ids.values())) == 32
+    # Neither writer lost the other's value: each change was made on what the one before had left.
+    assert snapshot.deployment.subscriptions["storms"].context == {"limit": 12.5, "one": 14, "two": 14}
+    assert all(snapshot.class_ids[f"one-{n}"] == snapshot.class_ids[f"two-{n}"] for n in range(15))
+
+
+def test_many_processes_may_make_the_same_new_catalog(url: str) -> None:
+    program = "import sys; from headgate.catalog import Catalog; print(Catalog.open(sys.argv[1]).head())"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    openers = [
+        subprocess.Popen([sys.executable, "-c", program, url], env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    assert [opener.communicate(timeout=60)[0] for opener in openers] == ["0\n"] * 4
+
+
+def test_the_migrations_make_the_tables_that_the_code_uses(url: str) -> None:
+    engine = open_database(url)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, tables.metadata) == []
+    engine.dispose()
+
+
+def test_a_catalog_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path / 'c.db'}"
+    open_database(address).dispose()
+    with sqlite3.connect(tmp_path / "c.db") as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+    with pytest.raises(CatalogError, match="made by a newer version"):
+        Catalog.open(address)
+
+
+def test_sqlite_is_set_up_for_several_processes(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path / 'c.db'}")
+    with engine.connect() as connection:
+        values = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "foreign_keys")]
+        assert values == ["wal", 1]
+        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 30_000
+        with pytest.raises(sa.exc.IntegrityError, match="FOREIGN KEY"):
+            connection.execute(
+                sa.insert(tables.subscription_version).values(subscription_id=7, class_id=7, body="", since=1)
+            )
+    engine.dispose()
+
+
+def test_a_reader_does_not_wait_for_a_writer(tmp_path: Path, deployment: Deployment) -> None:
+    address = f"sqlite:///{tmp_path / 'c.db'}"
+    with Catalog.open(address) as catalog:
+        catalog.apply(deployment)
+        other = sqlite3.connect(tmp_path / "c.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("UPDATE head SET revision = 99")
+        assert catalog.snapshot().revision == 1
+        other.execute("ROLLBACK")
+        other.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("nonsense", "is not a database URL"),
+        ("mysql://root@localhost/x", "no catalog can live in 'mysql'"),
+        ("postgresql://user:secret@127.0.0.1:1/nowhere", "failed: connection"),
+    ],
+)
+def test_a_wrong_address_is_explained(address: str, message: str) -> None:
+    with pytest.raises(CatalogError, match=message) as caught:
+        Catalog.open(address)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    path.write_bytes(b"this is not a database, but long enough to look at" * 40)
+    with pytest.raises(CatalogError, match="file is not a database"):
+        Catalog.open(f"sqlite:///{path}")
