@@ -5,7 +5,7 @@ Nothing here reads a file, a clock or a socket, and nothing is imported from the
 
 from headgate.model.deployment import Deployment
 from headgate.model.plan import Plan, Tree
-from headgate.model.quality import Quality
+from headgate.model.quality import PRESETS, Quality, QualityTable, parse_quality
 from headgate.model.schema import Column, Schema, parse_type, type_name
 from headgate.model.site import Link, Links, Site
 from headgate.model.stream import Admission, Source, Stream
@@ -13,6 +13,7 @@ from headgate.model.subscription import Subscription
 from headgate.model.units import parse_bandwidth, parse_bytes, parse_duration, parse_rate
 
 __all__ = [
+    "PRESETS",
     "Admission",
     "Column",
     "Deployment",
@@ -20,6 +21,7 @@ __all__ = [
     "Links",
     "Plan",
     "Quality",
+    "QualityTable",
     "Schema",
     "Site",
     "Source",
@@ -29,6 +31,7 @@ __all__ = [
     "parse_bandwidth",
     "parse_bytes",
     "parse_duration",
+    "parse_quality",
     "parse_rate",
     "parse_type",
     "type_name",

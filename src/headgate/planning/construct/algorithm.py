@@ -1,0 +1,49 @@
+"""What a construction is: its class in the three dimensions of section 5.1, and how it builds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from headgate.planning.graph import Graph
+from headgate.planning.problem import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A constructed graph: who stayed without a parent, and how many rounds of assignment the joins took."""
+
+    graph: Graph
+    rounds_per_join: float = 1.0
+
+    @property
+    def unserved(self) -> list[tuple[str, str]]:
+        """Members that nothing could be found for (the physical model only)."""
+        return self.graph.unserved
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """A construction by its name and class: point of control, node feedback, assignment dynamics."""
+
+    name: str
+    control: str  # source | global | none
+    feedback: str  # informed | uninformed
+    dynamics: str  # adjusting | non-adjusting
+    run: Callable[[Graph, npt.NDArray[np.int32]], float]
+
+    def build(self, problem: Problem, seed: int = 0) -> Built:
+        """Join all members in a random order and evaluate the result."""
+        graph = Graph(problem)
+        rounds = self.run(graph, join_order(graph, seed))
+        graph.evaluate()
+        return Built(graph, rounds)
+
+
+def join_order(graph: Graph, seed: int) -> npt.NDArray[np.int32]:
+    """Members in the order in which they ask to join: one random order over all streams."""
+    members = np.flatnonzero(~graph.layout.relay)[graph.streams :].astype(np.int32)
+    return np.random.default_rng([seed, 3]).permutation(members).astype(np.int32)

@@ -1,0 +1,159 @@
+"""The problem behind a deployment: its sites, links and streams, with subscriptions as interests.
+
+Every distinct delivery class of a stream (filter, resolution, region) is one piece of its universe, and every column
+of its schema one width, so a member's interest is the set of its local subscriptions' classes and columns. A class
+that takes the whole stream takes all pieces. What is not known is assumed and says so: a filter passes a fifth of the
+rows, a string takes 16 bytes. Measured figures replace assumptions through `sizes`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.model import Deployment, Stream, Subscription
+from headgate.planning.interest import Pieces, Universe
+from headgate.planning.problem import Delays, Flow, Member, Problem, ProblemError, Want
+
+ASSUMED_SELECTIVITY = 0.2
+ASSUMED_STRING_BYTES = 16.0
+ROW_OVERHEAD_BYTES = 8.0  # class ids, sequence, framing: what a row costs besides its columns
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Measured figures: bytes of a row and rows per second by stream, part of the rows selected by subscription."""
+
+    row_bytes: Mapping[str, float] = field(default_factory=dict)
+    rate_rows_per_s: Mapping[str, float] = field(default_factory=dict)
+    selectivity: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, sizes: Mapping[str, Any] | Sizes | None) -> Sizes:
+        """Figures from a document with the keys `row_bytes`, `rate_rows_per_s`, `selectivity`, any of them."""
+        if isinstance(sizes, Sizes):
+            return sizes
+        unknown = set(sizes or {}) - {"row_bytes", "rate_rows_per_s", "selectivity"}
+        if unknown:
+            raise ProblemError(
+                f"unknown figures {sorted(unknown)}", hint="known are row_bytes, rate_rows_per_s and selectivity"
+            )
+        return cls(**(sizes or {}))
+
+
+def problem_of(deployment: Deployment, sizes: Mapping[str, Any] | Sizes | None = None) -> Problem:
+    """The planning problem of a deployment; unknown bandwidths count as unlimited until they are measured."""
+    measured = Sizes.of(sizes)
+    by_stream: dict[str, list[Subscription]] = {name: [] for name in deployment.streams}
+    for subscription in deployment.subscriptions.values():
+        if subscription.stream not in by_stream:
+            raise ProblemError(
+                f"subscription {subscription.name!r} wants {subscription.stream!r}, which is no stream",
+                hint=f"streams are {', '.join(deployment.streams)}",
+            )
+        by_stream[subscription.stream].append(subscription)
+    flows, members = [], []
+    for name, stream in deployment.streams.items():
+        flow, found = _members(stream, by_stream[name], measured)
+        flows.append(flow)
+        members += found
+    sites = tuple(deployment.sites.values())
+    relays = deployment.options.get("relays", ())
+    return Problem(
+        sites,
+        tuple(flows),
+        tuple(members),
+        _delays(deployment),
+        {
+            pair: link.capacity_bytes_per_s
+            for pair, link in deployment.links.pairs.items()
+            if link.capacity_bytes_per_s is not None
+        },
+        relays=frozenset(deployment.sites if relays == "all" else relays),
+    )
+
+
+def class_text(subscription: Subscription) -> str:
+    """What makes two subscriptions of a stream one delivery class, as text."""
+    rest = {
+        "profile": subscription.profile,
+        "resolution": subscription.resolution,
+        "region": subscription.region,
+        "context": subscription.context,
+    }
+    return " ".join(subscription.where.split()) + json.dumps(rest, sort_keys=True, default=str)
+
+
+def _whole(subscription: Subscription) -> bool:
+    return subscription.where.strip().lower() == "true" and not subscription.resolution and not subscription.region
+
+
+def _members(stream: Stream, subscriptions: list[Subscription], measured: Sizes) -> tuple[Flow, list[Member]]:
+    classes: dict[str, int] = {}
+    weights: list[float] = []
+    for subscription in subscriptions:
+        text = class_text(subscription)
+        if not _whole(subscription) and text not in classes:
+            classes[text] = len(weights)
+            weights.append(ASSUMED_SELECTIVITY)
+    for subscription in subscriptions:
+        if subscription.name in measured.selectivity and class_text(subscription) in classes:
+            weights[classes[class_text(subscription)]] = min(1.0, max(0.0, measured.selectivity[subscription.name]))
+    # One more piece for the rows that no class asks for, so that taking the whole stream costs the whole stream.
+    weights.append(max(0.0, 1.0 - sum(weights)))
+    columns = {column.name: width(column.type) for column in stream.schema.columns}
+    scale, declared = 1.0, ROW_OVERHEAD_BYTES + sum(columns.values())
+    if stream.name in measured.row_bytes:
+        scale = measured.row_bytes[stream.name] / declared
+    universe = Universe(tuple(weights), tuple(w * scale for w in columns.values()), ROW_OVERHEAD_BYTES * scale)
+    flow = Flow(stream.name, stream.root, measured.rate_rows_per_s.get(stream.name, stream.rate_rows_per_s), universe)
+    everything = universe.everything
+    position = {name: index for index, name in enumerate(columns)}
+    found: dict[str, tuple[Pieces, list[Want]]] = {}
+    for subscription in subscriptions:
+        rows = everything.rows if _whole(subscription) else 1 << classes[class_text(subscription)]
+        chosen = everything.columns
+        if subscription.select is not None:
+            chosen = sum(1 << position[name] for name in set(subscription.select) & position.keys())
+        interest = Pieces(universe, rows, chosen)
+        want = Want(subscription.name, subscription.quality, subscription.weight)
+        if subscription.site in found:
+            merged, wants = found[subscription.site]
+            found[subscription.site] = (merged.merge(interest), [*wants, want])
+        else:
+            found[subscription.site] = (interest, [want])
+    members = [Member(stream.name, site, interest, tuple(wants)) for site, (interest, wants) in found.items()]
+    return flow, members
+
+
+def width(kind: pa.DataType) -> float:
+    """Bytes that a value of a type takes in a row, assumed for texts and nested types.
+
+    >>> width(pa.float64()), width(pa.string())
+    (8.0, 16.0)
+    """
+    try:
+        return max(1.0, float(kind.bit_width) / 8)
+    except ValueError:
+        return ASSUMED_STRING_BYTES * (4.0 if pa.types.is_nested(kind) else 1.0)
+
+
+def _delays(deployment: Deployment) -> Delays:
+    links = deployment.links
+    if not links.pairs:
+        return Delays(base_s=links.default_delay_s)
+    index = {name: position for position, name in enumerate(deployment.sites)}
+    matrix = np.full((len(index), len(index)), links.default_delay_s)
+    np.fill_diagonal(matrix, 0.0)
+    for pair, link in links.pairs.items():
+        stray = sorted(pair - index.keys())
+        if stray or len(pair) != 2:
+            raise ProblemError(f"a link between {sorted(pair)} is not between two sites", hint=f"unknown: {stray}")
+        one, other = (index[name] for name in pair)
+        matrix[one, other] = matrix[other, one] = link.delay_s
+    return Delays(matrix)

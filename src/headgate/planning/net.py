@@ -1,0 +1,252 @@
+"""A problem and a delivery graph as flat arrays, the one form that every kernel works on.
+
+Nodes are places of sites in trees: node i below the number of streams is the source of stream i, the others are its
+members, stream after stream. Resources are what traffic shares: the upload of site u is resource u, the download of
+site v is n + v, the capacity of link l is 2n + l. A graph is the `parent` array with the sibling lists beside it; all
+else in the second half is derived and kept up to date by the kernels, with a journal of what one trial has changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from headgate.planning.problem import Problem, Want
+
+F8 = npt.NDArray[np.float64]
+I4 = npt.NDArray[np.int32]
+I8 = npt.NDArray[np.int64]
+U1 = npt.NDArray[np.uint8]
+
+# Places in `Net.counter`: journal and queue positions, statistics, settings.
+TICK, N_NODES, N_RES, N_MASKS, N_OUTS, N_MOVED, HEAD, TAIL, ROUNDS, TRIALS, FALLBACKS, TOUCHED = range(12)
+LOW, HIGH, PHYSICAL, ROW_BYTES, GOAL = range(12, 17)
+# Places in `Net.rule`: the delay rule and the tolerance of the fixed point. Places in `Net.total`.
+BASE, PER_UNIT, MEAN, TOLERANCE = range(4)
+SCORE, ZEROS, BANDWIDTH = range(3)
+# Rows of `Net.work`: the queue of resources, the stack of nodes, the journals of nodes, masks, outs and resources, and
+# the first waiting node of each depth.
+QUEUE, STACK, NODES, MASKS, OUTS, RESOURCES, BUCKET = range(7)
+# What a want contributes to the score: its logarithm, itself, whether its contract is met, a soft minimum.
+GEOMETRIC, ARITHMETIC, CONTRACTS, MINIMUM = range(4)
+
+LOG_ZERO = -40.0  # what a quality of zero counts as where a single number is needed; exp(-40) is below any template
+EXACT = 1e-13  # tolerance of the fixed point where agreement to 1e-9 is promised
+
+_I4, _I8, _F8 = np.int32, np.int64, np.float64
+NODE = np.dtype(
+    [
+        (name, _I4)
+        for name in ("site", "stream", "parent", "first", "after", "before", "depth", "old_depth", "waiting", "next")
+    ]
+    # size: bytes/s on the link into the node; out: bytes/s it forwards, both without drops; kept: fraction of its rows
+    # that arrive; lag: seconds from the source; score and zeros: what its wants contribute.
+    + [(name, _F8) for name in ("size", "out", "kept", "lag", "score", "zeros")]
+    + [(name, _F8) for name in ("old_size", "old_out", "old_kept", "old_lag", "old_score", "old_zeros")]
+    + [(name, _I8) for name in ("stamp", "stamp_mask", "stamp_out", "want_first", "want_last")],
+    align=True,
+)
+RESOURCE = np.dtype(
+    [("capacity", _F8), ("permeable", _F8), ("old", _F8), ("step", _F8), ("stamp", _I8), ("queued", _I8)], align=True
+)
+PLACE = np.dtype([("processing", _F8), ("x", _F8), ("y", _F8), ("first", _I8), ("last", _I8)], align=True)
+FLOW = np.dtype([("rate", _F8), ("base", _F8), ("first", _I8), ("last", _I8)], align=True)
+WANT = np.dtype([("weight", _F8), ("floor", _F8), ("at", _I8), ("kind", _I8)], align=True)
+
+
+class Net(NamedTuple):
+    """Arrays of one problem and one graph. `n` sites, `S` streams, `N` nodes, `R` resources, `B` bytes of a bit set.
+
+    Record arrays keep what is used together side by side, and keep the number of compiled arguments small.
+    """
+
+    place: Any  # (n,) PLACE: sites, with the range of their nodes in site_nodes
+    site_nodes: I4
+    resource: Any  # (R,) RESOURCE
+    link: I4  # (n, n) index of a limited link or -1; (0, 0) when no link is limited
+    link_ends: I4  # (L, 2)
+    delay: F8  # (n, n) or (0, 0)
+    flow: Any  # (S,) FLOW, with the range of its member nodes
+    weight_table: F8  # (S, Br, 256)
+    width_table: F8  # (S, Bc, 256)
+    want: Any  # WANT
+    want_data: F8
+    node: Any  # (N,) NODE
+    own: U1  # (N, B) bit sets: rows first, columns after
+    mask: U1  # (N, B) of the link into the node
+    old_mask: U1
+    moved: I4  # (M, 2) nodes of a trial and the parents they had
+    work: I4  # (7, max(N, R) + 2)
+    total: F8
+    old_total: F8
+    rule: F8
+    counter: I8
+
+
+class Layout(NamedTuple):
+    """Which node stands for whom: by (stream, site) names, and the name of the want behind each want index."""
+
+    nodes: dict[tuple[str, str], int]
+    wants: tuple[str, ...]
+    relay: npt.NDArray[np.bool_]
+
+
+def compile_problem(problem: Problem) -> tuple[Net, Layout]:
+    """The arrays of a problem with an empty graph: no member has a parent yet."""
+    sites, flows = problem.site_index, problem.flow_index
+    n, s = len(sites), len(flows)
+    by_stream: list[list[tuple[int, int, Any]]] = [[] for _ in range(s)]
+    at_root: dict[int, Any] = {}
+    for member in problem.members:
+        index, place = flows[member.stream], sites[member.site]
+        if member.site == problem.flows[index].root:
+            at_root[index] = member
+        else:
+            by_stream[index].append((place, 0, member))
+    if problem.relays:
+        for index, found in enumerate(by_stream):
+            taken = {place for place, _, _ in found} | {sites[problem.flows[index].root]}
+            found.extend((sites[name], 1, None) for name in sorted(problem.relays) if sites[name] not in taken)
+    total = s + sum(len(found) for found in by_stream)
+    bytes_rows = max([1, *(-(-len(flow.universe.weights) // 8) for flow in problem.flows)])
+    bytes_columns = max([0, *(-(-len(flow.universe.widths) // 8) for flow in problem.flows)])
+    site_of, stream_of = np.zeros(total, np.int32), np.zeros(total, np.int32)
+    own = np.zeros((total, bytes_rows + bytes_columns), np.uint8)
+    relay = np.zeros(total, np.bool_)
+    member_first = np.zeros(s + 1, np.int64)
+    nodes: dict[tuple[str, str], int] = {}
+    wants: list[tuple[int, Any]] = []
+    position = s
+    for index, flow in enumerate(problem.flows):
+        site_of[index], stream_of[index] = sites[flow.root], index
+        everything = flow.universe.everything
+        own[index] = _bytes(everything.rows, everything.columns, bytes_rows, bytes_columns)
+        nodes[flow.name, flow.root] = index
+        if index in at_root:
+            wants.extend((index, want) for want in at_root[index].wants)
+        member_first[index] = position
+        for place, relays, member in by_stream[index]:
+            site_of[position], stream_of[position], relay[position] = place, index, bool(relays)
+            nodes[flow.name, problem.sites[place].name] = position
+            if member is not None:
+                interest = member.interest
+                own[position] = _bytes(interest.rows, interest.columns, bytes_rows, bytes_columns)
+                wants.extend((position, want) for want in member.wants)
+            position += 1
+    member_first[s] = position
+    wants.sort(key=lambda pair: pair[0])
+    resources, link, ends = _resources(problem, sites)
+    places = np.zeros(n, PLACE)
+    places["processing"] = [site.processing_delay_s for site in problem.sites]
+    matrix, points, rule = _delays(problem)
+    if len(points):
+        places["x"], places["y"] = points.T
+    places["last"] = np.cumsum(np.bincount(site_of, minlength=n))
+    places["first"] = np.append(0, places["last"][:-1])
+    flow_records = np.zeros(s, FLOW)
+    flow_records["rate"] = [flow.rate_rows_per_s for flow in problem.flows]
+    flow_records["base"] = [flow.universe.base_bytes for flow in problem.flows]
+    flow_records["first"], flow_records["last"] = member_first[:-1], member_first[1:]
+    node = np.zeros(total, NODE)
+    node["site"], node["stream"] = site_of, stream_of
+    for name in ("parent", "first", "after", "before"):
+        node[name] = -1
+    node["kept"][:s] = 1.0
+    node["want_last"] = np.cumsum(np.bincount(np.array([at for at, _ in wants], np.int64), minlength=total))
+    node["want_first"] = np.append(0, node["want_last"][:-1])
+    want_records, want_data = _wants([want for _, want in wants])
+    count = np.zeros(17, np.int64)
+    count[PHYSICAL], count[ROW_BYTES] = problem.physical, bytes_rows
+    work = np.zeros((7, max(total, len(resources)) + 2), np.int32)
+    work[BUCKET] = -1
+    net = Net(
+        places,
+        np.argsort(site_of, kind="stable").astype(np.int32),
+        resources,
+        link,
+        ends,
+        matrix,
+        flow_records,
+        *_tables(problem, bytes_rows, bytes_columns),
+        want_records,
+        want_data,
+        node,
+        own,
+        own.copy(),
+        own.copy(),
+        np.zeros((total + 64, 2), np.int32),
+        work,
+        np.zeros(3),
+        np.zeros(3),
+        rule,
+        count,
+    )
+    return net, Layout(nodes, tuple(want.name for _, want in wants), relay)
+
+
+def _bytes(rows: int, columns: int, bytes_rows: int, bytes_columns: int) -> U1:
+    return np.frombuffer(rows.to_bytes(bytes_rows, "little") + columns.to_bytes(bytes_columns, "little"), np.uint8)
+
+
+def _tables(problem: Problem, bytes_rows: int, bytes_columns: int) -> tuple[F8, F8]:
+    """For each stream and byte of a bit set, the weight of each of its 256 values."""
+    bits = ((np.arange(256)[:, None] >> np.arange(8)) & 1).astype(np.float64)
+    tables = []
+    for count, name in ((bytes_rows, "weights"), (bytes_columns, "widths")):
+        table = np.zeros((len(problem.flows), count, 256))
+        for index, flow in enumerate(problem.flows):
+            values = np.zeros(count * 8)
+            given = getattr(flow.universe, name)
+            values[: len(given)] = given
+            table[index] = values.reshape(count, 8) @ bits.T
+        tables.append(table)
+    return tables[0], tables[1]
+
+
+def _wants(wants: list[Want]) -> tuple[npt.NDArray[np.void], F8]:
+    records, data = np.zeros(len(wants), WANT), list[float]()
+    for record, want in zip(records, wants, strict=True):
+        table, floor = want.quality.table, want.quality.at_least
+        record["weight"], record["at"], record["floor"] = want.weight, len(data), -1.0 if floor is None else floor
+        if table is None:
+            data += [want.quality.drop, want.quality.delay_s]
+        else:
+            record["kind"] = 1 if table.kind == "steps" else 2
+            data += [len(table.drops), len(table.delays_s), *table.drops, *table.delays_s]
+            data += [value for row in table.values for value in row]
+    return records, np.array(data, np.float64)
+
+
+def _resources(problem: Problem, sites: dict[str, int]) -> tuple[npt.NDArray[np.void], I4, I4]:
+    """Uploads, downloads and limited links, and which link joins which sites."""
+    pairs = sorted(problem.capacities.items(), key=lambda item: sorted(item[0]))
+    limits = [site.upload_bytes_per_s for site in problem.sites]
+    limits += [site.download_bytes_per_s for site in problem.sites]
+    limits += [capacity for _, capacity in pairs]
+    resources = np.zeros(len(limits), RESOURCE)
+    resources["capacity"] = [np.inf if limit is None else limit for limit in limits]
+    resources["permeable"] = 1.0
+    if not pairs and not problem.physical:
+        return resources, np.zeros((0, 0), np.int32), np.zeros((0, 2), np.int32)
+    link = np.full((len(sites), len(sites)), -1, np.int32)
+    ends = np.array([[sites[name] for name in sorted(pair)] for pair, _ in pairs], np.int32).reshape(-1, 2)
+    link[ends[:, 0], ends[:, 1]] = link[ends[:, 1], ends[:, 0]] = np.arange(len(pairs), dtype=np.int32)
+    return resources, link, ends
+
+
+def _delays(problem: Problem) -> tuple[F8, F8, F8]:
+    """Delay matrix, positions, and the rule: base, per unit, mean between two sites, tolerance."""
+    delays, n = problem.delays, len(problem.sites)
+    matrix, points, mean = np.zeros((0, 0)), np.zeros((0, 2)), delays.base_s
+    if delays.matrix_s is not None:
+        matrix = np.ascontiguousarray(delays.matrix_s, np.float64)
+        mean = float((matrix.sum() - np.trace(matrix)) / max(1, n * (n - 1)))
+    elif delays.positions is not None:
+        points = np.ascontiguousarray(delays.positions, np.float64)
+        some = points[:: max(1, n // 500)]
+        apart = np.hypot(*(some[:, None] - some[None]).transpose(2, 0, 1))
+        mean = delays.base_s + delays.per_unit_s * float(apart.sum() / max(1, len(some) * (len(some) - 1)))
+    per_unit = delays.per_unit_s if len(points) else 0.0
+    return matrix, points, np.array([delays.base_s, per_unit, mean, EXACT])

@@ -1,0 +1,106 @@
+"""The planner as the product uses it: a deployment in, a checked plan with predictions and reasons out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headgate.model import Deployment, Plan
+from headgate.planning.construct import construct
+from headgate.planning.deployment import Sizes, problem_of
+from headgate.planning.evaluation import Metrics, Prediction, measure, predict
+from headgate.planning.graph import Graph
+from headgate.planning.problem import Problem, unreachable
+from headgate.planning.validity import InvalidPlanError, Violation, edges_of, require_valid, violations
+
+
+@dataclass(frozen=True, slots=True)
+class PlanResult:
+    """A valid plan, its metrics, what every subscription will get, and why.
+
+    `overloads` are the resources that the plan needs more of than there is (condition 3): rows are shed there.
+    """
+
+    plan: Plan
+    metrics: Metrics
+    subscriptions: Mapping[str, Prediction]
+    overloads: tuple[Violation, ...]
+    explanation: str
+    algorithm: str
+    problem: Problem = field(repr=False)
+    graph: Graph = field(repr=False)
+
+
+def plan_deployment(
+    deployment: Deployment,
+    algorithm: str = "qasdg",
+    seed: int = 0,
+    sizes: Mapping[str, Any] | Sizes | None = None,
+) -> PlanResult:
+    """Plan all streams of a deployment. A plan that the deployment gives is checked and used instead of a computed one.
+
+    Raises `ProblemError` for what cannot be planned and `InvalidPlanError` for a given plan that breaks a condition.
+    """
+    problem = problem_of(deployment, sizes)
+    if deployment.plan is not None:
+        return result_of(Graph.of(problem, deployment.plan), "given")
+    return plan_problem(problem, algorithm, seed)
+
+
+def plan_problem(problem: Problem, algorithm: str = "qasdg", seed: int = 0) -> PlanResult:
+    """Plan a problem by a construction."""
+    cut_off = unreachable(problem)
+    if cut_off:
+        stream, site = cut_off[0]
+        raise InvalidPlanError(
+            f"no chain of links through members of stream {stream!r} joins {site!r} to its source"
+            + (f", and {len(cut_off) - 1} more members are cut off" if len(cut_off) > 1 else ""),
+            hint="add a link, or let sites relay what they do not subscribe to",
+        )
+    return result_of(construct(problem, algorithm, seed).graph, algorithm.lower())
+
+
+def result_of(graph: Graph, algorithm: str) -> PlanResult:
+    """Check a graph and say what it gives to whom."""
+    parents = graph.parents()
+    require_valid(graph.problem, parents)
+    metrics, predictions = measure(graph), predict(graph)
+    overloads = tuple(
+        found for found in violations(graph.problem, edges_of(graph.problem, parents)) if found.condition == 3
+    )
+    return PlanResult(
+        graph.plan(),
+        metrics,
+        {prediction.subscription: prediction for prediction in predictions},
+        overloads,
+        explain(metrics, predictions, overloads),
+        algorithm,
+        graph.problem,
+        graph,
+    )
+
+
+def explain(metrics: Metrics, predictions: list[Prediction], overloads: tuple[Violation, ...]) -> str:
+    """In a few lines: how good the plan is, what binds, and which contracts it cannot hold."""
+    lines = []
+    lines.append(
+        f"quality: geometric mean {metrics.geometric_mean:.3f} over {metrics.subscriptions - metrics.zeros} "
+        f"subscriptions, {metrics.zeros} at zero, arithmetic mean {metrics.arithmetic_mean:.3f}; "
+        f"{metrics.total_bandwidth_bytes_per_s:,.0f} bytes/s in all"
+    )
+    lines += [f"overloaded: {found.where} {found.message}" for found in overloads[:10]]
+    if len(overloads) > 10:
+        lines.append(f"... and {len(overloads) - 10} more overloaded places")
+    broken = [prediction for prediction in predictions if not prediction.met]
+    for prediction in broken[:10]:
+        reason = prediction.binds or f"its delay is {prediction.delay_s:.2f} s"
+        lines.append(
+            f"contract broken: {prediction.subscription} gets {prediction.quality:.2f} of {prediction.at_least:.2f}"
+            f" (drop {prediction.drop:.3f}, delay {prediction.delay_s:.2f} s): {reason}"
+        )
+    if len(broken) > 10:
+        lines.append(f"... and {len(broken) - 10} more broken contracts")
+    if not overloads and not broken:
+        lines.append("nothing is overloaded and every contract holds")
+    return "\n".join(lines)
