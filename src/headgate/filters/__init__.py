@@ -1,0 +1,11 @@
+"""The filter language, its algebra and the profile types: what a subscriber wants, as values that can be computed with.
+
+Runs on NumPy, PyArrow, re2 and sqlglot's tokenizer alone; imports only `headgate.model` and `headgate.errors`. No text
+of a user ever reaches `eval`, Spark SQL or a database.
+"""
+
+from headgate.filters.errors import FilterError
+from headgate.filters.filter import Filter, context_types, parse_filter
+from headgate.filters.limits import DEFAULT_LIMITS, Limits
+
+__all__ = ["DEFAULT_LIMITS", "Filter", "FilterError", "Limits", "context_types", "parse_filter"]
