@@ -27,6 +27,13 @@ _DURATION = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86
 _BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 1024.0, "MiB": 1024.0**2, "GiB": 1024.0**3}
 _RATE = {"/s": 1.0, "/min": 1 / 60, "/h": 1 / 3600, "rows/s": 1.0, "rows/min": 1 / 60, "rows/h": 1 / 3600}
 
+UNITS: dict[str, tuple[str, ...]] = {
+    "bandwidth": tuple(_BANDWIDTH),
+    "duration": tuple(_DURATION),
+    "size": tuple(_BYTES),
+    "rate": tuple(_RATE),
+}
+
 
 class UnitError(HeadgateError):
     """A quantity without a unit, with an unknown one, or out of range."""

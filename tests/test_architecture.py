@@ -1,0 +1,209 @@
+"""The shape of the code, read from its syntax trees: imports point one way, engines touch nothing outside."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "headgate"
+
+# Lowest first. A package imports from its own row, without cycles, and from the rows above it in this list.
+LEVELS: tuple[tuple[str, ...], ...] = (
+    ("__init__", "errors", "faults"),
+    ("model",),
+    ("filters",),
+    ("matching", "grid"),
+    ("planning", "reduction"),
+    ("tuning",),
+    ("wire",),
+    ("catalog", "fabric"),
+    ("relay", "pipeline", "feeds", "client"),
+    ("service", "studies", "bench"),
+    ("cli",),
+    ("testing",),
+)
+LEVEL = {package: level for level, row in enumerate(LEVELS) for package in row}
+ENGINES = ("model", "filters", "matching", "grid", "planning", "reduction", "tuning")
+# The faces are imported by faces only.
+IMPORTERS = {
+    "cli": {"testing"},
+    "service": {"bench", "studies", "cli", "testing"},
+    "studies": {"bench", "cli", "testing"},
+    "bench": {"studies", "cli", "testing"},
+    "testing": set(),
+}
+# Spark, the network, the wall clock, threads, databases, the terminal: engines get what they need as arguments.
+FOREIGN = {
+    "aiohttp", "alembic", "asyncio", "fastapi", "http", "multiprocessing", "nats", "py4j", "pydantic",
+    "pyspark", "random", "requests", "rich", "secrets", "socket", "sqlalchemy", "sqlite3", "ssl", "subprocess",
+    "time", "typer", "urllib", "uvicorn", "websockets", "yaml",
+}  # fmt: skip
+CLOCKS = {("datetime", "now"), ("datetime", "utcnow"), ("datetime", "today"), ("date", "today")}
+RANDOM = {"choice", "normal", "permutation", "rand", "randint", "randn", "random", "seed", "shuffle", "uniform"}
+MAX_LINES = 600
+
+
+@dataclass(frozen=True)
+class Module:
+    path: Path
+    package: str
+    tree: ast.Module
+
+    @property
+    def name(self) -> str:
+        return str(self.path.relative_to(SOURCE))
+
+
+def modules() -> Iterator[Module]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        package = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        yield Module(path, package, ast.parse(path.read_text(), str(path)))
+
+
+MODULES = tuple(modules())
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    """Every module that a syntax tree imports, inside functions too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports name their package in full"
+            if node.module == "headgate":
+                yield from (f"headgate.{alias.name}" for alias in node.names)
+            elif node.module:
+                yield node.module
+
+
+def packages_of(tree: ast.Module) -> set[str]:
+    """The packages of Headgate that a syntax tree imports."""
+    found = (name.split(".")[1] for name in imported(tree) if name.startswith("headgate."))
+    return {"__init__" if name.startswith("__") else name for name in found}
+
+
+def wrong_arrow(importer: str, package: str) -> str | None:
+    """Why a package may not import another, None when it may."""
+    if LEVEL[package] > LEVEL[importer]:
+        return f"{importer} imports {package}, which stands above it"
+    if importer not in IMPORTERS.get(package, {importer}) and importer != package:
+        return f"{importer} imports {package}, which only {sorted(IMPORTERS[package])} may"
+    return None
+
+
+def cycle(graph: Mapping[str, set[str]]) -> list[str] | None:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return None
+
+
+def foreign(tree: ast.Module) -> Iterator[str]:
+    """What an engine may not have in a syntax tree."""
+    for name in imported(tree):
+        if name.split(".")[0] in FOREIGN:
+            yield f"import {name}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global):
+            yield f"global {', '.join(node.names)}"
+        if isinstance(node, ast.Attribute):
+            owner = node.value
+            last = owner.attr if isinstance(owner, ast.Attribute) else owner.id if isinstance(owner, ast.Name) else ""
+            if (last, node.attr) in CLOCKS:
+                yield f"{last}.{node.attr}"
+            if last == "random" and isinstance(owner, ast.Attribute) and node.attr in RANDOM:
+                yield f"{ast.unparse(node)} (take a seeded generator as an argument)"
+
+
+def test_every_package_has_its_level() -> None:
+    assert {module.package for module in MODULES} <= set(LEVEL)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
+def test_imports_point_downwards(module: Module) -> None:
+    found = [wrong_arrow(module.package, package) for package in packages_of(module.tree)]
+    assert [reason for reason in found if reason] == []
+
+
+def test_packages_have_no_cycle() -> None:
+    graph: dict[str, set[str]] = {}
+    for module in MODULES:
+        graph.setdefault(module.package, set()).update(packages_of(module.tree) - {module.package})
+    assert cycle(graph) is None
+
+
+def test_modules_have_no_cycle_at_import() -> None:
+    """Between modules too, as far as they import each other when they are loaded."""
+    names = {"headgate." + module.name.removesuffix(".py").replace("/", "."): module for module in MODULES}
+    graph: dict[str, set[str]] = {}
+    for name, module in names.items():
+        top = ast.Module([node for node in module.tree.body if isinstance(node, ast.Import | ast.ImportFrom)], [])
+        graph[name] = {found for found in imported(top) if found in names}
+    assert cycle(graph) is None
+
+
+@pytest.mark.parametrize("package", ENGINES)
+def test_engines_touch_nothing_outside(package: str) -> None:
+    found = {module.name: list(foreign(module.tree)) for module in MODULES if module.package == package}
+    assert {name: reasons for name, reasons in found.items() if reasons} == {}
+
+
+def test_every_package_says_what_it_is_for() -> None:
+    packages = [module for module in MODULES if module.path.name == "__init__.py"]
+    silent = [module.name for module in packages if not ast.get_docstring(module.tree)]
+    assert silent == []
+    missing = [path for path in SOURCE.rglob("*.py") if not (path.parent / "__init__.py").exists()]
+    assert missing == []
+
+
+def test_modules_are_short() -> None:
+    lengths = {module.name: len(module.path.read_text().splitlines()) for module in MODULES}
+    assert {name: length for name, length in lengths.items() if length > MAX_LINES} == {}
+
+
+def test_the_map_names_every_package() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    mapped = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+    packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert packages <= mapped
+
+
+@pytest.mark.parametrize(
+    ("importer", "package", "right"),
+    [
+        ("planning", "model", True),
+        ("model", "planning", False),
+        ("grid", "matching", True),
+        ("wire", "catalog", False),
+        ("relay", "service", False),
+        ("service", "bench", False),
+        ("cli", "service", True),
+        ("cli", "testing", False),
+        ("testing", "cli", True),
+    ],
+)
+def test_the_arrows_are_what_they_should_be(importer: str, package: str, right: bool) -> None:
+    assert (wrong_arrow(importer, package) is None) == right
+
+
+def test_planted_faults_are_found() -> None:
+    assert cycle({"relay": {"pipeline"}, "pipeline": {"relay"}}) is not None
+    assert packages_of(ast.parse("def f():\n    from headgate.cli.app import main")) == {"cli"}
+    assert packages_of(ast.parse("from headgate import studies")) == {"studies"}
+    for text in (
+        "import time",
+        "from asyncio import run",
+        "import pyspark.sql as sql",
+        "from datetime import datetime\ndatetime.now()",
+        "import datetime as dt\ndt.datetime.now(dt.UTC)",
+        "import numpy as np\nnp.random.rand(3)",
+        "def f():\n    global state",
+    ):
+        assert list(foreign(ast.parse(text))), text
+    assert not list(foreign(ast.parse("import numpy as np\nnp.random.default_rng(3).random(2)")))
