@@ -1,0 +1,208 @@
+"""`headgate policy`: check a reduction policy, list what it can say, and see what it would drop of recorded rows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headgate.errors import HeadgateError
+from headgate.model import Schema, parse_rate
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headgate.reduction import Policy
+    from headgate.reduction.advise import Advice, LevelAdvice
+
+PolicyFile = Annotated[Path, typer.Option("--policy", help="The policy: a YAML document, or the XML form (.xml).")]
+RowsFile = Annotated[
+    str, typer.Argument(help="Recorded rows: a Parquet, CSV or JSON-lines file, or generator:KIND (pulse, fleet, ...).")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command group."""
+    app.add_typer(policy, name="policy")
+
+
+policy = typer.Typer(help="Check reduction policies and try them on recorded rows.", no_args_is_help=True)
+
+
+@policy.command("filters")
+def filters() -> None:
+    """List the reduction filters and digesters."""
+    from headgate.reduction.digesters import DIGESTERS
+    from headgate.reduction.filters import FILTERS
+
+    described = [(kind.name, kind.about) for kind in FILTERS] + [(kind.name, kind.about) for kind in DIGESTERS]
+    for name, about in described:
+        typer.echo(f"{name:<12} {about}")
+
+
+@policy.command("check")
+def check(
+    rows: RowsFile,
+    file: PolicyFile,
+    count: Annotated[int, typer.Option("--rows", help="How many rows a generator gives.")] = 1000,
+) -> None:
+    """Check a policy against the columns of recorded rows; the last line is one JSON object."""
+    found = read_policy(file, schema_of(read_rows(rows, count)))
+    labels = [level.label for level in found.levels]
+    for number, label in enumerate([*labels, "oldest (implicit)"], start=1):
+        typer.echo(f"level {number}: {label}")
+    typer.echo(json.dumps({"ok": True, "levels": labels, "digest": [each.label for each in found.digesters]}))
+
+
+@policy.command("advise")
+def advise_command(
+    rows: RowsFile,
+    file: Annotated[
+        Path | None, typer.Option("--policy", help="The policy; none tries one made for the columns.")
+    ] = None,
+    target: Annotated[
+        str, typer.Option(help="Rows that can be delivered, as 50/s with --rate, or a fraction.")
+    ] = "0.5",
+    rate: Annotated[str | None, typer.Option(help="How fast the recorded rows come, such as 200/s.")] = None,
+    window: Annotated[int, typer.Option(help="Rows that a queue holds when it is packed.", min=1)] = 1000,
+    key: Annotated[str | None, typer.Option(help="Key column for a policy made here.")] = None,
+    count: Annotated[int, typer.Option("--rows", help="How many rows a generator gives.")] = 20_000,
+) -> None:
+    """Show what each level drops of recorded rows and propose an order; the last line is one JSON object."""
+    from headgate.reduction.advise import advise, candidates
+
+    recorded = read_rows(rows, count)
+    schema = schema_of(recorded)
+    found = candidates(schema, recorded, key) if file is None else read_policy(file, schema)
+    advice = advise(found, recorded, _target(target, rate), window)
+    _print(advice)
+    if file is None:
+        typer.echo("tried: " + found.text)
+    typer.echo(json.dumps(asdict(advice)))
+
+
+def _target(target: str, rate: str | None) -> float:
+    """The fraction of rows that may stay."""
+    if rate is None:
+        try:
+            fraction = float(target)
+        except ValueError:
+            fraction = -1.0
+        if not 0 < fraction <= 1:
+            raise HeadgateError(f"{target!r} is no target without --rate", hint="a fraction such as 0.3, or add --rate")
+        return fraction
+    full = parse_rate(rate)
+    if full <= 0:
+        raise HeadgateError(f"{rate!r} is no rate", hint="for example --rate 200/s")
+    return min(1.0, parse_rate(target) / full)
+
+
+def _print(advice: Advice) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+
+    def show(title: str, levels: tuple[LevelAdvice, ...], reaches: int | None) -> None:
+        table = Table(title=title, title_justify="left")
+        for name in ("step", "level", "drops alone", "drops so far", ""):
+            table.add_column(name, justify="right" if name.startswith("drops") else "left")
+        for step, level in enumerate(levels, start=1):
+            mark = " <- reaches the target" if step == reaches else ""
+            table.add_row(
+                str(step),
+                f"{level.number} {level.label}",
+                f"{level.alone:.1%}",
+                f"{level.together:.1%}",
+                level.verdict + mark,
+            )
+        console.print(table)
+
+    show(f"as written, {advice.rows:,} rows, keep {advice.target:.1%}", advice.levels, advice.reaches)
+    if advice.order != tuple(range(len(advice.levels))):
+        show("proposed order", advice.proposed, advice.proposed_reaches)
+    else:
+        typer.echo("the order is good as it is")
+
+
+def read_policy(file: Path, schema: Schema) -> Policy:
+    """A policy from a YAML or XML file."""
+    import yaml
+
+    from headgate.reduction import PolicyError, parse_policy, parse_policy_xml
+
+    try:
+        text = file.read_text()
+    except OSError as error:
+        raise HeadgateError(f"cannot read {file}: {error.strerror}", hint="give --policy a file") from error
+    if file.suffix.lower() == ".xml":
+        return parse_policy_xml(text, schema)
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise PolicyError("not YAML: " + str(error).replace("\n", " "), where=str(file)) from error
+    if isinstance(document, dict) and set(document) == {"policy"}:
+        document = document["policy"]
+    return parse_policy(document, schema, where="policy")
+
+
+def read_rows(source: str, count: int) -> pa.RecordBatch:
+    """Recorded rows as one batch, with types that a stream can have."""
+    import pyarrow as pa
+
+    if source.startswith("generator:"):
+        from headgate.pipeline.sources.generators.generate import generate
+
+        return generate(source.partition(":")[2], 0, 0, count)
+    table = _read_table(Path(source))
+    fields = [pa.field(field.name, _plain(field.type)) for field in table.schema]
+    combined = table.cast(pa.schema(fields)).combine_chunks()
+    batches = combined.to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=combined.schema)
+
+
+def _read_table(path: Path) -> Any:
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+    from pyarrow import json as arrow_json
+
+    readers = {
+        ".parquet": parquet.read_table,
+        ".csv": csv.read_csv,
+        ".json": arrow_json.read_json,
+        ".jsonl": arrow_json.read_json,
+    }
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise HeadgateError(
+            f"{path} is of no known kind", hint="a .parquet, .csv, .json or .jsonl file, or generator:pulse"
+        )
+    try:
+        return reader(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise HeadgateError(f"cannot read {path}: {error}", hint="check the path and the format") from error
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The nearest type that a schema can have."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", tz="UTC")
+    if pa.types.is_dictionary(kind):
+        return _plain(kind.value_type)
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_unsigned_integer(kind):
+        return pa.int64()
+    return kind
+
+
+def schema_of(rows: pa.RecordBatch) -> Schema:
+    """The stream schema of recorded rows."""
+    from headgate.model import Column
+
+    return Schema(tuple(Column(field.name, field.type) for field in rows.schema))

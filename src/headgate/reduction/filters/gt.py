@@ -1,0 +1,23 @@
+"""GT: a condition that the attribute is greater than a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+
+from headgate.reduction.filters.predicate import Comparison, compare
+from headgate.reduction.rows import Bools
+
+
+@dataclass(frozen=True, slots=True)
+class Greater(Comparison):
+    """attribute > value."""
+
+    name: ClassVar[str] = "gt"
+    about: ClassVar[str] = "attribute > value"
+
+    def true(self, values: pa.Array) -> Bools:
+        """Where the attribute is greater than the value."""
+        return compare(values, "greater", self.value)

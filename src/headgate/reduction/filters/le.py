@@ -1,0 +1,23 @@
+"""LE: a condition that the attribute is at most a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+
+from headgate.reduction.filters.predicate import Comparison, compare
+from headgate.reduction.rows import Bools
+
+
+@dataclass(frozen=True, slots=True)
+class LessEqual(Comparison):
+    """attribute <= value."""
+
+    name: ClassVar[str] = "le"
+    about: ClassVar[str] = "attribute <= value"
+
+    def true(self, values: pa.Array) -> Bools:
+        """Where the attribute is at most the value."""
+        return compare(values, "less_equal", self.value)

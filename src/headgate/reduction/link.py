@@ -1,0 +1,339 @@
+"""The buffer of one link: rows of one stream that many receivers share, each with its own policy (PACK section 4).
+
+Under normal conditions rows wait once, for all. When the buffer is over its limit every group of receivers with the
+same class and policy gets a private queue: references into the shared rows, reduced by its own policy. New rows join
+the shared part behind. Rows leave in order of sequence, private ones first because they are older, each once and with
+the receivers that keep it named.
+
+The paper bounds only the shared queue and drains private queues one by one; here the whole is bounded, and because a
+link has one coverage for all receivers, fairness is exercised where rows are given up: each group may hold its weighted
+max-min share of the buffer (a row kept by k groups counts 1/k for each), and with first-in first-out service a share
+of the buffer is a share of the link. A higher priority is served in full first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.model import Schema
+from headgate.reduction.backlog import Backlog, Limit
+from headgate.reduction.digest import Digest
+from headgate.reduction.held import Held, joined
+from headgate.reduction.policy import Policy
+from headgate.reduction.rows import Bools, Floats, Ints, Seqs
+from headgate.reduction.shares import by_priority
+
+_ROUNDS = 6
+_TIGHTER = 0.8
+_NONE: Ints = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(slots=True)
+class Group:
+    """Receivers with the same class and policy. `refs` are the positions of the private rows they keep."""
+
+    class_id: int
+    policy: Policy
+    weight: float
+    priority: int
+    backlog: Backlog
+    receivers: list[str] = field(default_factory=list)
+    refs: Ints = field(default_factory=lambda: _NONE)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkTaken:
+    """One message of a link: rows, the groups that keep each (`groups[offsets[i]:offsets[i + 1]]`), and digests.
+
+    `members` has the receivers' names of each group number, `digests` one digest per group that lost something.
+    """
+
+    seqs: Seqs
+    rows: pa.RecordBatch
+    since: int
+    to: int
+    offsets: Ints
+    groups: Ints
+    members: Mapping[int, tuple[str, ...]]
+    digests: Mapping[int, Digest]
+
+    def __bool__(self) -> bool:
+        return self.to > self.since
+
+    def rows_of(self, receiver: str) -> Seqs:
+        """The sequence numbers of the rows for one receiver."""
+        numbers = [number for number, names in self.members.items() if receiver in names]
+        row_of = np.repeat(np.arange(len(self.seqs)), np.diff(self.offsets))
+        return self.seqs[row_of[np.isin(self.groups, numbers)]]
+
+    def digest_of(self, receiver: str) -> Digest | None:
+        """The digest for one receiver."""
+        found = [digest for number, digest in self.digests.items() if receiver in self.members[number]]
+        return found[0] if found else None
+
+
+class LinkBuffer:
+    """Rows waiting for one link, at most `max_rows` and `max_bytes`, for receivers that come and go."""
+
+    def __init__(
+        self, schema: Schema, max_rows: int | None = 10_000, max_bytes: float | None = None, *, coverage: int = 0
+    ) -> None:
+        self._schema = schema.arrow
+        self._limit = Limit(max_rows, max_bytes)
+        self._held = Held.empty(self._schema)
+        self._incoming: list[Held] = []
+        self._offsets: Ints = np.zeros(1, dtype=np.int64)
+        self._classes: Ints = _NONE
+        self._pending: list[tuple[Ints, Ints]] = []
+        self._private = 0
+        self._count = 0
+        self._bytes = 0.0
+        self._groups: dict[int, Group] = {}
+        self._numbers: dict[tuple[int, str, float, int], int] = {}
+        self._next = 0
+        self._published = self._offered = coverage
+        self.packs = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def bytes(self) -> float:
+        """The bytes of the rows that wait, each counted once."""
+        return self._bytes
+
+    @property
+    def coverage(self) -> int:
+        """The sequence up to which messages were taken."""
+        return self._published
+
+    @property
+    def groups(self) -> Mapping[int, Group]:
+        """The groups by number, for status displays."""
+        return self._groups
+
+    def add(self, receiver: str, class_id: int, policy: Policy, weight: float = 1.0, priority: int = 0) -> int:
+        """Add a receiver; the number of its group, which is shared with equal ones, is returned."""
+        key = (class_id, policy.text, weight, priority)
+        number = self._numbers.get(key)
+        if number is None:
+            number, self._next = self._next, self._next + 1
+            self._numbers[key] = number
+            self._groups[number] = Group(class_id, policy, weight, priority, Backlog(policy, shared=True))
+            self._groups[number].refs = self._of_class(class_id, 0, self._private)
+        self._groups[number].receivers.append(receiver)
+        return number
+
+    def remove(self, receiver: str) -> None:
+        """Remove a receiver; the last of a group takes its private queue and digests along."""
+        for key, number in list(self._numbers.items()):
+            group = self._groups[number]
+            if receiver in group.receivers:
+                group.receivers.remove(receiver)
+                if not group.receivers:
+                    del self._groups[number], self._numbers[key]
+
+    def offer(
+        self, seqs: Seqs, batch: pa.RecordBatch, offsets: Ints, classes: Ints, now: float, to: int | None = None
+    ) -> None:
+        """Add rows in order, row i with the classes `classes[offsets[i]:offsets[i + 1]]`; `to` as for a queue."""
+        if len(seqs):
+            if int(seqs[0]) <= self._offered or np.any(seqs[1:] <= seqs[:-1]):
+                raise ValueError(f"rows must come in order of sequence and after {self._offered}")
+            held = Held.of(seqs, batch, now)
+            self._incoming.append(held)
+            self._pending.append((np.asarray(offsets, dtype=np.int64), np.asarray(classes, dtype=np.int64)))
+            self._count += len(seqs)
+            self._bytes += held.bytes
+            self._offered = int(seqs[-1])
+        self._offered = max(self._offered, to or 0)
+        limit = self._limit
+        if (limit.rows is not None and self._count > limit.rows) or (
+            limit.bytes is not None and self._bytes > limit.bytes
+        ):
+            self._pack(now)
+
+    def _settle(self) -> None:
+        """Bring what came in behind what waits."""
+        if not self._incoming:
+            return
+        self._held = joined([*([self._held] if len(self._held) else []), *self._incoming])
+        lengths = [np.diff(self._offsets), *(np.diff(offsets) for offsets, _ in self._pending)]
+        self._offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64)
+        self._classes = np.concatenate([self._classes, *(classes for _, classes in self._pending)])
+        self._incoming, self._pending = [], []
+
+    def _of_class(self, class_id: int, start: int, stop: int) -> Ints:
+        self._settle()
+        low, high = int(self._offsets[start]), int(self._offsets[stop])
+        hits = np.flatnonzero(self._classes[low:high] == class_id) + low
+        return np.asarray(np.searchsorted(self._offsets, hits, side="right") - 1, dtype=np.int64)
+
+    def _by_class(self, start: int, stop: int) -> dict[int, Ints]:
+        """The positions of each class's rows between start and stop, by one sort."""
+        low, high = int(self._offsets[start]), int(self._offsets[stop])
+        classes = self._classes[low:high]
+        rows = np.repeat(np.arange(start, stop), np.diff(self._offsets[start : stop + 1]))
+        order = np.argsort(classes, kind="stable")
+        found, starts = np.unique(classes[order], return_index=True)
+        pieces = np.split(rows[order], starts[1:])
+        return dict(zip(found.tolist(), pieces, strict=True))
+
+    def _pack(self, now: float) -> None:
+        """Give every group its private queue and bring the whole under the limit."""
+        self._settle()
+        self.packs += 1
+        shared = self._by_class(self._private, self._count)
+        everyone = list(self._groups.values())
+        for group in everyone:
+            fresh = shared.get(group.class_id, _NONE)
+            group.refs = np.concatenate([group.refs, fresh])
+            group.backlog.arrived(len(fresh))
+        noted = _Notes()
+        by_bytes = self._limit.bytes is not None and self._bytes > self._limit.bytes
+        units = self._held.sizes if by_bytes else np.ones(self._count)
+        total = (self._limit.bytes if by_bytes else self._limit.rows) or 0.0
+        goal = total
+        for _ in range(_ROUNDS):
+            if self._fits(everyone):
+                break
+            self._share_out(everyone, units, goal * 0.9, now, noted)
+            goal *= _TIGHTER
+        if not self._fits(everyone):
+            self._drop_oldest(everyone, noted)
+        self._compact(everyone, noted)
+
+    def _union(self, everyone: list[Group]) -> Ints:
+        counts = np.zeros(self._count, dtype=np.int64)
+        for group in everyone:
+            counts[group.refs] += 1
+        return counts
+
+    def _fits(self, everyone: list[Group]) -> bool:
+        kept = self._union(everyone) > 0
+        rows, size = self._limit.rows, self._limit.bytes
+        return (rows is None or int(kept.sum()) <= rows) and (
+            size is None or float(self._held.sizes[kept].sum()) <= size
+        )
+
+    def _share_out(self, everyone: list[Group], units: Floats, capacity: float, now: float, noted: _Notes) -> None:
+        """Pack the groups that hold more than their share."""
+        cost = units / np.maximum(1, self._union(everyone))
+        demand = np.array([float(cost[group.refs].sum()) for group in everyone])
+        weight = np.array([group.weight for group in everyone])
+        priority = np.array([group.priority for group in everyone], dtype=np.int64)
+        share = by_priority(demand, weight, priority, capacity)
+        for group, asked, given in zip(everyone, demand, share, strict=True):
+            if given < asked - 1e-9:
+                held = self._held.take(group.refs)
+                part = given / asked
+                verdict = group.backlog.pack(held, now, Limit(part * len(held), part * held.bytes))
+                gone = ~verdict.kept
+                noted.add(group, group.refs[gone], verdict.why[gone], verdict.names)
+                group.refs = group.refs[verdict.kept]
+
+    def _drop_oldest(self, everyone: list[Group], noted: _Notes) -> None:
+        """Where policies did not free enough between them, the oldest rows go for everybody."""
+        positions = np.flatnonzero(self._union(everyone) > 0)
+        rows = 0.0 if self._limit.rows is None else len(positions) - 0.9 * self._limit.rows
+        count = max(0, int(np.ceil(rows)))
+        if self._limit.bytes is not None:
+            sizes = np.cumsum(self._held.sizes[positions])
+            count = max(count, int(np.searchsorted(sizes, sizes[-1] - 0.9 * self._limit.bytes)) + 1)
+        before = positions[count] if count < len(positions) else self._count
+        for group in everyone:
+            cut = int(np.searchsorted(group.refs, before))
+            noted.add(group, group.refs[:cut], np.zeros(cut, dtype=np.int64), ("oldest",))
+            group.refs = group.refs[cut:]
+
+    def _compact(self, everyone: list[Group], noted: _Notes) -> None:
+        """Forget rows that nobody keeps and renumber references and gaps."""
+        kept: Bools = self._union(everyone) > 0
+        moved = np.concatenate([[0], np.cumsum(kept)]).astype(np.int64)
+        for group in everyone:
+            group.refs = moved[group.refs]
+            group.backlog.move(moved)
+            for positions, why, names in noted.of(group):
+                group.backlog.note(self._held.take(positions), why, names, moved[positions + 1])
+        lengths = np.diff(self._offsets)
+        self._classes = self._classes[np.repeat(kept, lengths)]
+        self._offsets = np.concatenate([[0], np.cumsum(lengths[kept])]).astype(np.int64)
+        self._held = self._held.pick(kept)
+        self._count = self._private = len(self._held)
+        self._bytes = self._held.bytes
+
+    def take(self, max_rows: int | None = None, max_bytes: float | None = None) -> LinkTaken:
+        """The next message: rows from the front (at least one if any wait and `max_rows` allows it)."""
+        self._settle()
+        count = self._count if max_rows is None else min(self._count, max_rows)
+        if max_bytes is not None and count:
+            fits = int(np.searchsorted(np.cumsum(self._held.sizes[:count]), max_bytes + 1e-9, side="right"))
+            count = min(count, max(1, fits))
+        taken = self._held.cut(0, count)
+        offsets, groups = self._keepers(count)
+        last = count == self._count
+        digests: dict[int, Digest] = {}
+        for number, group in self._groups.items():
+            digest = group.backlog.told(count, everything=last)
+            if digest is not None:
+                digests[number] = digest
+        self._forget(count)
+        since = self._published
+        self._published = self._offered if last else int(self._held.seqs[0]) - 1
+        names = {number: tuple(group.receivers) for number, group in self._groups.items()}
+        return LinkTaken(taken.seqs, taken.rows, since, self._published, offsets, groups, names, digests)
+
+    def _keepers(self, count: int) -> tuple[Ints, Ints]:
+        """The groups of each of the first rows: by reference where they are private, by class where they are shared."""
+        private = min(count, self._private)
+        shared = self._by_class(private, count) if count > private else {}
+        rows: list[Ints] = []
+        numbers: list[Ints] = []
+        for number, group in self._groups.items():
+            mine = group.refs[: int(np.searchsorted(group.refs, private))]
+            fresh = shared.get(group.class_id, _NONE)
+            if not len(mine) and not len(fresh):
+                continue
+            found = np.concatenate([mine, fresh]) if len(fresh) else mine
+            group.backlog.arrived(len(fresh))
+            group.backlog.left(len(found))
+            if group.backlog.remembers:
+                group.backlog.remember(self._held.rows.take(pa.array(found)))
+            rows.append(found)
+            numbers.append(np.full(len(found), number, dtype=np.int64))
+        if not rows:
+            return np.zeros(count + 1, dtype=np.int64), _NONE
+        row, group_of = np.concatenate(rows), np.concatenate(numbers)
+        order = np.lexsort((group_of, row))
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=count))]).astype(np.int64)
+        return offsets, group_of[order]
+
+    def _forget(self, count: int) -> None:
+        private = min(count, self._private)
+        for group in self._groups.values():
+            if len(group.refs):
+                group.refs = group.refs[int(np.searchsorted(group.refs, private)) :] - count
+        self._private -= private
+        self._classes = self._classes[int(self._offsets[count]) :]
+        self._offsets = self._offsets[count:] - self._offsets[count]
+        self._held = self._held.cut(count, self._count)
+        self._count -= count
+        self._bytes = self._held.bytes
+
+
+class _Notes:
+    """What was given up in one pack, kept until the final positions are known."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, list[tuple[Ints, Ints, tuple[str, ...]]]] = {}
+
+    def add(self, group: Group, positions: Ints, why: Ints, names: tuple[str, ...]) -> None:
+        if len(positions):
+            self._found.setdefault(id(group), []).append((positions, why, names))
+
+    def of(self, group: Group) -> list[tuple[Ints, Ints, tuple[str, ...]]]:
+        return self._found.get(id(group), [])
