@@ -20,3 +20,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def nats_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The suite's NATS server; tests use names or namespaces of their own."""
+    from headgate.fabric import EmbeddedServer
+
+    with EmbeddedServer(tmp_path_factory.mktemp("nats state"), sync_always=False) as server:
+        yield server.url

@@ -6,7 +6,8 @@ Every source ends in the same shape: the stream's columns, then `_raw` (the text
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from headgate.model import Stream, type_name
 from headgate.model.schema import SchemaError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 RAW = "_raw"
 ERROR = "_error"
 _CORRUPT = "_corrupt_record"
+_NONE: Mapping[str, Any] = {}
 _REGISTERED = "headgate.sources"
 
 TEXT_FILES = frozenset({"csv", "json", "xml"})
@@ -33,9 +35,11 @@ def register_sources(spark: SparkSession) -> None:
     if spark.conf.get(_REGISTERED, None) is not None:
         return
     from headgate.pipeline.sources.generator import GeneratorSource
+    from headgate.pipeline.sources.nats import NatsSource
 
-    spark.dataSource.register(GeneratorSource)
-    spark.conf.set(_REGISTERED, "generator")
+    for source in (GeneratorSource, NatsSource):
+        spark.dataSource.register(source)
+    spark.conf.set(_REGISTERED, "generator nats")
 
 
 def check_source(stream: Stream) -> None:
@@ -45,15 +49,26 @@ def check_source(stream: Stream) -> None:
         from headgate.pipeline.sources.generator import check_generator
 
         check_generator(source.options, stream.schema)
+    if source.format == "nats":
+        from headgate.pipeline.sources.nats import Settings
+
+        Settings.of({"url": "nats://the-deployment", **source.options, "stream": stream.name})
     for name in (*stream.key, *([stream.event_time] if stream.event_time else [])):
         stream.schema.column(name)
 
 
-def read(spark: SparkSession, stream: Stream, *, max_rows_per_trigger: int | None = None) -> DataFrame:
+def read(
+    spark: SparkSession,
+    stream: Stream,
+    *,
+    max_rows_per_trigger: int | None = None,
+    nats: Mapping[str, Any] = _NONE,
+) -> DataFrame:
     """The stream's rows as a streaming DataFrame: its columns in order, then `_raw` and `_error`.
 
-    `max_rows_per_trigger` bounds a micro-batch of Headgate's own sources where their options do not; other formats
-    have options of their own for it, such as `maxFilesPerTrigger`, which pass through.
+    `max_rows_per_trigger` bounds a micro-batch of Headgate's own sources where their options do not (messages, for
+    `nats`); other formats have options of their own for it, such as `maxFilesPerTrigger`, which pass through. `nats`
+    is the deployment's own server: `url`, `namespace` and how to log in, for sources that do not name one.
     """
     check_source(stream)
     register_sources(spark)
@@ -61,6 +76,8 @@ def read(spark: SparkSession, stream: Stream, *, max_rows_per_trigger: int | Non
     options = {name: str(value) for name, value in source.options.items()}
     if source.format == "generator":
         return _typed(_load_generator(spark, stream, options, max_rows_per_trigger), stream)
+    if source.format == "nats":
+        return _load_nats(spark, stream, options, max_rows_per_trigger, nats)
     payload = one_of(options, "payload", ("typed", "json")) if "payload" in options else "typed"
     options.pop("payload", None)
     reader = spark.readStream.format(source.format)
@@ -83,6 +100,23 @@ def _load_generator(
         options.setdefault("pace", "none")
     options.setdefault("rate", str(stream.rate_rows_per_s))
     return spark.readStream.format("generator").schema(stream.schema.ddl).options(**options).load()
+
+
+def _load_nats(
+    spark: SparkSession,
+    stream: Stream,
+    options: dict[str, str],
+    max_rows_per_trigger: int | None,
+    server: Mapping[str, Any],
+) -> DataFrame:
+    if max_rows_per_trigger is not None:
+        options.setdefault("max_messages_per_trigger", str(max_rows_per_trigger))
+    if "url" not in options:
+        options = {**{name: str(value) for name, value in server.items()}, **options}
+    reader = spark.readStream.format("nats").options(**options, stream=stream.name)
+    if options.get("payload", "arrow") == "arrow":
+        return _typed(reader.schema(f"{stream.schema.ddl}, `{RAW}` string, `{ERROR}` string").load(), stream)
+    return from_json(reader.schema(f"value string, `{ERROR}` string").load(), stream)
 
 
 def from_json(frame: DataFrame, stream: Stream) -> DataFrame:

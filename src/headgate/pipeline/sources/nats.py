@@ -1,0 +1,293 @@
+"""The Spark source `nats`: a JetStream subject with exact offsets, a continuity check and admission control.
+
+An offset is the last sequence of the log that was read. Every sequence of a range must be there: a hole means that
+somebody deleted messages that were not read, and fails the batch or is declared as a row with the reason, as the
+option `on_gap` says. The log is therefore read whole and filtered by subject here: with a filter in the server, other
+subjects' messages could not be told from missing ones.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from headgate.fabric import Log, Logs, SyncFabric
+from headgate.pipeline.sources.arrow import spark_arrow_schema, split_range
+from headgate.pipeline.sources.options import SourceError, check_names, count, one_of
+from headgate.pipeline.sources.payloads import PAYLOADS, Message, dead_row, decode_arrow, decode_text
+
+OPTIONS: Mapping[str, str] = {
+    "url": "the server (the deployment's own)",
+    "log": "the JetStream stream (the deployment's input log of this stream, else the one that holds the subject)",
+    "subject": "the subject, wildcards allowed (where clients publish into this stream)",
+    "namespace": "the deployment's namespace (hg)",
+    "payload": "`arrow` (an IPC stream a message), `json` (an object a message) or `jsonl` (an object a line)",
+    "on_gap": "`fail` the batch or `declare` a dead letter when messages were deleted before they were read",
+    "start": "`first`, `new` or a sequence; a query that was stopped goes on where it was",
+    "purge": "`never`, or `committed`: delete what is committed (`committed` for the deployment's input log)",
+    "max_messages_per_trigger": "messages in one micro-batch (no limit)",
+    "partitions": "tasks that a large micro-batch is read by (2)",
+    "user": "user name",
+    "password": "password",
+    "token": "token",
+    "user_credentials": "credentials file",
+    "tls_ca": "file of the certificate authority, for TLS",
+}
+"""Options of a `nats` source and their defaults."""
+
+GAP = "source gap"
+"""How the reason of a declared gap begins."""
+
+_READ_MESSAGES = 512
+_PARTITION_MESSAGES = 256
+
+
+class SourceGapError(SourceError):
+    """Messages of a range were deleted before they were read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options of a NATS source, checked."""
+
+    url: str
+    log: str | None
+    subject: str
+    payload: str
+    declare_gaps: bool
+    start: str
+    purge: bool
+    max_messages: int | None
+    partitions: int
+    namespace: str
+    access: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Settings:
+        """Check the options; `stream` is the stream that the source belongs to."""
+        options = {name.lower(): str(value) for name, value in options.items()}
+        stream = options.pop("stream", None)
+        check_names("nats", options, OPTIONS)
+        namespace = options.get("namespace", "hg")
+        log, subject = options.get("log"), options.get("subject")
+        own = log is None and subject is None
+        if own:
+            if stream is None:
+                raise SourceError("the source 'nats' has no subject", hint="give the option `subject`")
+            log, subject = Logs(namespace).input(stream).name, Logs(namespace).published(stream)
+        if "url" not in options:
+            raise SourceError("the source 'nats' has no server", hint="give the option `url`, nats://HOST:PORT")
+        start = options.get("start", "first")
+        if start not in ("first", "new") and not (start.isdigit() and int(start) > 0):
+            raise SourceError(f"{start!r} is not a value for 'start'", hint="write first, new or a sequence from 1")
+        words = ("committed", "never") if own else ("never", "committed")
+        return cls(
+            url=options["url"],
+            log=log,
+            subject=subject or ">",
+            payload=one_of(options, "payload", PAYLOADS),
+            declare_gaps=one_of(options, "on_gap", ("fail", "declare")) == "declare",
+            start=start,
+            purge=one_of(options, "purge", words) == "committed",
+            max_messages=count(options, "max_messages_per_trigger"),
+            partitions=count(options, "partitions", 2) or 2,
+            namespace=namespace,
+            access={
+                name: options[name]
+                for name in ("user", "password", "token", "user_credentials", "tls_ca")
+                if name in options
+            },
+        )
+
+    def connect(self) -> SyncFabric:
+        """A connection of its own."""
+        access: dict[str, Any] = dict(self.access)
+        if "tls_ca" in access:
+            import ssl
+
+            access["tls"] = ssl.create_default_context(cafile=access.pop("tls_ca"))
+        return SyncFabric(self.url, Logs(self.namespace), **access)
+
+
+@dataclass
+class MessageRange(InputPartition):
+    """Messages [first, stop) of a log."""
+
+    log: str
+    first: int
+    stop: int
+
+
+class NatsSource(DataSource):
+    """Registered as `nats`. The schema is given by `sources.read`, which knows the stream's."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "nats"
+
+    def streamReader(self, schema: StructType) -> NatsReader:
+        """A reader of the columns asked for."""
+        return NatsReader(Settings.of(dict(self.options)), schema)
+
+
+class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets are `{"sequence": last sequence read}`."""
+
+    def __init__(self, settings: Settings, schema: StructType) -> None:
+        self.settings = settings
+        self.target = spark_arrow_schema(schema)
+        self.closed_at: int | None = None
+        self._fabric: SyncFabric | None = None
+        self._log: Log | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_fabric": None}
+
+    @property
+    def fabric(self) -> SyncFabric:
+        """The planner's connection, opened when it is first needed."""
+        if self._fabric is None:
+            self._fabric = self.settings.connect()
+        return self._fabric
+
+    @property
+    def log(self) -> Log:
+        """The log that holds the subject."""
+        if self._log is None:
+            name = self.settings.log or _log_of(self.fabric, self.settings.subject)
+            self._log = Log(name, (self.settings.subject,), -1)
+        return self._log
+
+    def _bounds(self) -> tuple[int, int]:
+        """The first sequence that the log holds and the last that it ever held."""
+        info = self.fabric.run(self.fabric.fabric.info(self.log))
+        if info is None:
+            raise SourceError(f"there is no log {self.log.name!r}", hint="is the deployment up, is `log` right?")
+        last = int(info.state.last_seq)
+        return min(max(1, int(info.state.first_seq)), last + 1), last
+
+    def initialOffset(self) -> dict[str, int]:
+        """Where a new query starts."""
+        first, last = self._bounds()
+        if self.settings.start == "new":
+            return {"sequence": last}
+        return {"sequence": (first if self.settings.start == "first" else int(self.settings.start)) - 1}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """At most `max_messages_per_trigger`; a message counts as a row here."""
+        limit = self.settings.max_messages
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        """What the log holds, up to the limit of this micro-batch."""
+        last = self._bounds()[1] if self.closed_at is None else self.closed_at
+        if isinstance(limit, ReadMaxRows):
+            last = min(last, start["sequence"] + limit.max_rows)
+        return {"sequence": max(last, start["sequence"])}
+
+    def reportLatestOffset(self) -> dict[str, int]:
+        """The log's end, for the query's progress."""
+        return {"sequence": self._bounds()[1]}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """What is published from now on belongs to a later query."""
+        self.closed_at = self._bounds()[1]
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[MessageRange]:
+        """Contiguous ranges in the log's order."""
+        ranges = split_range(start["sequence"] + 1, end["sequence"] + 1, self.settings.partitions, _PARTITION_MESSAGES)
+        return [MessageRange(self.log.name, first, stop) for first, stop in ranges]
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Delete what a committed batch has read, all but its last message, where the log is ours."""
+        if self.settings.purge and end["sequence"] > 1:
+            self.fabric.purge(self.log, self.settings.subject, end["sequence"])
+
+    def stop(self) -> None:
+        """Close the planner's connection."""
+        if self._fabric is not None:
+            self._fabric.close()
+            self._fabric = None
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """The rows of a range as Arrow batches, in the log's order."""
+        wanted = subject_pattern(self.settings.subject)
+        with self.settings.connect() as fabric:
+            for found in read_range(fabric, partition.log, partition.first, partition.stop):
+                if isinstance(found, Gap):
+                    yield self._gap(found)
+                    continue
+                messages = [
+                    Message(stored.sequence, stored.data) for stored in found if wanted.fullmatch(stored.subject)
+                ]
+                if self.settings.payload == "arrow":
+                    yield from decode_arrow(messages, self.target)
+                else:
+                    yield decode_text(messages, lines=self.settings.payload == "jsonl").cast(self.target)
+
+    def _gap(self, gap: Gap) -> pa.RecordBatch:
+        reason = f"{GAP}: messages {gap.first} to {gap.last} of {gap.log} were deleted before they were read"
+        if not self.settings.declare_gaps:
+            raise SourceGapError(reason, hint="`on_gap: declare` goes on and declares it")
+        return dead_row(None, reason, self.target)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Sequences first to last of a log are not there."""
+
+    log: str
+    first: int
+    last: int
+
+
+def read_range(fabric: SyncFabric, log: str, first: int, stop: int) -> Iterator[Any]:
+    """Lists of messages of [first, stop) in order, and a `Gap` wherever sequences are missing between them."""
+    everything = Log(log, (">",), -1)
+    expected = first
+    while expected < stop:
+        found = fabric.read(everything, ">", expected - 1, limit=min(_READ_MESSAGES, stop - expected))
+        found = [stored for stored in found if stored.sequence < stop]
+        run: list[Any] = []
+        for stored in found:
+            if stored.sequence != expected:
+                if run:
+                    yield run
+                    run = []
+                yield Gap(log, expected, stored.sequence - 1)
+            run.append(stored)
+            expected = stored.sequence + 1
+        if run:
+            yield run
+        if not found:
+            yield Gap(log, expected, stop - 1)
+            return
+
+
+def subject_pattern(subject: str) -> re.Pattern[str]:
+    """A regular expression for a subject with NATS's wildcards.
+
+    >>> bool(subject_pattern("a.*.c").fullmatch("a.b.c")), bool(subject_pattern("a.>").fullmatch("a"))
+    (True, False)
+    """
+    wild = {"*": "[^.]+", ">": ".+"}
+    return re.compile(r"\.".join(wild.get(part, re.escape(part)) for part in subject.split(".")))
+
+
+def _log_of(fabric: SyncFabric, subject: str) -> str:
+    """The name of the JetStream stream that holds a subject."""
+    answer = json.loads(fabric.request("$JS.API.STREAM.NAMES", json.dumps({"subject": subject}).encode()))
+    names = answer.get("streams") or []
+    if len(names) != 1:
+        found = "no log holds" if not names else f"{', '.join(names)} all hold"
+        raise SourceError(f"{found} the subject {subject!r}", hint="give the option `log`")
+    return str(names[0])

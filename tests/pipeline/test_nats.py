@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import json
+import pickle
+
+import pyarrow as pa
+import pytest
+from nats.js import api
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import IntegerType, StringType, StructType
+
+from headgate.fabric import Logs, SyncFabric
+from headgate.model import Schema, Source, Stream
+from headgate.pipeline.sources import SourceError, check_source, read
+from headgate.pipeline.sources.nats import GAP, NatsReader, Settings, SourceGapError, subject_pattern
+from headgate.pipeline.validate import DEAD, validate
+
+READINGS = Schema.of({"station": "string", "n": "int"})
+TEXT = StructType().add("value", StringType()).add("_error", StringType())
+ARROW = (
+    StructType()
+    .add("station", StringType())
+    .add("n", IntegerType())
+    .add("_raw", StringType())
+    .add("_error", StringType())
+)
+
+pytestmark = pytest.mark.nats
+
+
+@pytest.fixture
+def fabric(nats_url):
+    with SyncFabric(nats_url, Logs("nsrc")) as connected:
+        yield connected
+
+
+@pytest.fixture
+def filled(fabric, request):
+    """The input log of a stream named after the test, with 40 Arrow messages of 10 rows each."""
+    name = request.node.name.split("[")[0][-40:]
+    log = fabric.logs.input(name)
+    fabric.ensure(log)
+    fabric.publish_all(fabric.logs.published(name), [message(first) for first in range(0, 400, 10)])
+    yield name
+    fabric.run(fabric.fabric.delete(log))
+
+
+def ipc(batch):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def message(first):
+    return ipc(pa.record_batch({"station": ["s"] * 10, "n": pa.array(range(first, first + 10), pa.int64())}))
+
+
+def reader(nats_url, schema=ARROW, **options):
+    given = {name: str(value) for name, value in options.items()}
+    return NatsReader(Settings.of({"url": nats_url, "namespace": "nsrc", **given}), schema)
+
+
+def numbers(source, start, end):
+    found = []
+    for part in source.partitions(start, end):
+        for batch in source.read(pickle.loads(pickle.dumps(part))):
+            assert batch.schema.equals(source.target)
+            found += batch.to_pylist()
+    return found
+
+
+def test_offsets_are_sequences_and_ranges_are_exact(nats_url, filled):
+    source = reader(nats_url, stream=filled, partitions=2)
+    start = source.initialOffset()
+    assert start == {"sequence": 0}
+    assert source.latestOffset(start, ReadMaxRows(7)) == {"sequence": 7}
+    end = source.latestOffset(start, ReadAllAvailable())
+    assert end == {"sequence": 40} == source.reportLatestOffset()
+    assert [row["n"] for row in numbers(source, start, end)] == list(range(400))
+    assert [row["n"] for row in numbers(source, {"sequence": 3}, {"sequence": 5})] == list(range(30, 50))
+    assert source.partitions(end, end) == []
+    again = pickle.loads(pickle.dumps(source))
+    assert [row["n"] for row in numbers(again, {"sequence": 39}, end)] == list(range(390, 400))
+    again.stop()
+    source.stop()
+
+
+def test_available_now_ends_where_the_log_did(nats_url, filled, fabric):
+    source = reader(nats_url, stream=filled)
+    source.prepareForTriggerAvailableNow()
+    fabric.publish(fabric.logs.published(filled), message(400))
+    assert source.latestOffset({"sequence": 0}, ReadAllAvailable()) == {"sequence": 40}
+    source.stop()
+
+
+def test_committed_messages_are_purged_but_the_last(nats_url, filled, fabric):
+    source = reader(nats_url, stream=filled)
+    source.commit({"sequence": 30})
+    log = fabric.logs.input(filled)
+    assert fabric.get(log, 29) is None
+    assert fabric.get(log, 30) is not None
+    assert [row["n"] for row in numbers(source, {"sequence": 30}, {"sequence": 40})] == list(range(300, 400))
+    assert reader(nats_url, stream=filled).initialOffset() == {"sequence": 29}
+    kept = reader(nats_url, stream=filled, purge="never")
+    kept.commit({"sequence": 40})
+    assert fabric.get(log, 35) is not None
+    for each in (source, kept):
+        each.stop()
+
+
+@pytest.mark.parametrize("schema", [ARROW, TEXT], ids=["arrow", "text"])
+def test_a_hole_fails_or_is_declared(nats_url, filled, fabric, schema):
+    log = fabric.logs.input(filled)
+    for sequence in (5, 6, 39, 40):
+        fabric.run(fabric.fabric._js.delete_msg(log.name, sequence))
+    fabric.purge(log, fabric.logs.published(filled), 3)
+    payload = "arrow" if schema is ARROW else "json"
+    strict = reader(nats_url, schema, stream=filled, payload=payload)
+    with pytest.raises(SourceGapError, match=r"source gap: messages 1 to 2 of NSRC_IN_.*`on_gap: declare`"):
+        numbers(strict, {"sequence": 0}, {"sequence": 40})
+    with pytest.raises(SourceGapError, match="messages 39 to 40 of"):
+        numbers(strict, {"sequence": 6}, {"sequence": 40})
+    rows = numbers(
+        reader(nats_url, schema, stream=filled, payload=payload, on_gap="declare"), {"sequence": 0}, {"sequence": 40}
+    )
+    gaps = [row["_error"].split(" of ")[0] for row in rows if row["_error"] and row["_error"].startswith(GAP)]
+    assert gaps == [f"{GAP}: messages {first} to {last}" for first, last in ((1, 2), (5, 6), (39, 40))]
+    if schema is ARROW:
+        left = [row["n"] for row in rows if row["_error"] is None]
+        assert left == [*range(20, 40), *range(60, 380)]
+
+
+def test_another_subject_in_the_same_log_is_no_gap(nats_url, fabric):
+    config = api.StreamConfig(name="NSRC_SHARED", subjects=["shared.>"], allow_direct=True)
+    fabric.run(fabric.fabric._js.add_stream(config))
+    for number in range(20):
+        fabric.publish(f"shared.{'abc'[number % 3]}.x", json.dumps({"n": number}).encode())
+    source = reader(nats_url, TEXT, subject="shared.*.x", payload="json")
+    end = source.latestOffset(source.initialOffset(), ReadAllAvailable())
+    assert len(numbers(source, {"sequence": 0}, end)) == 20
+    only = reader(nats_url, TEXT, subject="shared.b.>", log="NSRC_SHARED", payload="json")
+    found = [json.loads(row["value"])["n"] for row in numbers(only, {"sequence": 0}, end)]
+    assert found == list(range(1, 20, 3))
+    assert reader(nats_url, TEXT, subject="shared.>", start="new").initialOffset() == {"sequence": 20}
+    assert reader(nats_url, TEXT, subject="shared.>", start="11").initialOffset() == {"sequence": 10}
+    fabric.run(fabric.fabric._js.delete_stream("NSRC_SHARED"))
+
+
+def test_what_is_not_there_is_named(nats_url):
+    with pytest.raises(SourceError, match=r"no log holds the subject 'nobody.here'.*give the option `log`"):
+        reader(nats_url, subject="nobody.here").initialOffset()
+    with pytest.raises(SourceError, match="there is no log 'NSRC_IN_unknown'"):
+        reader(nats_url, stream="unknown").initialOffset()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"subjcet": "a"}, "did you mean 'subject'"),
+        ({"payload": "jason"}, "did you mean 'json'"),
+        ({"on_gap": "ignore"}, "write one of fail, declare"),
+        ({"start": "0"}, "write first, new or a sequence"),
+        ({"max_messages_per_trigger": "none"}, "write a number above 0"),
+    ],
+)
+def test_a_wrong_option_is_refused_before_anything_starts(options, message):
+    with pytest.raises(SourceError, match=message):
+        check_source(Stream("s", READINGS, Source("nats", options), "root"))
+
+
+def test_wildcards_are_those_of_nats():
+    cases = {"a.b": ("a.b", "a.c"), "a.*": ("a.b", "a.b.c"), "a.>": ("a.b.c", "a"), "*.b": ("x.b", "x.y.b")}
+    for pattern, (inside, outside) in cases.items():
+        assert subject_pattern(pattern).fullmatch(inside)
+        assert not subject_pattern(pattern).fullmatch(outside)
+
+
+def run(frame, directory):
+    """Every row that the directory's query has written so far, and the sizes of this run's micro-batches."""
+    writer = frame.writeStream.format("parquet").option("checkpointLocation", str(directory / "checkpoint"))
+    query = writer.trigger(availableNow=True).start(str(directory / "rows"))
+    query.awaitTermination()
+    rows = frame.sparkSession.read.parquet(str(directory / "rows")).toArrow().to_pylist()
+    return rows, [progress["numInputRows"] for progress in query.recentProgress]
+
+
+@pytest.mark.spark
+def test_published_rows_arrive_once_over_a_restart(spark, nats_url, filled, fabric, tmp_path):
+    stream = Stream(filled, READINGS, Source("nats"), "root", ("station",))
+    server = {"url": nats_url, "namespace": "nsrc"}
+    subject = fabric.logs.published(filled)
+    fabric.publish(subject, b"not arrow")
+    fabric.publish(subject, ipc(pa.record_batch({"station": [None, "s"], "n": [1, 2**40]})))
+
+    def frame():
+        return validate(read(spark, stream, max_rows_per_trigger=25, nats=server), stream)
+
+    rows, sizes = run(frame(), tmp_path)
+    assert [size for size in sizes if size] == [250, 153]
+    assert sorted(row["n"] for row in rows if row[DEAD] is None) == list(range(400))
+    dead = sorted(row[DEAD].split(":")[0] for row in rows if row[DEAD])
+    assert dead == ["key column 'station' is null", "message 41 is not an Arrow stream", "message 42"]
+    fabric.publish(subject, message(400))
+    rows, sizes = run(frame(), tmp_path)
+    assert [size for size in sizes if size] == [10]
+    assert sorted(row["n"] for row in rows if row[DEAD] is None) == list(range(410))
+
+
+@pytest.mark.spark
+def test_json_lines_are_rows_and_bad_ones_dead_letters(spark, nats_url, filled, fabric, tmp_path):
+    stream = Stream(filled, READINGS, Source("nats", {"payload": "jsonl", "start": "41"}), "root", ("station",))
+    subject = fabric.logs.published(filled)
+    fabric.publish(subject, b'{"station": "a", "n": 1}\n{"station": "b", "n": 2}\n{"n": 3}\noops\n')
+    fabric.publish(fabric.logs.published(filled), b'{"station": "c"}\xff')
+    rows, _ = run(validate(read(spark, stream, nats={"url": nats_url, "namespace": "nsrc"}), stream), tmp_path)
+    assert sorted((row["station"], row["n"]) for row in rows if row[DEAD] is None) == [("a", 1), ("b", 2)]
+    dead = {row[DEAD]: row["_raw"] for row in rows if row[DEAD]}
+    assert dead == {
+        "key column 'station' is null": None,
+        "not a JSON object of the stream's schema": "oops",
+        "message 42 is not UTF-8": '{"station": "c"}\ufffd',
+    }
