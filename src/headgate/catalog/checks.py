@@ -20,6 +20,7 @@ from headgate.catalog.profiles import PROFILES, read_filter
 from headgate.errors import HeadgateError
 from headgate.filters import FilterError
 from headgate.model import Plan, Schema, Stream, Subscription, Tree, type_name
+from headgate.reduction import PolicyError, parse_policy
 
 _KEYS: tuple[Callable[[pa.DataType], bool], ...] = (pa.types.is_nested, pa.types.is_binary)
 
@@ -108,6 +109,10 @@ def _check_wishes(subscription: Subscription, stream: Stream) -> Iterator[Findin
         read_grid(subscription, stream)
     except HeadgateError as error:
         yield _inside(error, "region" if subscription.resolution is None else "resolution")
+    try:
+        parse_policy(subscription.policy, schema)
+    except PolicyError as error:
+        yield Finding(("policy", *error.path), error.message, error.hint)
 
 
 def _inside(error: HeadgateError, key: str) -> Finding:

@@ -73,6 +73,7 @@ class Backlog:
         self.level = 0
         self.changes = 0
         self.packs = 0
+        self._round = 0
         self.reduced: Counter[str] = Counter()
         self._slots: Ints = np.zeros(0, dtype=np.int64)
         self._gaps = DigestTable.empty()
@@ -120,13 +121,16 @@ class Backlog:
             return None
         return mask
 
-    def pack(self, held: Held, now: float, limit: Limit) -> Verdict:
+    def pack(self, held: Held, now: float, limit: Limit, round_: int | None = None) -> Verdict:
         """Decide what goes from a queue that is over its limit.
 
         Levels are applied one after the other, at least up to the controller's, until the queue has room again. When
         all levels together do not free enough, the oldest rows go. So after a pack the queue is always under `limit`.
+        Receivers that share a link are packed with the same `round_`, so that their random draws are the same and what
+        one throws away the others throw away too.
         """
         self.packs += 1
+        self._round = self.packs if round_ is None else round_
         if self.automatic is not None and self.automatic.due():
             self._measure(held, now)
         levels = self.order
@@ -178,7 +182,7 @@ class Backlog:
         return min(count, len(held))
 
     def _moment(self, held: Held, now: float, need_rows: float = 0.0, need_bytes: float = 0.0) -> Moment:
-        return Moment(now, self.packs, held.seqs, held.arrived, held.weights, held.sizes, need_rows, need_bytes)
+        return Moment(now, self._round, held.seqs, held.arrived, held.weights, held.sizes, need_rows, need_bytes)
 
     def _measure(self, held: Held, now: float) -> None:
         if self.automatic is None:

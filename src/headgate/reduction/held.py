@@ -58,8 +58,15 @@ class Held:
             self.seqs[mask], self.rows.filter(pa.array(mask)), self.arrived[mask], self.sizes[mask], self.weights[mask]
         )
 
+    def select(self, columns: frozenset[str]) -> Held:
+        """The same rows with some of the columns."""
+        rows = self.rows.select([name for name in self.rows.schema.names if name in columns])
+        return Held(self.seqs, rows, self.arrived, self.sizes, self.weights)
+
     def take(self, index: Ints) -> Held:
         """The rows at some positions."""
+        if len(index) == len(self.seqs) and (not len(index) or np.array_equal(index, np.arange(len(index)))):
+            return self
         return Held(
             self.seqs[index],
             self.rows.take(pa.array(index)),

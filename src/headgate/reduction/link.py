@@ -27,7 +27,7 @@ from headgate.reduction.policy import Policy
 from headgate.reduction.rows import Bools, Floats, Ints, Seqs
 from headgate.reduction.shares import by_priority
 
-_ROUNDS = 6
+_ROUNDS = 3
 _TIGHTER = 0.8
 _NONE: Ints = np.zeros(0, dtype=np.int64)
 
@@ -43,6 +43,11 @@ class Group:
     backlog: Backlog
     receivers: list[str] = field(default_factory=list)
     refs: Ints = field(default_factory=lambda: _NONE)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns that the policy looks at."""
+        return self.policy.columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +209,7 @@ class LinkBuffer:
             self._share_out(everyone, units, goal * 0.9, now, noted)
             goal *= _TIGHTER
         if not self._fits(everyone):
-            self._drop_oldest(everyone, noted)
+            self._drop_unwanted(everyone, noted)
         self._compact(everyone, noted)
 
     def _union(self, everyone: list[Group]) -> Ints:
@@ -229,26 +234,34 @@ class LinkBuffer:
         share = by_priority(demand, weight, priority, capacity)
         for group, asked, given in zip(everyone, demand, share, strict=True):
             if given < asked - 1e-9:
-                held = self._held.take(group.refs)
+                held = self._held.select(group.columns).take(group.refs)
                 part = given / asked
-                verdict = group.backlog.pack(held, now, Limit(part * len(held), part * held.bytes))
+                verdict = group.backlog.pack(held, now, Limit(part * len(held), part * held.bytes), self.packs)
                 gone = ~verdict.kept
                 noted.add(group, group.refs[gone], verdict.why[gone], verdict.names)
                 group.refs = group.refs[verdict.kept]
 
-    def _drop_oldest(self, everyone: list[Group], noted: _Notes) -> None:
-        """Where policies did not free enough between them, the oldest rows go for everybody."""
-        positions = np.flatnonzero(self._union(everyone) > 0)
+    def _drop_unwanted(self, everyone: list[Group], noted: _Notes) -> None:
+        """Where the policies keep different rows and free too little between them: rows that the fewest want go.
+
+        Rows count by the weight of the groups that keep them, the oldest first among equals.
+        """
+        wanted = np.zeros(self._count)
+        for group in everyone:
+            wanted[group.refs] += group.weight * len(group.receivers)
+        positions = np.flatnonzero(wanted > 0)
+        order = positions[np.argsort(wanted[positions], kind="stable")]
         rows = 0.0 if self._limit.rows is None else len(positions) - 0.9 * self._limit.rows
         count = max(0, int(np.ceil(rows)))
         if self._limit.bytes is not None:
-            sizes = np.cumsum(self._held.sizes[positions])
+            sizes = np.cumsum(self._held.sizes[order])
             count = max(count, int(np.searchsorted(sizes, sizes[-1] - 0.9 * self._limit.bytes)) + 1)
-        before = positions[count] if count < len(positions) else self._count
+        gone = np.zeros(self._count, dtype=np.bool_)
+        gone[order[:count]] = True
         for group in everyone:
-            cut = int(np.searchsorted(group.refs, before))
-            noted.add(group, group.refs[:cut], np.zeros(cut, dtype=np.int64), ("oldest",))
-            group.refs = group.refs[cut:]
+            hit = gone[group.refs]
+            noted.add(group, group.refs[hit], np.zeros(int(hit.sum()), dtype=np.int64), ("unwanted",))
+            group.refs = group.refs[~hit]
 
     def _compact(self, everyone: list[Group], noted: _Notes) -> None:
         """Forget rows that nobody keeps and renumber references and gaps."""
@@ -258,7 +271,8 @@ class LinkBuffer:
             group.refs = moved[group.refs]
             group.backlog.move(moved)
             for positions, why, names in noted.of(group):
-                group.backlog.note(self._held.take(positions), why, names, moved[positions + 1])
+                gone = self._held.select(group.columns).take(positions)
+                group.backlog.note(gone, why, names, moved[positions + 1])
         lengths = np.diff(self._offsets)
         self._classes = self._classes[np.repeat(kept, lengths)]
         self._offsets = np.concatenate([[0], np.cumsum(lengths[kept])]).astype(np.int64)
@@ -302,7 +316,7 @@ class LinkBuffer:
             group.backlog.arrived(len(fresh))
             group.backlog.left(len(found))
             if group.backlog.remembers:
-                group.backlog.remember(self._held.rows.take(pa.array(found)))
+                group.backlog.remember(self._held.select(group.columns).rows.take(pa.array(found)))
             rows.append(found)
             numbers.append(np.full(len(found), number, dtype=np.int64))
         if not rows:

@@ -84,6 +84,30 @@ def codes(columns: Sequence[pa.Array], length: int) -> tuple[Ints, int]:
     return total, groups
 
 
+def order_of(groups_of: Ints, groups: int) -> Ints:
+    """A stable order that brings the rows of each group together."""
+    narrow = groups_of.astype(np.uint16) if groups <= 1 << 16 else groups_of
+    return np.argsort(narrow, kind="stable").astype(np.int64)
+
+
+def place_in_group(groups_of: Ints, groups: int) -> Ints:
+    """How many rows of the same group come before each row.
+
+    >>> place_in_group(np.array([5, 3, 5, 5, 3]), 6).tolist()
+    [0, 0, 1, 2, 1]
+    """
+    count = len(groups_of)
+    if groups == 1:
+        return np.arange(count)
+    order = order_of(groups_of, groups)
+    together = groups_of[order]
+    index = np.arange(count)
+    first = np.concatenate([[True], together[1:] != together[:-1]])[:count]
+    places = np.empty(count, dtype=np.int64)
+    places[order] = index - np.maximum.accumulate(np.where(first, index, 0))
+    return places
+
+
 def row_bytes(rows: pa.RecordBatch) -> Floats:
     """The bytes that each row takes in Arrow's layout, without the envelope of a message.
 

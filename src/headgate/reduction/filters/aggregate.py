@@ -12,7 +12,7 @@ from headgate.reduction.errors import PolicyError
 from headgate.reduction.filters.base import Moment, ReductionFilter
 from headgate.reduction.filters.thin_time import event_time
 from headgate.reduction.reader import Reader
-from headgate.reduction.rows import Bools, Floats, Ints, codes, column, numbers
+from headgate.reduction.rows import Bools, Floats, Ints, codes, column, numbers, place_in_group
 
 _HOW = ("mean", "min", "max")
 
@@ -60,9 +60,7 @@ class Aggregate(ReductionFilter):
         """Keep the last row of each window; rows without event time stay alone."""
         del moment
         found, groups = self._windows(rows)
-        last = np.zeros(groups, dtype=np.int64)
-        np.maximum.at(last, found, np.arange(rows.num_rows))
-        mask: Bools = last[found] == np.arange(rows.num_rows)
+        mask: Bools = (place_in_group(found[::-1], groups) == 0)[::-1]
         return mask, state
 
     def rewrite(self, rows: pa.RecordBatch, mask: Bools, moment: Moment) -> tuple[pa.RecordBatch, Floats]:

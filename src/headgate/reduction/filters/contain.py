@@ -32,4 +32,5 @@ class Contain(Predicate):
 
     def true(self, values: pa.Array) -> Bools:
         """Where the value is an element."""
-        return hits(values, pa.array([self.value.as_py()], values.type.value_type))[0] > 0
+        found: Bools = hits(values, pa.array([self.value.as_py()], values.type.value_type)) > 0
+        return found

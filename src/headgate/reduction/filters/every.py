@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from headgate.reduction.filters.base import Moment, ReductionFilter
 from headgate.reduction.filters.keyed import LastPerKey, group, remember
-from headgate.reduction.filters.latest import rank_from_end
 from headgate.reduction.reader import Reader
-from headgate.reduction.rows import Bools
+from headgate.reduction.rows import Bools, place_in_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +43,6 @@ class Every(ReductionFilter):
         seen = np.zeros(grouped.groups, dtype=np.int64)
         old = np.asarray(grouped.values.to_numpy(zero_copy_only=False), dtype=np.int64)[: grouped.remembered]
         seen[grouped.codes[: grouped.remembered]] = old
-        position = rank_from_end(fresh[::-1])[::-1] + seen[fresh]
+        position = place_in_group(fresh, grouped.groups) + seen[fresh]
         mask: Bools = position % self.n == 0
         return mask, remember(rows, self.key, pa.array((position + 1) % self.n), state)

@@ -54,6 +54,6 @@ class First(ReductionFilter):
 
     def chosen(self, groups_of: Ints, groups: int, indices: Ints) -> Ints:
         """The first index of each group."""
-        first = np.full(groups, np.iinfo(np.int64).max, dtype=np.int64)
-        np.minimum.at(first, groups_of, indices)
-        return first[first < np.iinfo(np.int64).max]
+        first = np.full(groups, -1, dtype=np.int64)
+        first[groups_of[::-1]] = indices[::-1]  # the last of equal indices stays
+        return first[first >= 0]

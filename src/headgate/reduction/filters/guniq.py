@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headgate.reduction.filters.base import Moment, ReductionFilter
 from headgate.reduction.reader import Reader
-from headgate.reduction.rows import Bools, codes, column
+from headgate.reduction.rows import Bools, codes, column, place_in_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,5 @@ class GlobalUniq(ReductionFilter):
         del moment
         values = column(rows, self.attribute)
         found, groups = codes([*(column(rows, name) for name in self.key), values], rows.num_rows)
-        first = np.full(groups, rows.num_rows, dtype=np.int64)
-        np.minimum.at(first, found, np.arange(rows.num_rows))
-        mask: Bools = first[found] == np.arange(rows.num_rows)
+        mask: Bools = place_in_group(found, groups) == 0
         return mask | ~np.asarray(values.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_), state

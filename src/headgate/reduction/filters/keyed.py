@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from headgate.reduction.rows import Ints, codes, column
+from headgate.reduction.rows import Ints, codes, column, order_of
 
 MAX_KEYS = 100_000
 
@@ -51,7 +51,7 @@ def remember(
     if not nulls:
         valid = valid[np.asarray(grouped.values.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)]
     last = np.full(grouped.groups, -1, dtype=np.int64)
-    np.maximum.at(last, grouped.codes[valid], valid)
+    last[grouped.codes[valid]] = valid  # the last of equal indices stays
     picked = pa.array(np.sort(last[last >= 0])[-MAX_KEYS:])
     keys = tuple(column(rows, name) for name in key)
     if state is not None:
@@ -61,7 +61,7 @@ def remember(
 
 def previous(grouped: Grouped) -> Ints:
     """For each element, the index of the one before it in its group, or -1."""
-    order = np.argsort(grouped.codes, kind="stable")
+    order = order_of(grouped.codes, grouped.groups)
     sorted_codes = grouped.codes[order]
     before = np.full(len(order), -1, dtype=np.int64)
     same = sorted_codes[1:] == sorted_codes[:-1]

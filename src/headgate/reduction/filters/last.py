@@ -21,5 +21,5 @@ class Last(First):
     def chosen(self, groups_of: Ints, groups: int, indices: Ints) -> Ints:
         """The last index of each group."""
         last = np.full(groups, -1, dtype=np.int64)
-        np.maximum.at(last, groups_of, indices)
+        last[groups_of] = indices  # the last of equal indices stays
         return last[last >= 0]

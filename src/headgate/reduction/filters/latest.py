@@ -5,21 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import pyarrow as pa
 
 from headgate.reduction.filters.base import Moment, ReductionFilter
 from headgate.reduction.reader import Reader
-from headgate.reduction.rows import Bools, Ints, codes, column
-
-
-def rank_from_end(groups_of: Ints) -> Ints:
-    """How many rows of the same group follow each row."""
-    order = np.argsort(groups_of, kind="stable")
-    ends = np.searchsorted(groups_of[order], groups_of[order], side="right")
-    ranks = np.empty(len(order), dtype=np.int64)
-    ranks[order] = ends - 1 - np.arange(len(order))
-    return ranks
+from headgate.reduction.rows import Bools, codes, column, place_in_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +32,6 @@ class Latest(ReductionFilter):
     def keep(self, rows: pa.RecordBatch, state: Any, moment: Moment) -> tuple[Bools, Any]:
         """Keep the tail."""
         del moment
-        found, _ = codes([column(rows, name) for name in self.key], rows.num_rows)
-        mask: Bools = rank_from_end(found) < self.n
+        found, groups = codes([column(rows, name) for name in self.key], rows.num_rows)
+        mask: Bools = (place_in_group(found[::-1], groups) < self.n)[::-1]
         return mask, state

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from headgate.reduction.filters.in_set import value_set
 from headgate.reduction.filters.predicate import Predicate
 from headgate.reduction.reader import Reader
-from headgate.reduction.rows import Ints, column_type
+from headgate.reduction.rows import Ints, column_type, mask_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +30,11 @@ class SetPredicate(Predicate):
         return cls(attribute, reader.raw("drop", True), value_set(reader, attribute, kind=kind))
 
 
-def hits(values: pa.Array, members: pa.Array) -> tuple[Ints, Ints]:
-    """Per row, how many of its elements are members of the set, and how many distinct members it has."""
+def hits(values: pa.Array, members: pa.Array) -> Ints:
+    """Per row, how many of its elements are members of the set."""
     rows = np.asarray(pc.list_parent_indices(values).to_numpy(zero_copy_only=False), dtype=np.int64)
-    found = pc.index_in(pc.list_flatten(values), value_set=members)
-    inside = np.asarray(pc.is_valid(found).to_numpy(zero_copy_only=False), dtype=np.bool_)
-    which = np.asarray(pc.fill_null(found, 0).to_numpy(zero_copy_only=False), dtype=np.int64)
-    count = np.bincount(rows[inside], minlength=len(values))
-    pairs = np.unique(rows[inside] * (len(members) + 1) + which[inside])
-    return count.astype(np.int64), np.bincount(pairs // (len(members) + 1), minlength=len(values)).astype(np.int64)
+    inside = mask_of(pc.is_in(pc.list_flatten(values), value_set=members))
+    return np.bincount(rows[inside], minlength=len(values)).astype(np.int64)
 
 
 def lengths(values: pa.Array) -> tuple[Ints, Ints]:

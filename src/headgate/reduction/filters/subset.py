@@ -21,5 +21,5 @@ class Subset(SetPredicate):
     def true(self, values: pa.Array) -> Bools:
         """Where all elements are members."""
         count, known = lengths(values)
-        inside: Bools = (hits(values, self.values)[0] == count) & (known == 1)
+        inside: Bools = (hits(values, self.values) == count) & (known == 1)
         return inside

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from headgate.reduction.filters.set_predicate import SetPredicate, hits
@@ -20,6 +21,7 @@ class Supset(SetPredicate):
 
     def true(self, values: pa.Array) -> Bools:
         """Where no given value is missing."""
-        members = self.values.unique()
-        found: Bools = hits(values, members)[1] == len(members)
+        found = np.ones(len(values), dtype=np.bool_)
+        for index in range(len(self.values)):
+            found &= hits(values, self.values.slice(index, 1)) > 0
         return found

@@ -12,7 +12,7 @@ from headgate.reduction.errors import PolicyError
 from headgate.reduction.filters.base import Moment, ReductionFilter
 from headgate.reduction.filters.keyed import LastPerKey, group, remember
 from headgate.reduction.reader import Reader, is_time
-from headgate.reduction.rows import Bools, column, column_type, numbers
+from headgate.reduction.rows import Bools, codes, column, column_type, numbers, place_in_group
 
 
 def event_time(reader: Reader, name: str = "attribute") -> str:
@@ -62,11 +62,8 @@ class ThinTime(ReductionFilter):
         del moment
         bins = self._bins(rows)
         grouped = group(rows, self.key, bins, state)
-        binned = np.asarray(grouped.values.fill_null(0).to_numpy(zero_copy_only=False), dtype=np.int64)
-        _, first = np.unique(np.stack([grouped.codes, binned]), axis=1, return_index=True)
-        mask = np.zeros(len(binned), dtype=np.bool_)
-        mask[first] = True
-        fresh = mask[grouped.remembered :]
+        pairs, groups = codes([pa.array(grouped.codes), grouped.values], len(grouped.values))
+        fresh = (place_in_group(pairs, groups) == 0)[grouped.remembered :]
         fresh |= ~np.asarray(bins.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
         return fresh, remember(rows, self.key, bins, state)
 
