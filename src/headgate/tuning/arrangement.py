@@ -145,7 +145,8 @@ class MemberView:
         return self.at.rate(self.site)
 
     def _own_rate(self) -> float:
-        return self.size(self.state("own_profile"))
+        given = self.member.facts.own_rate
+        return self.size(self.state("own_profile")) if given is None else given
 
     def _superfluous_data(self) -> float:
         return 0.0 if self._is_root else self._incoming_rate() - self._own_rate()

@@ -20,13 +20,17 @@ Measure = Callable[[str, int, int], float]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a site knows of itself, whatever this tree looks like; `elsewhere` is what it does in the other trees."""
+    """What a site knows of itself, whatever this tree looks like; `elsewhere` is what it does in the other trees.
+
+    `own_rate` stands in for the size of `profile` where only merged profiles travel.
+    """
 
     weight: int
     clients: int
     profile: Bits | None = None
     constants: Mapping[str, float] = field(default_factory=dict)
     elsewhere: Mapping[str, float] = field(default_factory=dict)
+    own_rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,13 @@
+"""The optimisation protocol (XPORT, section 4.2): every site runs the same I/O-free core, in virtual time here.
+
+A site knows itself, its parent, its children and what messages told it; it never reads another site. `messages` is
+what goes over the wire with its size, `site` decides, `network` delivers with delay and loss and counts, `simulation`
+starts sites, lets them join, leave and crash, and reads results. The same core moves onto live sites.
+"""
+
+from headgate.tuning.protocol.network import Counts, Network
+from headgate.tuning.protocol.settings import Settings
+from headgate.tuning.protocol.simulation import Simulation
+from headgate.tuning.protocol.site import Site
+
+__all__ = ["Counts", "Network", "Settings", "Simulation", "Site"]

@@ -1,0 +1,43 @@
+"""What every site of a system agrees on before it starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headgate.tuning.arrangement import Setting
+from headgate.tuning.compile import Compiled
+from headgate.tuning.constraints import Limit
+from headgate.tuning.transformations import STANDARD, Transformation
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The objective, its limits and the clockwork.
+
+    Reports and surroundings travel every `maintenance_s`; units are priced every `optimisation_s` and the root
+    decides half-way through. A neighbour that was silent for `patience` maintenance periods is gone. `approximate`
+    is the constant p of the statistics approximation (None: every site takes part in every phase).
+    """
+
+    objective: Compiled
+    setting: Setting
+    limits: tuple[Limit, ...] = ()
+    transformations: tuple[Transformation, ...] = STANDARD
+    levels: int = 3
+    maintenance_s: float = 10.0
+    optimisation_s: float = 120.0
+    patience: int = 3
+    mode: str = "bottleneck"
+    concurrent: bool = False
+    random_share: float = 0.0
+    approximate: float | None = None
+
+    def __post_init__(self) -> None:
+        stated = {"own_profile", "children_profile"} & self.objective.metrics
+        if stated:
+            raise ValueError(f"only merged profiles travel between sites, so an objective cannot use {sorted(stated)}")
+
+    @property
+    def costs(self) -> tuple[Compiled, ...]:
+        """Everything that is aggregated: the objective first, then the limits."""
+        return (self.objective, *(limit.compiled for limit in self.limits))

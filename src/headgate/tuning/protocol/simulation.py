@@ -1,0 +1,142 @@
+"""A whole system of cores in virtual time: start, join, leave, crash, run, and read the tree that came out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from headgate.tuning.arrangement import Setting
+from headgate.tuning.compile import Compiled
+from headgate.tuning.evaluate import TreeView, evaluate
+from headgate.tuning.overlay import Overlay
+from headgate.tuning.protocol.messages import Proposal
+from headgate.tuning.protocol.neighbourhood import ROOT
+from headgate.tuning.protocol.network import Counts, Network
+from headgate.tuning.protocol.settings import Settings
+from headgate.tuning.protocol.site import Site
+from headgate.tuning.shape import Shape
+from headgate.tuning.unit import Facts
+
+
+def setting_of(overlay: Overlay) -> Setting:
+    """What every site of an overlay knows."""
+    return Setting(overlay.wanted.rates, overlay.match_entry_s, overlay.match_byte_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Mean messages and bytes a site sends in one optimisation period, the root apart."""
+
+    messages: float
+    bytes: float
+    root_bytes: float
+    maintenance_bytes: float
+    optimisation_bytes: float
+
+
+class Simulation:
+    """Sites of an overlay on a virtual network. Link latencies are the delays of messages."""
+
+    def __init__(self, overlay: Overlay, settings: Settings, *, loss: float = 0.0, seed: int = 0) -> None:
+        self.overlay, self.settings, self.seed = overlay, settings, seed
+        self.network = Network(self._delay, loss=loss, seed=seed)
+        self.sites: dict[int, Site] = {}
+        self.root = 0
+
+    def _delay(self, sender: int, to: int) -> float:
+        latency = self.overlay.links.get("link_latency")
+        return 0.01 if latency is None or sender == to else latency.between(sender, to)
+
+    def add(self, number: int, parent: int | None) -> None:
+        """Start a site below any other, or as the root."""
+        overlay = self.overlay
+        facts = Facts(
+            1,
+            int(overlay.client_counts[number]),
+            overlay.wanted.bits[number] if overlay.profiles is not None else None,
+            {name: float(values[number]) for name, values in overlay.constants.items()},
+        )
+        weights = tuple(int(overlay.weights(compiled.over)[number]) for compiled in self.settings.costs)
+
+        def measure(name: str, other: int) -> float:
+            return overlay.links[name].between(number, other)
+
+        site = Site(number, facts, weights, self.settings, measure, seed=self.seed)
+        self.sites[number] = self.network.cores[number] = site
+        self.network.act(number, site.start(self.network.now, parent))
+
+    def start(self, shape: Shape | Sequence[int]) -> None:
+        """Start every site of a tree, each joining below its parent, and let the statistics settle."""
+        shape = shape if isinstance(shape, Shape) else Shape(shape)
+        self.root = shape.root
+        for site in shape.order:
+            self.add(site, None if shape.parents[site] < 0 else shape.parents[site])
+            self.network.run(self.network.now + 0.5 * self.settings.maintenance_s / max(1, len(shape.parents)))
+
+    def leave(self, number: int) -> None:
+        """A site says goodbye and stops."""
+        self.network.act(number, self.sites.pop(number).leave(self.network.now))
+        del self.network.cores[number]
+
+    def crash(self, number: int) -> None:
+        """A site stops without a word."""
+        del self.sites[number], self.network.cores[number]
+
+    def run(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        self.network.run(self.network.now + seconds)
+
+    def parents(self) -> list[int]:
+        """Parents as the sites themselves see them; -2 for sites that are not running."""
+        found = [-2] * self.overlay.size
+        for number, site in self.sites.items():
+            found[number] = site.here.parent
+        return found
+
+    def shape(self) -> Shape:
+        """The tree; fails when the sites do not form one."""
+        return Shape(self.parents())
+
+    def connected(self) -> bool:
+        """Whether all running sites form one tree, and parents and children agree on it."""
+        try:
+            shape = self.shape()
+        except ValueError:
+            return False
+        return all(set(self.sites[site].here.children) == set(shape.children[site]) for site in shape.order) and all(
+            site.here.parent >= 0 or site.here.parent == ROOT for site in self.sites.values()
+        )
+
+    def cost(self, compiled: Compiled | None = None) -> float:
+        """The cost of the tree, from outside of the protocol."""
+        return evaluate(compiled or self.settings.objective, TreeView(self.overlay, self.shape()))
+
+    def applied(self) -> list[tuple[float, Proposal]]:
+        """Every transformation that the root decided on, with its time."""
+        return list(self.sites[self.root].applied)
+
+    def traffic(self, periods: int = 1) -> Traffic:
+        """Run some optimisation periods and count what the sites send meanwhile."""
+        self.network.counts = Counts()
+        self.run(periods * self.settings.optimisation_s)
+        counts = self.network.counts
+        others = max(1, len(self.sites) - 1) * periods
+        root = sum(counts.by_site[kind, self.root] for kind in ("maintenance", "optimisation"))
+        per_kind = {
+            kind: (counts.bytes[kind] - counts.by_site[kind, self.root]) / others
+            for kind in ("maintenance", "optimisation")
+        }
+        return Traffic(
+            sum(counts.messages.values()) / (len(self.sites) * periods),
+            sum(per_kind.values()),
+            root / periods,
+            per_kind["maintenance"],
+            per_kind["optimisation"],
+        )
+
+
+def star_parents(size: int) -> list[int]:
+    """The star around site 0."""
+    return [ROOT, *np.zeros(size - 1, dtype=int).tolist()]

@@ -1,0 +1,467 @@
+"""A site's core: messages and timers in, messages and timers out. It touches no clock, no socket and no other site."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from headgate.tuning.overlay import Bits
+from headgate.tuning.protocol import optimiser
+from headgate.tuning.protocol.decide import choose
+from headgate.tuning.protocol.messages import (
+    Attach,
+    Attached,
+    Beat,
+    BranchReply,
+    Decision,
+    Detach,
+    Leaving,
+    MeasureReply,
+    MeasureRequest,
+    Message,
+    Move,
+    Moved,
+    ParentReply,
+    Part,
+    Proposal,
+    Report,
+    Surroundings,
+    UnitRequest,
+)
+from headgate.tuning.protocol.neighbourhood import DETACHED, ROOT, Child, Neighbourhood
+from headgate.tuning.protocol.network import Action, Probe, Send, Timer
+from headgate.tuning.protocol.optimiser import Round
+from headgate.tuning.protocol.participation import period_of
+from headgate.tuning.protocol.settings import Settings
+from headgate.tuning.states import Extreme
+from headgate.tuning.steps import order_moves
+from headgate.tuning.unit import Facts
+
+TRIES = 4
+REMEMBER_PERIODS = 10
+
+
+class Site:
+    """One site. `measure` is its own probe: the value of a link metric from this site to another."""
+
+    def __init__(
+        self,
+        number: int,
+        facts: Facts,
+        weights: tuple[int, ...],
+        settings: Settings,
+        measure: Callable[[str, int], float],
+        *,
+        seed: int = 0,
+    ) -> None:
+        self.number, self.settings = number, settings
+        self.probe = measure
+        self.here = Neighbourhood(number, facts, weights, settings, self._known_link)
+        self.generator = np.random.default_rng((seed, number))
+        self.heard_parent, self.phase, self.beat, self.beat_at = 0.0, 0, 0, 0.0
+        self.wish: int | None = None  # the parent that was asked and has not answered yet
+        self.measured: dict[tuple[str, int], tuple[float, float]] = {}
+        self.now = 0.0
+        self.round: Round | None = None
+        self.asked: dict[tuple[int, int], tuple[int, set[int], list[Part]]] = {}
+        self.proposals: list[Proposal] = []
+        self.sent_profile: Bits | None = None
+        self.applied: list[tuple[float, Proposal]] = []
+        self.for_owner: tuple[int, int] | None = None
+
+    # -- starting, joining, leaving
+
+    def start(self, now: float, parent: int | None) -> list[Action]:
+        """Begin as the root (no parent) or by joining below any site."""
+        self.now = self.heard_parent = self.beat_at = now
+        settings = self.settings
+        first = now + settings.maintenance_s * float(self.generator.random())
+        next_period = (int(now / settings.optimisation_s) + 1) * settings.optimisation_s
+        actions: list[Action] = [Timer(first, ("maintain",)), Timer(next_period, ("optimise",))]
+        if parent is None:
+            self.here.parent = ROOT
+            return actions
+        return [*actions, *self._attach(parent)]
+
+    def leave(self, now: float) -> list[Action]:
+        """Say goodbye: the parent forgets this site, its children go to its parent."""
+        self.now = now
+        heir = self.here.parent
+        return [Send(heir, Detach()), *(Send(child, Leaving(heir)) for child in self.here.children)]
+
+    def _attach(self, parent: int) -> list[Action]:
+        self.wish = parent
+        was, self.here.parent = self.here.parent, parent  # the report describes the link that is to be
+        self.here.changed()
+        report = self.here.report(self.here.merged())
+        self.here.parent = was
+        self.here.changed()
+        return [
+            Send(parent, Attach(self.here.facts, report)),
+            Timer(self.now + self.settings.maintenance_s, ("attach", parent)),
+        ]
+
+    # -- timers
+
+    def wake(self, now: float, note: tuple[Any, ...]) -> list[Action]:
+        """React to a timer."""
+        self.now = now
+        if note[0] == "maintain":
+            return self._maintain()
+        if note[0] == "optimise":
+            return self._optimise()
+        if note[0] == "decide":
+            return self._decide()
+        if note[0] == "ask":
+            return self._ask_again(note[1])
+        if note[0] == "move":
+            return self._next_move(again=True)
+        if note[0] == "attach" and self.wish == note[1]:
+            # No answer: try whoever should always be there.
+            self.wish = None
+            return self._attach(self._refuge(note[1]))
+        return []
+
+    def _refuge(self, failed: int) -> int:
+        surroundings = self.here.surroundings
+        if surroundings is None:
+            return failed
+        choices = [surroundings.grandparent, surroundings.root]
+        return next((site for site in choices if site >= 0 and site != failed), surroundings.root)
+
+    def _maintain(self) -> list[Action]:
+        settings, here = self.settings, self.here
+        again: list[Action] = [Timer(self.now + settings.maintenance_s, ("maintain",))]
+        limit = settings.patience * settings.maintenance_s
+        for site in [site for site, child in here.children.items() if self.now - child.heard > limit]:
+            del here.children[site]
+            here.changed()
+        if here.parent == ROOT:
+            self.beat += 1
+        elif self.wish is None and here.parent != DETACHED:
+            if self.now - self.heard_parent > limit:  # the parent is gone
+                return [*again, *self._attach(self._refuge(here.parent))]
+            if self.now - self.beat_at > 4 * limit:  # cut off from the root, perhaps in a circle
+                assert here.surroundings is not None
+                return [*again, *self._attach(here.surroundings.root)]
+        self.phase += 1
+        due = period_of(here, settings.approximate)
+        if here.parent != ROOT and here.surroundings is None:
+            return again
+        if self.phase % due:
+            return [*again, *self._beats()]
+        return [*again, *self._statistics()]
+
+    def _beats(self) -> list[Action]:
+        parent = self.here.parent
+        up: list[Action] = [Send(parent, Beat(self.beat))] if parent >= 0 else []
+        return [*up, *(Send(child, Beat(self.beat)) for child in self.here.children)]
+
+    def _statistics(self) -> list[Action]:
+        here = self.here
+        actions: list[Action] = []
+        if here.parent >= 0:
+            merged = here.merged()
+            covered = merged is None or (self.sent_profile is not None and bool((merged == self.sent_profile).all()))
+            actions.append(Send(here.parent, here.report(None if covered else merged)))
+            self.sent_profile = merged
+        total = here.sites() if here.parent == ROOT else self._total
+        around = here.surround(total, self.beat, self._root, self._branch)
+        actions.extend(Send(site, surroundings) for site, surroundings in around.items())
+        return actions
+
+    @property
+    def _total(self) -> int:
+        return self.here.surroundings.total if self.here.surroundings else self.here.sites()
+
+    @property
+    def _root(self) -> int:
+        return self.here.surroundings.root if self.here.surroundings else self.number
+
+    @property
+    def _branch(self) -> int:
+        return self.here.surroundings.branch if self.here.surroundings else self.number
+
+    # -- messages
+
+    def receive(self, now: float, sender: int, message: Message) -> list[Action]:
+        """React to a message."""
+        self.now = now
+        handler: Callable[[int, Any], list[Action]] = getattr(self, f"_on_{type(message).__name__.lower()}")
+        return handler(sender, message)
+
+    def _on_attach(self, sender: int, message: Attach) -> list[Action]:
+        if sender == self.here.parent or self.here.parent == DETACHED:
+            return []  # it hangs above this site, or this site hangs nowhere: let it look elsewhere
+        self.here.children[sender] = self._child(message.facts, message.report, None)
+        self.here.changed()
+        around = self.here.surround(self._total, self.beat, self._root, self._branch)
+        return [Send(sender, Attached(around[sender]))]
+
+    def _child(self, facts: Facts, report: Report, before: Child | None) -> Child:
+        merged = report.merged if report.merged is not None else (before.merged if before else None)
+        rate = 0.0 if merged is None else float(self.settings.setting.rates[merged].sum())
+        return Child(facts, report, merged, rate, self.now)
+
+    def _on_attached(self, sender: int, message: Attached) -> list[Action]:
+        if self.wish != sender:
+            return [Send(sender, Detach())] if sender != self.here.parent else []
+        old, self.wish = self.here.parent, None
+        self.here.parent = sender
+        self.here.changed()
+        self.heard_parent = self.beat_at = self.now
+        self.sent_profile = self.here.merged()
+        actions = self._on_surroundings(sender, message.surroundings)
+        if old >= 0 and old != sender:
+            actions.append(Send(old, Detach()))
+        if self.for_owner is not None:
+            owner, period = self.for_owner
+            self.for_owner = None
+            actions.append(Send(owner, Moved(period, True)))
+        # News of a move goes both ways at once: it does not wait for the next phase.
+        return [*actions, *self._statistics()]
+
+    def _on_detach(self, sender: int, _: Detach) -> list[Action]:
+        self.here.children.pop(sender, None)
+        self.here.changed()
+        return []
+
+    def _on_leaving(self, sender: int, message: Leaving) -> list[Action]:
+        return self._attach(message.heir) if sender == self.here.parent else []
+
+    def _on_report(self, sender: int, message: Report) -> list[Action]:
+        child = self.here.children.get(sender)
+        if child is None:
+            return [Send(sender, Leaving(self._root))] if sender != self.here.parent else []
+        self.here.children[sender] = self._child(child.facts, message, child)
+        self.here.changed()
+        return []
+
+    def _on_surroundings(self, sender: int, message: Surroundings) -> list[Action]:
+        if sender != self.here.parent:
+            return []
+        self.heard_parent = self.now
+        if message.beat > self.beat:
+            self.beat, self.beat_at = message.beat, self.now
+        self.here.surroundings = message
+        return []
+
+    def _on_beat(self, sender: int, message: Beat) -> list[Action]:
+        if sender == self.here.parent:
+            self.heard_parent = self.now
+            if message.beat > self.beat:
+                self.beat, self.beat_at = message.beat, self.now
+        elif sender in self.here.children:
+            self.here.children[sender].heard = self.now
+        return []
+
+    # -- optimisation: the owner
+
+    def _optimise(self) -> list[Action]:
+        settings, here = self.settings, self.here
+        period = round(self.now / settings.optimisation_s)
+        actions: list[Action] = [Timer((period + 1) * settings.optimisation_s, ("optimise",))]
+        self.round, self.asked = None, {}
+        if here.parent == ROOT:
+            self.proposals = []
+            actions.append(Timer(self.now + settings.optimisation_s / 2, ("decide",)))
+        elif here.surroundings is None:
+            return actions
+        if not here.children or self.wish is not None or not self._critical():
+            return actions
+        waiting = set(here.children)
+        if here.parent >= 0:
+            waiting.add(here.parent)
+        self.round = Round(period, waiting)
+        return [*actions, *self._ask(self.round)]
+
+    def _ask(self, state: Round) -> list[Action]:
+        request = UnitRequest(state.period, self.settings.levels - 2)
+        targets = optimiser.to_measure(state, self.here) if state.measuring else {}
+        return [
+            *(Send(site, request) for site in sorted(state.waiting)),
+            *(Send(site, MeasureRequest(state.period, targets[site])) for site in sorted(state.measuring)),
+            Timer(self.now + self.settings.maintenance_s / 2, ("ask", state.period)),
+        ]
+
+    def _ask_again(self, period: int) -> list[Action]:
+        """Answers can be lost: ask those that are missing a few times, then let the period pass."""
+        state = self.round
+        if state is None or state.period != period or not (state.waiting or state.measuring):
+            return []
+        state.tries += 1
+        return self._ask(state) if state.tries <= TRIES else []
+
+    def _critical(self) -> bool:
+        """Whether this unit can reach a site that sets the system cost; anything but a bottleneck always can."""
+        here = self.here
+        algebra, compiled = here.algebras[0], here.costs[0]
+        by_path = all(term.kind == "path" for term in compiled.terms)
+        if (
+            not isinstance(algebra, Extreme)
+            or not by_path
+            or self.settings.mode != "bottleneck"
+            or here.settings.limits
+        ):
+            return True
+        local = here.local()
+        prefix = here.prefix(local)
+        own = here.own_result(0, local, prefix, here.fixed(local))
+        inside = algebra.merge([own, algebra.settle(here.frontier(0).state, prefix[0])])
+        outside = here.outside(0)
+        return algebra.pick((inside, outside)) == inside or bool(np.isclose(inside, outside))
+
+    def _on_unitrequest(self, sender: int, message: UnitRequest) -> list[Action]:
+        here = self.here
+        if sender in here.children:
+            outsides = tuple(here.outside(index) for index in range(len(here.costs)))
+            numbers = here.surroundings.numbers if here.surroundings else 0
+            part = here.part(without=[sender])
+            return [Send(sender, ParentReply(message.period, part, here.parent, here.above(), outsides, numbers))]
+        if sender != here.parent:
+            return []
+        if message.depth <= 0 or not here.children:
+            return [Send(sender, BranchReply(message.period, (here.part(),)))]
+        mine = here.part(without=here.children)
+        if message.depth == 1:
+            below = tuple(here.child_part(site) for site in here.children)
+            return [Send(sender, BranchReply(message.period, (mine, *below)))]
+        self.asked[sender, message.period] = (sender, set(here.children), [mine])
+        return [Send(child, UnitRequest(message.period, message.depth - 1)) for child in here.children]
+
+    def _on_branchreply(self, sender: int, message: BranchReply) -> list[Action]:
+        forwarded = self.asked.get((self.here.parent, message.period))
+        if forwarded is not None and sender in forwarded[1]:
+            asker, missing, parts = forwarded
+            missing.discard(sender)
+            parts.extend(message.parts)
+            return [] if missing else [Send(asker, BranchReply(message.period, tuple(parts)))]
+        if self.round is None or self.round.period != message.period:
+            return []
+        if sender not in self.round.waiting:
+            return []
+        optimiser.take_branch(self.round, sender, message)
+        return self._ready()
+
+    def _on_parentreply(self, sender: int, message: ParentReply) -> list[Action]:
+        if self.round is None or self.round.period != message.period:
+            return []
+        if sender not in self.round.waiting:
+            return []
+        optimiser.take_parent(self.round, sender, message)
+        return self._ready()
+
+    def _ready(self) -> list[Action]:
+        state = self.round
+        if state is None or state.waiting:
+            return []
+        optimiser.assemble(state, self.here)
+        if not state.found:
+            return []
+        wanted = optimiser.to_measure(state, self.here)
+        if not wanted:
+            return self._propose()
+        state.measuring = set(wanted)
+        return [Send(site, MeasureRequest(state.period, targets)) for site, targets in sorted(wanted.items())]
+
+    def _known_link(self, name: str, other: int) -> float:
+        known = self.measured.get((name, other))
+        if known is None:
+            known = self.measured[name, other] = (self.probe(name, other), self.now)
+        return known[0]
+
+    def _on_measurerequest(self, sender: int, message: MeasureRequest) -> list[Action]:
+        names = optimiser.link_metrics(self.here)
+        actions: list[Action] = []
+        horizon = self.now - REMEMBER_PERIODS * self.settings.optimisation_s
+        for target in message.targets:
+            known = self.measured.get((names[0], target))
+            if known is None or known[1] < horizon:
+                actions.append(Probe(target))
+                for name in names:
+                    self.measured[name, target] = (self.probe(name, target), self.now)
+        values = {(name, target): self.measured[name, target][0] for target in message.targets for name in names}
+        return [*actions, Send(sender, MeasureReply(message.period, values))]
+
+    def _on_measurereply(self, sender: int, message: MeasureReply) -> list[Action]:
+        state = self.round
+        if state is None or state.period != message.period:
+            return []
+        if sender not in state.measuring:
+            return []
+        optimiser.take_links(state, sender, message)
+        return [] if state.measuring else self._propose()
+
+    def _propose(self) -> list[Action]:
+        assert self.round is not None
+        offers = optimiser.propose(self.round, self.here, self.generator)
+        if not offers:
+            return []
+        self.round.proposal = offers[0]
+        root = self._root
+        if root == self.number:
+            self.proposals.extend(offers)
+            return []
+        return [Send(root, offer) for offer in offers]
+
+    # -- optimisation: the root, and carrying out
+
+    def _on_proposal(self, _: int, message: Proposal) -> list[Action]:
+        self.proposals.append(message)
+        return []
+
+    def _decide(self) -> list[Action]:
+        chosen = choose(self.here.costs[0], self.proposals, self.number, concurrent=self.settings.concurrent)
+        self.proposals = []
+        self.applied.extend((self.now, offer) for offer in chosen)
+        actions: list[Action] = []
+        for offer in chosen:
+            if offer.owner == self.number:
+                actions.extend(self._on_decision(self.number, Decision(offer.period)))
+            else:
+                actions.append(Send(offer.owner, Decision(offer.period)))
+        return actions
+
+    def _on_decision(self, _: int, message: Decision) -> list[Action]:
+        state = self.round
+        if state is None or state.period != message.period or state.proposal is None:
+            return []
+        state.moving, state.tries = order_moves(state.units[0].parents, state.proposal.moves), 0
+        return self._next_move(again=False)
+
+    def _next_move(self, *, again: bool) -> list[Action]:
+        """Ask the next member to move; asked again when the answer is lost, given up after a few tries."""
+        state = self.round
+        if state is None or not state.moving or state.tries > TRIES:
+            return []
+        state.tries = state.tries + 1 if again else 0
+        site, parent = state.moving[0]
+        order = Move(state.period, parent, state.units[0].parents[site])
+        wait: list[Action] = [Timer(self.now + self.settings.maintenance_s / 2, ("move",))]
+        if site == self.number:
+            return [*wait, *self._on_move(self.number, order)]
+        return [*wait, Send(site, order)]
+
+    def _on_move(self, sender: int, message: Move) -> list[Action]:
+        here = self.here
+        if here.parent == message.parent:
+            return self._tell(sender, Moved(message.period, True))
+        if here.parent != message.old or message.parent in here.children:
+            return self._tell(sender, Moved(message.period, False))
+        self.for_owner = (sender, message.period)
+        return self._attach(message.parent) if self.wish != message.parent else []
+
+    def _tell(self, owner: int, message: Moved) -> list[Action]:
+        return self._on_moved(self.number, message) if owner == self.number else [Send(owner, message)]
+
+    def _on_moved(self, sender: int, message: Moved) -> list[Action]:
+        state = self.round
+        if state is None or state.period != message.period or not state.moving or state.moving[0][0] != sender:
+            return []
+        if not message.done:
+            state.moving = []
+            return []
+        state.moving.pop(0)
+        return self._next_move(again=False)
