@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -113,7 +115,7 @@ def test_joins_leaves_and_crashes_heal_within_a_period():
     simulation.crash(inner[0])
     simulation.leave(inner[-1])
     for number in range(20, 24):
-        simulation.add(number, int(generator.choice([site for site in simulation.sites])))
+        simulation.add(number, int(generator.choice(list(simulation.sites))))
     simulation.run(120)
     assert simulation.connected()
     assert len(simulation.sites) == 22
@@ -203,7 +205,7 @@ def test_concurrent_changes_must_be_independent():
     assert [o.owner for o in choose(add, offers, 0, concurrent=True)] == [1, 4, 6]
     assert [o.owner for o in choose(bottleneck, offers, 0, concurrent=True)] == [1, 4]
     assert [o.owner for o in choose(holistic, offers, 0, concurrent=True)] == [1]
-    assert adds_up(add) and joins(bottleneck) and not adds_up(bottleneck) and not joins(holistic)
+    assert [adds_up(add), adds_up(bottleneck), joins(bottleneck), joins(holistic)] == [True, False, True, False]
 
 
 def test_joint_benefits_of_what_the_root_runs_side_by_side():
@@ -221,7 +223,7 @@ def test_joint_benefits_of_what_the_root_runs_side_by_side():
             root = simulation.sites[0]
             chosen = choose(compiled, root.proposals, 0, concurrent=True)
             before = simulation.cost()
-            for first, second in zip(chosen, chosen[1:], strict=False):
+            for first, second in pairwise(chosen):
                 both = simulation.shape().moved([*first.moves, *second.moves])
                 joint = compiled.better(before, evaluate(compiled, TreeView(overlay, both)))
                 pairs += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,16 +12,30 @@ from headgate.tuning.combinations import Outcome, compare, compiled_objectives, 
 from headgate.tuning.compile import compile_objective
 from headgate.tuning.constraints import compile_constraint
 from headgate.tuning.evaluate import TreeView, evaluate
+from headgate.tuning.interleavings import Model
+from headgate.tuning.overlay import PlaneMetric
+from headgate.tuning.protocol import Settings, Simulation
+from headgate.tuning.protocol.simulation import Traffic, setting_of
 from headgate.tuning.search import Options, Tuner
+from headgate.tuning.shape import Shape
+from headgate.tuning.steps import make_before_break
 from headgate.tuning.workload import plane_overlay, random_shape, zipf_profiles
 
 
-def run(trees: int = 2000, sites: int = 16, each: int = 1, seeds: int = 20) -> dict[str, Any]:
+def run(
+    trees: int = 2000,
+    sites: int = 16,
+    each: int = 1,
+    seeds: int = 20,
+    steps: bool = True,
+    traffic_sites: tuple[int, ...] = (100, 1000, 10000),
+) -> dict[str, Any]:
     """Compare `trees` random trees of up to `sites` sites, then improve `seeds` random trees per experiment."""
     figures = _exactness(trees, sites, each)
     figures |= _convergence(seeds)
     figures |= _constraints(seeds)
     figures |= _speed()
+    figures |= _traffic(tuple(traffic_sites), steps)
     return figures
 
 
@@ -117,3 +132,54 @@ def _speed() -> dict[str, Any]:
     whole_s = (time.perf_counter() - began) / 20
     print(f"pricing a change of 1,000 sites: {price_s * 1e6:.0f} us from the unit, {whole_s * 1e6:.0f} us from scratch")
     return {"price_speedup_1000": whole_s / price_s}
+
+
+TYPES = {
+    "I": "minimise average(path_latency)",
+    "II": "maximise sum(path_bandwidth)",
+    "III": "minimise max(path_latency)",
+    "IV": "maximise min(path_bandwidth)",
+    "V": "minimise variance(path_latency)",
+}
+
+
+def traffic_of(text: str, size: int, *, seed: int = 1, approximate: float | None = None) -> Traffic:
+    """What the sites of a random tree send in one optimisation period of 240 s with 12 maintenance phases."""
+    generator = np.random.default_rng(seed)
+    overlay, shape = plane_overlay(generator, size, matrix=False), random_shape(generator, size)
+    wide = PlaneMetric(generator.random((size, 2)), 1e6, 1e5)
+    overlay = replace(overlay, links={**overlay.links, "link_bandwidth": wide})
+    settings = Settings(
+        compile_objective(text),
+        setting_of(overlay),
+        maintenance_s=20.0,
+        optimisation_s=240.0,
+        approximate=approximate,
+    )
+    simulation = Simulation(overlay, settings, seed=seed)
+    simulation.start(shape)
+    simulation.run(235.0 - simulation.network.now)
+    return simulation.traffic()
+
+
+def _traffic(sizes: tuple[int, ...], steps: bool) -> dict[str, Any]:
+    """Bytes per site and period by type; beyond 1,000 sites the first type only, which takes a minute."""
+    figures: dict[str, Any] = {}
+    print("traffic per site and optimisation period (the root apart)")
+    for kind, text in TYPES.items():
+        for size in sizes:
+            if size > 1000 and kind != "I":
+                continue
+            found = traffic_of(text, size)
+            print(
+                f"  type {kind:>3} {size:>6} sites: {found.messages:7.1f} messages, {found.bytes:10.0f} bytes,"
+                f" root {found.root_bytes:12.0f} bytes"
+            )
+            name = "bytes_per_site" if kind == "I" else f"bytes_per_site_type_{kind}"
+            figures[f"{name}_{size}"] = found.bytes
+    if steps:
+        shape = Shape([-1, 0, 1, 2])
+        verdict = Model(shape, make_before_break(shape, [(1, 2), (2, 0), (3, 1)]), rows=2, cache=0).check()
+        print(f"make before break, parent-child swap: {verdict.states} states, fault: {verdict.fault}")
+        figures |= {"interleaved_states": verdict.states, "interleaved_faults": int(verdict.fault is not None)}
+    return figures

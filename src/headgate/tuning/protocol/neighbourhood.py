@@ -218,7 +218,7 @@ class Neighbourhood:
         algebra = self.algebras[index]
         return algebra.merge([]) if isinstance(algebra, Additive | Extreme) else None
 
-    def own_result(self, index: int, local: Values, prefix: tuple[Prefix, ...], fixed: Values) -> Any:
+    def own_result(self, index: int, prefix: tuple[Prefix, ...], fixed: Values) -> Any:
         """The absolute result of this site alone."""
         compiled = self.costs[index]
         steps = iter(prefix[index])
@@ -237,7 +237,7 @@ class Neighbourhood:
         fixed, prefix = self.fixed(local), self.prefix(local)
         outsides: list[dict[int, Any]] = []
         for index in range(len(self.costs)):
-            own = self.own_result(index, local, prefix, fixed)
+            own = self.own_result(index, prefix, fixed)
             inside = [
                 self.algebras[index].settle(self.lifted(index, child), prefix[index])
                 for child in self.children.values()

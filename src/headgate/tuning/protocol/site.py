@@ -308,7 +308,7 @@ class Site:
             return True
         local = here.local()
         prefix = here.prefix(local)
-        own = here.own_result(0, local, prefix, here.fixed(local))
+        own = here.own_result(0, prefix, here.fixed(local))
         inside = algebra.merge([own, algebra.settle(here.frontier(0).state, prefix[0])])
         outside = here.outside(0)
         return algebra.pick((inside, outside)) == inside or bool(np.isclose(inside, outside))
