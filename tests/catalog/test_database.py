@@ -54,14 +54,14 @@ def test_two_processes_are_serialised(url: str, deployment: Deployment) -> None:
     assert all(snapshot.class_ids[f"one-{n}"] == snapshot.class_ids[f"two-{n}"] for n in range(15))
 
 
-def test_many_processes_may_make_the_same_new_catalog(url: str) -> None:
+def test_two_processes_may_make_the_same_new_catalog(url: str) -> None:
     program = "import sys; from headgate.catalog import Catalog; print(Catalog.open(sys.argv[1]).head())"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     openers = [
         subprocess.Popen([sys.executable, "-c", program, url], env=environment, stdout=subprocess.PIPE, text=True)
-        for _ in range(4)
+        for _ in range(2)
     ]
-    assert [opener.communicate(timeout=60)[0] for opener in openers] == ["0\n"] * 4
+    assert [opener.communicate(timeout=60)[0] for opener in openers] == ["0\n"] * 2
 
 
 def test_the_migrations_make_the_tables_that_the_code_uses(url: str) -> None:

@@ -7,22 +7,23 @@ the same rules. A finding names its place relative to the thing that was checked
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from headgate.catalog.grids import check_grid, read_grid
+from headgate.catalog.engines import check_grid, check_policy, read_constraint, read_grid, read_objective
 from headgate.catalog.positions import Path
 from headgate.catalog.problems import suggestion
 from headgate.catalog.profiles import PROFILES, read_filter
 from headgate.errors import HeadgateError
 from headgate.filters import FilterError
 from headgate.model import Plan, Schema, Stream, Subscription, Tree, type_name
-from headgate.reduction import PolicyError, parse_policy
 
 _KEYS: tuple[Callable[[pa.DataType], bool], ...] = (pa.types.is_nested, pa.types.is_binary)
+_DOCUMENTS = ("grid", "region", "resolution", "policy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +111,16 @@ def _check_wishes(subscription: Subscription, stream: Stream) -> Iterator[Findin
     except HeadgateError as error:
         yield _inside(error, "region" if subscription.resolution is None else "resolution")
     try:
-        parse_policy(subscription.policy, schema)
-    except PolicyError as error:
-        yield Finding(("policy", *error.path), error.message, error.hint)
+        check_policy(subscription, stream)
+    except HeadgateError as error:
+        yield _inside(error, "policy")
 
 
 def _inside(error: HeadgateError, key: str) -> Finding:
     """The finding of an error whose `where` ends in a dotted place, such as `subscription 'a', region.box.x`."""
-    place = (error.where or "").rpartition(", ")[2]
-    path: Path = tuple(place.split(".")) if place.startswith(("grid", "region", "resolution")) else (key,)
+    place = next((part for part in (error.where or "").split(", ") if part.startswith(_DOCUMENTS)), key)
+    parts = re.findall(r"[^.\[\]]+|\[\d+\]", place)
+    path: Path = tuple(int(part[1:-1]) if part.startswith("[") else part for part in parts)
     return Finding(path, error.message, error.hint)
 
 
@@ -133,6 +135,22 @@ def _check_values(path: Path, values: Mapping[str, Any]) -> Iterator[Finding]:
 
 def _unknown_column(path: Path, name: str, schema: Schema) -> Finding:
     return Finding(path, f"unknown column {name!r}", suggestion(name, schema.names, "columns"))
+
+
+def check_settings(objective: str | None, constraints: Sequence[str]) -> Iterator[Finding]:
+    """Findings of the texts that say what a plan is measured by and must keep to."""
+    texts: list[tuple[Path, str, Callable[[str], object]]] = [
+        (("constraints", index), text, read_constraint) for index, text in enumerate(constraints)
+    ]
+    if objective is not None:
+        texts.insert(0, (("objective",), objective, read_objective))
+    for path, text, read in texts:
+        try:
+            read(text)
+        except HeadgateError as error:
+            position = getattr(error, "position", None)
+            place = "" if position is None else f", at character {position + 1} of {text[:80]!r}"
+            yield Finding(path, error.message + place, error.hint, position)
 
 
 def check_tree(

@@ -7,7 +7,7 @@ import hashlib
 import sqlalchemy as sa
 
 from headgate.catalog import codec, tables
-from headgate.catalog.grids import read_grid
+from headgate.catalog.engines import read_grid
 from headgate.catalog.profiles import read_filter
 from headgate.model import Stream, Subscription
 

@@ -18,6 +18,7 @@ from headgate.model import (
     Links,
     Plan,
     Quality,
+    QualityTable,
     Schema,
     Site,
     Source,
@@ -127,13 +128,21 @@ def decode_links(document: Mapping[str, Any]) -> Links:
 
 def encode_subscription(subscription: Subscription) -> dict[str, Any]:
     """A subscription without its name."""
-    return _encode(subscription, ("name",), quality=_encode)
+    return _encode(subscription, ("name",), quality=lambda found: _encode(found, table=_encode))
 
 
 def decode_subscription(name: str, document: Mapping[str, Any]) -> Subscription:
     """The inverse of `encode_subscription`."""
+    return _decode(Subscription, {"name": name, **document}, select=tuple, quality=_decode_quality)
+
+
+def _decode_quality(document: Mapping[str, Any]) -> Quality:
+    return _decode(Quality, document, table=_decode_table)
+
+
+def _decode_table(document: Mapping[str, Any]) -> QualityTable:
     return _decode(
-        Subscription, {"name": name, **document}, select=tuple, quality=lambda found: _decode(Quality, found)
+        QualityTable, document, drops=tuple, delays_s=tuple, values=lambda rows: tuple(tuple(row) for row in rows)
     )
 
 

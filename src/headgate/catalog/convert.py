@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headgate.catalog.document import LinksEntry, SchemaEntry, SiteEntry, StreamEntry, SubscriptionEntry
+from headgate.catalog.document import LinksEntry, QualityEntry, SchemaEntry, SiteEntry, StreamEntry, SubscriptionEntry
 from headgate.errors import HeadgateError
 from headgate.model import (
+    PRESETS,
     Admission,
     Column,
     Link,
@@ -72,6 +73,17 @@ def to_links(entry: LinksEntry) -> Links:
     return Links(entry.default_delay, {link.ends: link for link in links})
 
 
+def to_quality(entry: QualityEntry) -> Quality:
+    """A QoS function: what is given, on the preset or the defaults."""
+    base = Quality() if entry.preset is None else PRESETS[entry.preset]
+    return Quality(
+        drop=base.drop if entry.drop is None else entry.drop,
+        delay_s=base.delay_s if entry.delay is None else entry.delay,
+        at_least=entry.at_least,
+        table=None if entry.table is None else entry.table.table(),
+    )
+
+
 def to_subscription(name: str, entry: SubscriptionEntry) -> Subscription:
     """A subscription."""
     return Subscription(
@@ -83,7 +95,7 @@ def to_subscription(name: str, entry: SubscriptionEntry) -> Subscription:
         profile=entry.profile,
         resolution=entry.resolution,
         region=entry.region,
-        quality=Quality(entry.quality.drop, entry.quality.delay, entry.quality.at_least),
+        quality=to_quality(entry.quality),
         policy=entry.policy,
         context=dict(entry.context),
         weight=entry.weight,

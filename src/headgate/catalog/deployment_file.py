@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
-from headgate.catalog.checks import Finding, check_stream, check_subscription, check_tree, unknown
+from headgate.catalog.checks import Finding, check_settings, check_stream, check_subscription, check_tree, unknown
 from headgate.catalog.convert import to_links, to_schema, to_site, to_stream, to_subscription
 from headgate.catalog.document import (
     DeploymentEntry,
     LinksEntry,
+    SettingsEntry,
     SiteEntry,
     StreamEntry,
     SubscriptionEntry,
@@ -89,6 +90,10 @@ class _Reading:
         subscriptions = self._subscriptions(streams)
         links = self._links()
         plan = self._plan(streams, subscriptions)
+        settings = salvage(SettingsEntry, {key: value[key] for key in SettingsEntry.model_fields if key in value})
+        if settings is not None:
+            for finding in check_settings(settings.objective, settings.constraints):
+                self._report((), finding)
         if whole is None or self._problems:
             raise DeploymentError(self._problems)
         return Deployment(

@@ -7,16 +7,17 @@ describe the text of one file; `convert` turns them into the frozen values of `h
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
 
 from headgate.errors import HeadgateError
-from headgate.model import parse_bandwidth, parse_duration, parse_rate, parse_type
+from headgate.model import QualityTable, parse_bandwidth, parse_duration, parse_rate, parse_type
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$"
 COLUMN = r"^[^`.\x00-\x1f]{1,128}$"
+ANY_DELAY_S = 1e9
 CONTEXT = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
 
 
@@ -71,6 +72,14 @@ def _one_or_more(value: Any) -> Any:
 
 def _bare_type(value: Any) -> Any:
     return {"type": value} if isinstance(value, str) else value
+
+
+def _row(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
+def _preset(value: Any) -> Any:
+    return {"preset": value} if isinstance(value, str) else value
 
 
 def _empty(value: Any) -> Any:
@@ -173,12 +182,40 @@ class LinksEntry(Entry):
     pairs: list[PairEntry] = Field(default_factory=list, description="Pairs with a delay or a capacity of their own.")
 
 
-class QualityEntry(Entry):
-    """How good the delivery must be."""
+class QualityTableEntry(Entry):
+    """A QoS function by its values at points of drop and delay; values fall with both."""
 
-    drop: Share = Field(default=1.0, description="The share of lost rows at which delivery is worth nothing.")
-    delay: Duration = Field(default=10.0, description="The mean delay at which delivery is worth nothing.")
+    kind: Literal["steps", "linear"] = Field(default="steps", description="How values hold between the points.")
+    drop: list[Share] = Field(min_length=1, description="Rising drops.")
+    delay: list[Duration] | None = Field(default=None, min_length=1, description="Rising delays; default: any delay.")
+    value: list[Annotated[list[Share], BeforeValidator(_row)]] = Field(
+        min_length=1, description="For each drop the values at each delay, or one value without delays."
+    )
+
+    @model_validator(mode="after")
+    def _monotone(self) -> Self:
+        try:
+            self.table()
+        except ValueError as error:
+            raise refusal(str(error)) from None
+        return self
+
+    def table(self) -> QualityTable:
+        """The table of the model; a ValueError says why there is none."""
+        rows = tuple(tuple(row) for row in self.value)
+        return QualityTable(self.kind, tuple(self.drop), tuple(self.delay or [ANY_DELAY_S]), rows)
+
+
+class QualityEntry(Entry):
+    """How good the delivery must be; a bare word is a preset."""
+
+    preset: Literal["strict", "timely", "complete", "relaxed"] | None = Field(
+        default=None, description="Thresholds to start from."
+    )
+    drop: Share | None = Field(default=None, description="The tolerated share of lost rows; default 1.")
+    delay: Duration | None = Field(default=None, description="The tolerated mean delay; default 10 s.")
     at_least: Share | None = Field(default=None, description="The quality, from 0 to 1, that is promised.")
+    table: QualityTableEntry | None = Field(default=None, description="A QoS function of one's own.")
 
 
 class SubscriptionEntry(Entry):
@@ -194,7 +231,9 @@ class SubscriptionEntry(Entry):
     region: dict[str, JsonValue] | None = Field(
         default=None, description="Which part of a gridded stream: a `box`, a `polygon` or a `circle`."
     )
-    quality: QualityEntry = Field(default=QualityEntry(), description="How well.")
+    quality: Annotated[QualityEntry, BeforeValidator(_preset)] = Field(
+        default=QualityEntry(), description="How well: thresholds, or the name of a preset."
+    )
     policy: dict[str, JsonValue] | None = Field(
         default=None, description="What to give up first when bandwidth is short."
     )
@@ -208,7 +247,15 @@ class SubscriptionEntry(Entry):
     profile: str = Field(default="relational", description="The language of `where`.")
 
 
-class DeploymentEntry(Entry):
+class SettingsEntry(Entry):
+    """What a deployment says about itself as a whole."""
+
+    objective: str | None = Field(default=None, description="What the planner maximises or minimises.")
+    constraints: list[str] = Field(default_factory=list, description="What every plan must keep to.")
+    options: dict[str, JsonValue] = Field(default_factory=dict, description="Settings of the whole deployment.")
+
+
+class DeploymentEntry(SettingsEntry):
     """A whole deployment file."""
 
     streams: dict[Name, StreamEntry] = Field(description="Streams by name.", min_length=1)
@@ -222,6 +269,3 @@ class DeploymentEntry(Entry):
     plan: dict[str, dict[str, str]] | None = Field(
         default=None, description="Fixed delivery trees: for a stream, the parent of each site. Default: planned."
     )
-    objective: str | None = Field(default=None, description="What the planner maximises or minimises.")
-    constraints: list[str] = Field(default_factory=list, description="What every plan must keep to.")
-    options: dict[str, JsonValue] = Field(default_factory=dict, description="Settings of the whole deployment.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
@@ -18,7 +18,7 @@ from headgate.catalog.problems import DeploymentError, Problem
 
 MAX_BYTES = 8 * 1024 * 1024
 MAX_DEPTH = 32
-MAX_NODES = 400_000
+MAX_NODES = 200_000
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INT = re.compile(r"[-+]?[0-9]{1,18}")
@@ -99,7 +99,10 @@ class Document:
 
 @dataclass(slots=True)
 class _Node:
-    """A value under construction: `pairs` of a mapping, `items` of a sequence, or a scalar."""
+    """A value under construction: `pairs` of a mapping, `items` of a sequence, or a scalar.
+
+    `size` and `depth` count what the value holds with its aliases expanded, so that a bomb is known before it goes off.
+    """
 
     mark: Mark
     raw: str | None = None
@@ -107,7 +110,9 @@ class _Node:
     items: list[_Node] | None = None
     pairs: list[tuple[_Node, _Node]] | None = None
     anchor: str | None = None
-    pending: _Node | None = field(default=None)
+    pending: _Node | None = None
+    size: int = 1
+    depth: int = 0
 
 
 def read_document(data: str | bytes, name: str) -> Document:
@@ -165,10 +170,8 @@ def _compose(text: str, name: str) -> _Node | None:
     anchors: dict[str, _Node] = {}
     stack: list[_Node] = []
     root: _Node | None = None
-    for count, event in enumerate(_events(text)):
+    for event in _events(text):
         mark = (event.start_mark.line + 1, event.start_mark.column + 1)
-        if count > 2 * MAX_NODES:
-            raise _refused(name, mark, f"the file has more than {MAX_NODES} values", "split the deployment")
         if isinstance(event, yaml.DocumentStartEvent):
             if root is not None:
                 raise _refused(name, mark, "a second document starts here", "one file holds one deployment")
@@ -194,6 +197,12 @@ def _compose(text: str, name: str) -> _Node | None:
             anchors[node.anchor] = node
         if stack:
             _attach(stack[-1], node)
+            if stack[-1].size > MAX_NODES:
+                what = f"the file has more than {MAX_NODES} values, aliases expanded"
+                raise _refused(name, mark, what, "add subscriptions with `headgate subscribe` instead")
+            if len(stack) + node.depth > MAX_DEPTH:
+                what = f"values are nested more than {MAX_DEPTH} deep, aliases expanded"
+                raise _refused(name, mark, what, "a deployment needs less than ten levels")
         else:
             root = node
     return root
@@ -223,6 +232,8 @@ def _scalar(text: str) -> Any:
 
 
 def _attach(parent: _Node, node: _Node) -> None:
+    parent.size += node.size
+    parent.depth = max(parent.depth, node.depth + 1)
     if parent.items is not None:
         parent.items.append(node)
     elif parent.pending is None:
@@ -234,11 +245,10 @@ def _attach(parent: _Node, node: _Node) -> None:
 
 
 class _Flattening:
-    """Turns nodes into plain values and notes their places; the budget also covers what aliases repeat."""
+    """Turns nodes into plain values and notes their places. Size and depth are known to be within the limits."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._left = MAX_NODES
         self._places: dict[Path, Place] = {}
         self._problems: list[Problem] = []
 
@@ -247,13 +257,6 @@ class _Flattening:
         return Document(self._name, value, self._places, lines, tuple(self._problems))
 
     def _value(self, node: _Node, key: Mark, path: Path) -> Any:
-        self._left -= 1
-        if self._left < 0:
-            raise _refused(self._name, node.mark, f"the file has more than {MAX_NODES} values", "write fewer aliases")
-        if len(path) > MAX_DEPTH:
-            raise _refused(
-                self._name, node.mark, f"values are nested more than {MAX_DEPTH} deep", "write fewer aliases"
-            )
         self._places[path] = Place(node.mark, key, node.raw)
         if node.items is not None:
             return [self._value(item, item.mark, (*path, index)) for index, item in enumerate(node.items)]

@@ -47,7 +47,7 @@ def deployment_page() -> str:
                 _default(field, _type(hints[name])),
                 field.description or "",
             ]
-            for name, field in model.model_fields.items()
+            for name, field in sorted(model.model_fields.items(), key=lambda item: not item[1].is_required())
         ]
         lines += [*table(["key", "type", "default", "meaning"], rows), ""]
     lines += ["## Units", "", "A quantity is a number and a unit in one value; case matters.", ""]

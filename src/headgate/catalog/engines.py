@@ -1,6 +1,6 @@
-"""Grids of streams, and regions and resolutions of subscriptions, as the grid package reads them.
+"""Documents and texts that the engines read themselves: grids, regions, resolutions, policies, objectives.
 
-The package is imported where a document needs it: its compiled kernels take a second to load.
+An engine is imported where a deployment has something for it to read, so that the others cost nothing.
 """
 
 from __future__ import annotations
@@ -40,3 +40,25 @@ def read_grid(subscription: Subscription, stream: Stream) -> BoundGrid | None:
     context = {name: subscription.context.get(name) for name in sorted(found.parameters)}
     region = None if subscription.region is None else codec.dumps(subscription.region)
     return BoundGrid(f"{found.resolution.text}, region {region}", context)
+
+
+def check_policy(subscription: Subscription, stream: Stream) -> None:
+    """Refuse a policy that does not fit the stream's columns."""
+    if subscription.policy is not None:
+        from headgate.reduction import parse_policy
+
+        parse_policy(subscription.policy, stream.schema, "policy")
+
+
+def read_objective(text: str) -> None:
+    """Refuse an objective that cannot be read."""
+    from headgate.tuning.language import parse_objective
+
+    parse_objective(text)
+
+
+def read_constraint(text: str) -> None:
+    """Refuse a constraint that cannot be read."""
+    from headgate.tuning.language import parse_constraint
+
+    parse_constraint(text)
