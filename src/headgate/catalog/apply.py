@@ -38,8 +38,10 @@ def apply_deployment(change: Change, deployment: Deployment) -> None:
     for kind, name in differing:
         if kind == versions.SUBSCRIPTION:
             _file(change, deployment.subscriptions[name], around)
-    _recheck(change, around)
-    _drop_stale_trees(change, around)
+    filed = {name for kind, name in differing if kind == versions.SUBSCRIPTION}
+    if any(kind in (versions.STREAM, versions.SITE) for kind, _ in [*differing, *gone]):
+        _recheck(change, around, filed)
+        _drop_stale_trees(change, around)
     connection.execute(sa.delete(tables.filed))
     rows = [{"kind": kind, "name": name, "body": body} for (kind, name), body in now.items()]
     connection.execute(sa.insert(tables.filed), rows)
@@ -82,9 +84,9 @@ def _file(change: Change, subscription: Subscription, around: World) -> None:
     change.made = True
 
 
-def _recheck(change: Change, around: World) -> None:
-    """Every subscription must still hold against the new streams and sites; a changed schema may change its class."""
-    for life in list(versions.lives(change.connection)):
+def _recheck(change: Change, around: World, filed: set[str]) -> None:
+    """The other subscriptions must still hold against the new streams and sites; a new schema may change a class."""
+    for life in [life for life in versions.lives(change.connection) if life.name not in filed]:
         subscription = codec.decode_subscription(life.name, json.loads(life.body))
         found = class_of(change.connection, subscription, around)
         change.made |= versions.change_life(change.connection, life, life.origin, found, life.body, change.revision)
