@@ -8,6 +8,7 @@ workers run from. May import `model`, `filters` and the other engines, and `wire
 from headgate.catalog.database import CatalogError
 from headgate.catalog.deployment_file import load_deployment, parse_deployment
 from headgate.catalog.problems import DeploymentError, Problem
+from headgate.catalog.request import parse_subscription
 from headgate.catalog.snapshot import Snapshot
 from headgate.catalog.store import Catalog
 
@@ -19,4 +20,5 @@ __all__ = [
     "Snapshot",
     "load_deployment",
     "parse_deployment",
+    "parse_subscription",
 ]

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from headgate.catalog import codec
 from headgate.model import Deployment, Plan
 
@@ -45,6 +47,18 @@ class Snapshot:
             "plan": None if self.plan is None else codec.encode_plan(self.plan),
         }
         return codec.dumps(document)
+
+    def to_bytes(self) -> bytes:
+        """The compressed form in which a snapshot is published."""
+        text = self.to_json().encode()
+        packed: bytes = pa.compress(text, codec="zstd", asbytes=True)
+        return len(text).to_bytes(4, "little") + packed
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Snapshot:
+        """The inverse of `to_bytes`."""
+        size = int.from_bytes(data[:4], "little")
+        return cls.from_json(pa.decompress(data[4:], decompressed_size=size, codec="zstd", asbytes=True))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Snapshot:

@@ -13,6 +13,10 @@ from headgate.errors import HeadgateError
 # Modules that register themselves on the application, in the order of the help page.
 COMMANDS: tuple[str, ...] = (
     "headgate.cli.check",
+    "headgate.cli.up",
+    "headgate.cli.status",
+    "headgate.cli.subscriptions",
+    "headgate.cli.demo",
     "headgate.cli.study",
     "headgate.cli.bench",
 )

@@ -5,11 +5,13 @@ append that decides something is fenced by the expected last sequence of its sub
 """
 
 from headgate.fabric.client import Fabric, FabricError, FencedError, LogFullError, Stored
+from headgate.fabric.crew import Crew, cancel_all
 from headgate.fabric.logs import Log, Logs
 from headgate.fabric.server import EmbeddedServer, find_server
 from headgate.fabric.sync import SyncFabric
 
 __all__ = [
+    "Crew",
     "EmbeddedServer",
     "Fabric",
     "FabricError",
@@ -19,5 +21,6 @@ __all__ = [
     "Logs",
     "Stored",
     "SyncFabric",
+    "cancel_all",
     "find_server",
 ]

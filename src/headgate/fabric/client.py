@@ -7,6 +7,7 @@ there is no consumer whose state could be lost: a reader's position is its own.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ from typing import Any, Final, Self
 import nats
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
-from nats.errors import NoRespondersError
 from nats.js import api
 from nats.js.errors import APIError, NotFoundError
 
@@ -153,25 +153,27 @@ class Fabric:
 
     async def _direct(self, log: Log, request: Mapping[str, Any]) -> list[Stored]:
         inbox = self._client.new_inbox()
-        subscription = await self._client.subscribe(inbox)
+        answers: asyncio.Queue[Any] = asyncio.Queue()
+        subscription = await self._client.subscribe(inbox, cb=answers.put)
         found: list[Stored] = []
         single = "batch" not in request
         try:
             await self._client.publish(f"$JS.API.DIRECT.GET.{log.name}", json.dumps(request).encode(), reply=inbox)
             while True:
-                message = await subscription.next_msg(timeout=_TIMEOUT_S)
+                async with asyncio.timeout(_TIMEOUT_S):
+                    message = await answers.get()
                 headers = message.headers or {}
                 status = headers.get("Status")
                 if status in ("404", "204"):
                     return found
+                if status == "503":
+                    raise FabricError(f"there is no log {log.name}", hint="is the deployment up?")
                 if status is not None:
                     raise FabricError(f"cannot read {log.name}: {headers.get('Description', status)}")
                 stored_s = datetime.fromisoformat(headers["Nats-Time-Stamp"]).timestamp()
                 found.append(Stored(int(headers["Nats-Sequence"]), headers["Nats-Subject"], message.data, stored_s))
                 if single:
                     return found
-        except NoRespondersError as error:
-            raise FabricError(f"there is no log {log.name}", hint="is the deployment up?") from error
         except (NatsError, TimeoutError) as error:
             raise FabricError(f"cannot read {log.name}: {error!r}") from error
         finally:
@@ -198,10 +200,9 @@ class Fabric:
                     after = found[-1].sequence
                     yield found
                     continue
-                try:
-                    await asyncio.wait_for(wake.wait(), _POLL_S)
-                except TimeoutError:
-                    continue
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_POLL_S):
+                        await wake.wait()
         finally:
             if not self._client.is_closed:
                 await hints.unsubscribe()

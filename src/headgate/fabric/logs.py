@@ -48,7 +48,8 @@ class Logs:
 
     namespace: str = "hg"
     inbox_messages: int = 4096
-    max_bytes: int = 4 * _GIB
+    root_bytes: int = 2 * _GIB
+    max_bytes: int = _GIB // 2
 
     def __post_init__(self) -> None:
         _token(self.namespace)
@@ -61,11 +62,11 @@ class Logs:
 
     def root(self, stream: str) -> Log:
         """The root log of a stream."""
-        return Log(self._name("root", stream), (self._subject("root", stream, "*"),), self.max_bytes)
+        return Log(self._name("root", stream), (self._subject("root", stream, "*"),), self.root_bytes)
 
     def input(self, stream: str) -> Log:
         """Rows that clients published into a stream, until its job has committed them."""
-        return Log(self._name("in", stream), (self.published(stream),), self.max_bytes)
+        return Log(self._name("in", stream), (self.published(stream),), self.root_bytes)
 
     def site(self, site: str) -> Log:
         """What a site has received and not yet passed on to everybody below it."""
@@ -79,7 +80,7 @@ class Logs:
     @property
     def state(self) -> Log:
         """Values of which only the latest counts."""
-        kinds = ("catalog", "pin", "ack", "stats", "ledger", "context")
+        kinds = ("catalog", "pin", "ack", "stats", "ledger", "context", "mark")
         subjects = tuple(self._subject(kind, ">") for kind in kinds)
         return Log(self._name("state"), subjects, self.max_bytes, max_per_subject=1, latest_only=True)
 
@@ -140,6 +141,10 @@ class Logs:
     def stats(self, kind: str, name: str) -> str:
         """What a relay or a job last measured."""
         return self._subject("stats", kind, _token(name))
+
+    def mark(self, site: str, stream: str) -> str:
+        """How far a root's relay has passed on everything, so that a restart need not read it again."""
+        return self._subject("mark", _token(site), _token(stream))
 
     def ledger(self, stream: str) -> str:
         """The root's side of the ledger, folded up to a mark."""

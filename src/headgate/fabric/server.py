@@ -94,7 +94,7 @@ class EmbeddedServer:
         sync = "always" if self._sync_always else '"2m"'
         return (
             f"host: 127.0.0.1\nport: {self.port}\nmax_payload: 8388608\nmax_pending: 268435456\n"
-            f"jetstream {{ store_dir: {store}, sync_interval: {sync} }}\n"
+            f"jetstream {{ store_dir: {store}, max_file_store: 1TB, sync_interval: {sync} }}\n"
         )
 
     def _wait_ready(self) -> None:

@@ -1,8 +1,8 @@
 """Blocks: rows on their way, with the range of the root's sequence that they cover and what was given up in it.
 
 A block covers (after, upto]. Blocks of one output are adjacent: each starts where the one before ended, even when it
-holds no rows. Gaps in row numbers are normal on a filtered stream; gaps in coverage are not. A block covers a whole
-number of commits or a piece of one, so that every commit's end is the end of some block: the ledger is taken there.
+holds no rows. Gaps in row numbers are normal on a filtered stream; gaps in coverage are not. Blocks are cut at the
+ends of commits first, so that a receiver often stands at such an end: the ledger is taken there.
 """
 
 from __future__ import annotations
@@ -134,23 +134,43 @@ def concat(blocks: Sequence[Block]) -> Block:
     if len(blocks) == 1:
         return blocks[0]
     first, last = blocks[0], blocks[-1]
-    commits: dict[int, Commit] = {}
+    commits: list[Commit] = []
     declared: dict[int, dict[str, int]] = {}
     for before, block in zip([None, *blocks[:-1]], blocks, strict=True):
         if before is not None and block.after != before.upto:
             raise ValueError(f"blocks are not adjacent: {before.upto} then {block.after}")
-        commits.update({commit.upto: commit for commit in block.commits})
+        commits.extend(commit for commit in block.commits if not commits or commit.upto > commits[-1].upto)
         declared = merge_declared(declared, block.declared)
-    lists = [block.classes for block in blocks if block.classes is not None]
-    classes = ClassLists.concat(lists) if lists else None
+    classes = None
+    if first.classes is not None:
+        classes = ClassLists.concat(block.classes for block in blocks if block.classes is not None)
+    seqs = np.concatenate([block.seqs for block in blocks])
     rows = pa.Table.from_batches([block.rows for block in blocks]).combine_chunks().to_batches()
     return Block(
         first.stream,
         first.after,
         last.upto,
-        tuple(commits[upto] for upto in sorted(commits)),
-        np.concatenate([block.seqs for block in blocks]),
+        _condensed(commits, seqs),
+        seqs,
         rows[0] if rows else first.rows.slice(0, 0),
         classes,
         declared,
     )
+
+
+def _condensed(commits: list[Commit], seqs: npt.NDArray[np.uint64]) -> tuple[Commit, ...]:
+    """Only the commits that have rows here, and the last one; what the others shed is carried to the next.
+
+    An output that waits for an hour would otherwise list every commit of that hour.
+    """
+    ends = np.searchsorted(seqs, np.array([commit.upto for commit in commits], dtype=np.uint64), side="right")
+    has_rows = np.diff(ends, prepend=0) > 0
+    has_rows[-1] = True
+    kept: list[Commit] = []
+    shed = 0
+    for commit, keep in zip(commits, has_rows.tolist(), strict=True):
+        shed += commit.shed
+        if keep:
+            kept.append(replace(commit, shed=shed))
+            shed = 0
+    return tuple(kept)

@@ -62,6 +62,7 @@ class Account:
         self._delivered = 0
         self._reduced: dict[str, int] = {}
         self._expired = 0
+        self._shed = 0
 
     @property
     def coverage(self) -> int | None:
@@ -81,6 +82,7 @@ class Account:
                 self._expired += count
             else:
                 self._reduced[reason] = self._reduced.get(reason, 0) + count
+        self._shed += sum(commit.shed for commit in block.commits if block.after < commit.upto <= block.upto)
         tally.mark, tally.inbox, tally.time_ms = block.upto, inbox, now_ms
         self._observe(block, now_ms)
         if block.at_boundary:
@@ -101,8 +103,8 @@ class Account:
         tally.expired += self._expired
         for reason, count in self._reduced.items():
             tally.reduced[reason] = tally.reduced.get(reason, 0) + count
-        tally.shed += sum(commit.shed for commit in block.commits if commit.upto > (tally.starts or 0))
-        self._delivered, self._expired, self._reduced = 0, 0, {}
+        tally.shed += self._shed
+        self._delivered, self._expired, self._shed, self._reduced = 0, 0, 0, {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -21,9 +21,6 @@ from headgate.wire.block import Block, Commit, Declared
 from headgate.wire.frame import WireError, decode_frame, encode_frame
 from headgate.wire.integers import decode_lists, decode_sorted, encode_lists, encode_sorted
 from headgate.wire.rows import decode_rows, encode_rows
-
-# The columns of an output under a version, as the routing table of that version says.
-SchemaOf = Callable[[int], pa.Schema]
 
 
 def _header(block: Block) -> dict[str, Any]:
@@ -54,17 +51,16 @@ def encode_block(block: Block) -> bytes:
     return encode_frame("b", header, sections)
 
 
-def decode_block(data: bytes, schema_of: SchemaOf) -> Block:
-    """Read a block; `schema_of` gives the columns of this output under the block's version."""
+def decode_block(data: bytes, schema: pa.Schema) -> Block:
+    """Read a block; `schema` is the columns of its output under its version (see `block_version`)."""
     if data[:1] == b"{":
-        return _decode_json(data, schema_of)
+        return _decode_json(data, schema)
     frame = decode_frame(data, "b")
     header = frame.header
     commits = tuple(Commit(*commit) for commit in header["commits"])
     if not commits:
         raise WireError("a block names no commit")
     count, after = int(header["rows"]), int(header["after"])
-    schema = schema_of(commits[-1].version)
     classes = None
     if count:
         seqs = decode_sorted(frame.sections[0], count) + np.uint64(after)
@@ -76,6 +72,23 @@ def decode_block(data: bytes, schema_of: SchemaOf) -> Block:
         rows = rows[0] if rows else pa.RecordBatch.from_pylist([], schema=schema)
         classes = ClassLists.empty(0)
     return Block(header["stream"], after, int(header["upto"]), commits, seqs, rows, classes, _declared(header))
+
+
+def _peek(data: bytes) -> Mapping[str, Any]:
+    """The header of an encoded block, without its rows."""
+    found: Mapping[str, Any] = json.loads(data) if data[:1] == b"{" else decode_frame(data, "b").header
+    return found
+
+
+def block_version(data: bytes) -> int:
+    """The version of an encoded block: what a reader needs before it can decode the rows."""
+    return int(_peek(data)["commits"][-1][2])
+
+
+def block_range(data: bytes) -> tuple[int, int]:
+    """The coverage (after, upto] of an encoded block."""
+    header = _peek(data)
+    return int(header["after"]), int(header["upto"])
 
 
 def encode_json(block: Block) -> bytes:
@@ -100,10 +113,9 @@ def json_value(value: Any) -> Any:
             raise TypeError(f"no JSON form for {type(value).__name__}")
 
 
-def _decode_json(data: bytes, schema_of: SchemaOf) -> Block:
+def _decode_json(data: bytes, schema: pa.Schema) -> Block:
     header = json.loads(data)
     commits = tuple(Commit(*commit) for commit in header["commits"])
-    schema = schema_of(commits[-1].version)
     documents = header["rows"]
     seqs = np.array([row["_seq"] for row in documents], dtype=np.uint64)
     columns = [_json_column([row[field.name] for row in documents], field.type) for field in schema]

@@ -1,0 +1,114 @@
+"""`headgate demo`: run the shipped deployment with readers for everybody, watch it, and sum up."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from headgate.cli import options as o
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("demo")(demo)
+
+
+def demo(
+    as_json: o.AsJson = False,
+    state_dir: o.StateDir = o.STATE_DIR / "demo",
+    file: Annotated[Path | None, typer.Option(help="Another deployment file than the shipped one.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Stop after so long, also if sources go on.")] = None,
+    master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
+) -> None:
+    """Run the main job on embedded defaults: about a minute of rows, then a summary. Starts afresh each time."""
+    from headgate.cli.deployment import read_deployment
+    from headgate.service.demo.run import demo_file
+    from headgate.service.runtime import Settings
+
+    deployment = read_deployment(file or demo_file())
+    if (state_dir / "demo").exists():
+        shutil.rmtree(state_dir)
+    state_dir.mkdir(parents=True, exist_ok=True)
+    (state_dir / "demo").touch()
+    console = Console(stderr=as_json)
+    summary = o.run(_demo(Settings(state_dir=state_dir, master=master), deployment, console, seconds))
+    for table in summary_tables(summary):
+        console.print(table)
+    wrong = summary["ledger_difference"] or summary["in_flight"]
+    colour = "bold red" if wrong else "bold green"
+    console.print(
+        f"ledger: matched {summary['matched']:,} = delivered {summary['delivered']:,} + reduced "
+        f"{summary['reduced']:,} + expired {summary['expired']:,} + in flight {summary['in_flight']:,}; "
+        f"[{colour}]difference {summary['ledger_difference']}[/]"
+    )
+    if as_json:
+        figures = {key: value for key, value in summary.items() if key not in ("status", "deliveries")}
+        typer.echo(json.dumps(figures))
+    if wrong:
+        raise typer.Exit(1)
+
+
+async def _demo(settings: Any, deployment: Any, console: Console, seconds: float | None) -> dict[str, Any]:
+    from headgate.cli.view import View
+    from headgate.service.demo.run import run_demo
+    from headgate.service.runtime import open_runtime
+
+    with View(console, f"Headgate demo: {_size(deployment)}") as view:
+        view.tell("starting NATS and the catalog")
+        async with open_runtime(settings, deployment) as runtime:
+            await runtime.wait_ready(lambda text: view.tell(f"Spark job: {text}"))
+            return await run_demo(runtime, view.show, seconds)
+
+
+def _size(deployment: Any) -> str:
+    return (
+        f"{len(deployment.streams)} streams, {len(deployment.sites)} sites, "
+        f"{len(deployment.subscriptions)} subscriptions"
+    )
+
+
+def summary_tables(summary: dict[str, Any]) -> list[Table]:
+    """The closing summary."""
+    status = summary["status"]
+    rows = _table("rows", "stream", "in", "dead", "shed", "evaluated")
+    for name, each in status["streams"].items():
+        rows.add_row(name, *(f"{each[key]:,}" for key in ("rows_in", "dead", "shed", "evaluated")))
+    roots = {each["root"] for each in status["streams"].values()}
+    used = summary["link_bytes"]
+    network = _table("bytes on links", "", "MB", "against the plan")
+    for label, value in (
+        ("this plan", used),
+        ("one copy per site", summary["site_copy_bytes"]),
+        ("one copy per subscriber", summary["unicast_bytes"]),
+    ):
+        network.add_row(label, f"{value / 1e6:,.2f}", f"{value / used:,.2f} x" if used else "-")
+    uploaded = sum(summary["per_site_bytes"][root] for root in roots)
+    network.add_row("roots' upload", f"{uploaded / 1e6:,.2f}", ", ".join(sorted(roots)))
+    busiest = summary["busiest_site"]
+    network.add_row("busiest site", f"{summary['per_site_bytes'][busiest] / 1e6:,.2f}", busiest)
+    people = _table("subscribers", "subscription", "site", "matched", "deliv'd", "p50 ms", "p99 ms", "from event")
+    for name, each in status["subscriptions"].items():
+        commit, event = each.get("commit_delay_ms") or {}, each.get("event_delay_ms") or {}
+        people.add_row(
+            name, each["site"], f"{each['matched']:,}", f"{each['delivered']:,}",
+            _ms(commit.get("p50")), _ms(commit.get("p99")), _ms(event.get("p50")),
+        )  # fmt: skip
+    return [people, rows, network]
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}"
+
+
+def _table(title: str, first: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table.add_column(first, no_wrap=True)
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table

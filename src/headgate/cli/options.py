@@ -1,0 +1,73 @@
+"""Options that several commands share: how to reach a running deployment."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from headgate.client.client import Client, find_url
+from headgate.errors import HeadgateError
+from headgate.fabric import cancel_all
+
+T = TypeVar("T")
+
+StateDir = Annotated[
+    Path, typer.Option("--state-dir", envvar="HEADGATE_STATE_DIR", help="Where a deployment keeps its state.")
+]
+Nats = Annotated[
+    str | None, typer.Option("--nats", envvar="HEADGATE_NATS", help="NATS address; default: the embedded server.")
+]
+Namespace = Annotated[str, typer.Option("--namespace", help="Prefix of this deployment's subjects in NATS.")]
+Credentials = Annotated[Path | None, typer.Option("--creds", help="NATS credentials file.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+
+STATE_DIR = Path(".headgate")
+
+
+def nats_options(credentials: Path | None) -> dict[str, Any]:
+    """Options of nats-py for a credentials file."""
+    if credentials is None:
+        return {}
+    if not credentials.exists():
+        raise HeadgateError(f"there is no credentials file {credentials}")
+    return {"user_credentials": str(credentials)}
+
+
+async def connect(nats: str | None, state_dir: Path, namespace: str, credentials: Path | None) -> Client:
+    """A client of the running deployment."""
+    return await Client.connect(find_url(nats, state_dir), namespace=namespace, **nats_options(credentials))
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a command's coroutine; Ctrl-C and SIGTERM end it in order, and without a traceback."""
+    return asyncio.run(_until_stopped(work))
+
+
+async def _until_stopped(work: Coroutine[Any, Any, T]) -> T:
+    task = asyncio.create_task(work)
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stopped: asyncio.Task[Any] = asyncio.create_task(stop.wait())
+    await asyncio.wait([task, stopped], return_when=asyncio.FIRST_COMPLETED)
+    if not task.done():
+        await cancel_all([task])
+        raise typer.Exit(130)
+    stopped.cancel()
+    return task.result()
+
+
+def key_values(pairs: list[str]) -> dict[str, str]:
+    """Options given as KEY=VALUE."""
+    found = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise HeadgateError(f"{pair!r} is not KEY=VALUE")
+        found[key] = value
+    return found

@@ -1,0 +1,193 @@
+"""`headgate status`, `headgate ledger`, `headgate dead`: what is going on, and whether everything is accounted for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import pyarrow as pa
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from headgate.cli import options as o
+from headgate.client.client import Client
+from headgate.errors import HeadgateError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("status")(status)
+    app.command("ledger")(ledger)
+    app.command("dead")(dead)
+
+
+@asynccontextmanager
+async def _reading(nats: str | None, state_dir: Path, namespace: str, creds: Path | None) -> AsyncIterator[Client]:
+    """A client; when nothing runs in the state directory, its server is started for as long as the reading takes."""
+    from headgate.fabric import EmbeddedServer
+    from headgate.fabric.server import running_url
+
+    if nats is not None or running_url(state_dir) is not None:
+        async with await o.connect(nats, state_dir, namespace, creds) as client:
+            yield client
+        return
+    if not (state_dir / "nats" / "data").exists():
+        raise HeadgateError(f"there is no deployment in {state_dir}", hint="give --state-dir or --nats")
+    server = EmbeddedServer(state_dir)
+    await asyncio.to_thread(server.start)
+    try:
+        async with await Client.connect(server.url, namespace=namespace) as client:
+            yield client
+    finally:
+        await asyncio.to_thread(server.stop)
+
+
+async def _document(nats: str | None, state_dir: Path, namespace: str, creds: Path | None) -> dict[str, Any]:
+    from headgate.service.status import read_status
+
+    async with _reading(nats, state_dir, namespace, creds) as client:
+        return await read_status(client.fabric, client.tables)
+
+
+def status(
+    as_json: o.AsJson = False,
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+) -> None:
+    """Show streams, sites, links, and subscriptions with every term of the ledger and both delays."""
+    document = o.run(_document(nats, state_dir, namespace, creds))
+    if as_json:
+        typer.echo(json.dumps(document))
+        return
+    console = Console()
+    for table in status_tables(document):
+        console.print(table)
+
+
+def status_tables(document: dict[str, Any]) -> list[Table]:
+    """The status as tables."""
+    streams = _table("streams", "stream", "rows in", "dead", "shed", "evaluated", "head", "batch s", "state")
+    for name, each in document["streams"].items():
+        job = each["job"]
+        streams.add_row(
+            name, *(f"{each[key]:,}" for key in ("rows_in", "dead", "shed", "evaluated", "head")),
+            f"{job.get('batch_s', 0):.2f}", job.get("state", document["job"].get("state", "-")),
+        )  # fmt: skip
+    links = _table("links", "link", "kB", "messages", "streams")
+    for name, each in document["links"].items():
+        links.add_row(name, f"{each['bytes'] / 1e3:,.1f}", f"{each['messages']:,}", ", ".join(each["streams"]))
+    sites = _table("sites", "site", "up kB", "down kB", "queued rows", "repairs")
+    for name, each in document["sites"].items():
+        up, down = each["upload_bytes"] / 1e3, each["download_bytes"] / 1e3
+        sites.add_row(name, f"{up:,.1f}", f"{down:,.1f}", f"{each['queued_rows']:,}", str(each["repairs"]))
+    return [streams, sites, links, ledger_table(document, delays=True)]
+
+
+def _table(title: str, first: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table.add_column(first)
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table
+
+
+def ledger_table(document: dict[str, Any], *, delays: bool = False) -> Table:
+    """The ledger, one line per subscription."""
+    terms = ("matched", "delivered", "reduced", "expired", "in_flight", "difference")
+    heads = ("matched", "deliv'd", "reduced", "expired", "in flight", "diff")
+    extra = ("p50 ms", "p99 ms", "event p50") if delays else ("from", "stream")
+    table = _table("subscriptions" if delays else "ledger", "subscription", *heads, *extra)
+    for name, each in document["subscriptions"].items():
+        if delays:
+            commit, event = each.get("commit_delay_ms") or {}, each.get("event_delay_ms") or {}
+            more = [_ms(commit.get("p50")), _ms(commit.get("p99")), _ms(event.get("p50"))]
+        else:
+            more = ["-" if each["starts"] is None else str(each["starts"]), each["stream"]]
+        style = "bold red" if each["difference"] else None
+        table.add_row(name, *(f"{each[term]:,}" for term in terms), *more, style=style)
+    return table
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}"
+
+
+def ledger(
+    as_json: o.AsJson = False,
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+) -> None:
+    """Check that every row is accounted for; exit 1 when any difference is not 0."""
+    document = o.run(_document(nats, state_dir, namespace, creds))
+    wrong = differences(document)
+    if as_json:
+        found = {key: document[key] for key in ("revision", "streams", "subscriptions")}
+        typer.echo(json.dumps({**found, "wrong": wrong}))
+    else:
+        console = Console()
+        console.print(ledger_table(document))
+        for line in wrong:
+            console.print(f"[bold red]{line}")
+        console.print(f"{len(document['subscriptions'])} subscriptions, ledger difference {'not ' if wrong else ''}0")
+    if wrong:
+        raise typer.Exit(1)
+
+
+def differences(document: dict[str, Any]) -> list[str]:
+    """What does not add up, in words."""
+    found = [
+        f"stream {name}: {each['difference']} rows in are neither evaluated, dead nor shed"
+        for name, each in document["streams"].items()
+        if each["difference"]
+    ]
+    for name, each in document["subscriptions"].items():
+        if each["difference"]:
+            missing = "missing" if each["difference"] > 0 else "too many"
+            found.append(f"subscription {name}: {abs(each['difference'])} rows {missing}")
+    return found
+
+
+def dead(
+    stream: Annotated[str, typer.Argument(help="The stream.")],
+    count: Annotated[int, typer.Option("--count", "-n", help="At most so many, the newest.")] = 100,
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+) -> None:
+    """Print a stream's dead letters with their reasons, as JSON lines."""
+
+    async def work() -> list[str]:
+        async with _reading(nats, state_dir, namespace, creds) as client:
+            return await _dead_letters(client, stream)
+
+    for line in o.run(work())[-count:]:
+        typer.echo(line)
+
+
+async def _dead_letters(client: Client, stream: str) -> list[str]:
+    from headgate.wire.frame import decode_frame
+    from headgate.wire.manifest import decode_manifest
+
+    logs, fabric = client.fabric.logs, client.fabric
+    lines: list[str] = []
+    place = 0
+    while batch := await fabric.read(logs.root(stream), logs.commit(stream), place):
+        place = batch[-1].sequence
+        for stored in batch:
+            for part in decode_manifest(stored.data).dead_parts:
+                message = await fabric.get(logs.root(stream), part.log_sequence)
+                if message is not None:
+                    frame = decode_frame(message.data, "x")
+                    text = pa.decompress(frame.sections[0], frame.header["size"], "zstd", asbytes=True)
+                    lines.extend(bytes(text).decode().split("\n"))
+    return lines

@@ -1,0 +1,179 @@
+"""`headgate subscribe`, `unsubscribe`, `context`, `tail`, `publish`: what a subscriber or a producer does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from headgate.cli import options as o
+from headgate.errors import HeadgateError
+from headgate.wire.message import json_value
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("subscribe")(subscribe)
+    app.command("unsubscribe")(unsubscribe)
+    app.command("context")(context)
+    app.command("tail")(tail)
+    app.command("publish")(publish)
+
+
+def subscribe(
+    name: Annotated[str, typer.Argument(help="The subscription's name.")],
+    stream: Annotated[str, typer.Option(help="The stream.")],
+    site: Annotated[str, typer.Option(help="The site that it is delivered at.")],
+    where: Annotated[str, typer.Option(help="Which rows, as a SQL expression.")] = "true",
+    select: Annotated[str | None, typer.Option(help="Which columns, separated by commas; default: all.")] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Any other key of the deployment file, as KEY=YAML; repeatable."),
+    ] = None,
+    change: Annotated[bool, typer.Option("--change", help="Change a subscription of that name.")] = False,
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+) -> None:
+    """Add a subscription to the running deployment; it is counted from the sequence that is printed."""
+    document: dict[str, Any] = {"stream": stream, "site": site, "where": where}
+    if select is not None:
+        document["select"] = [column.strip() for column in select.split(",")]
+    for key, value in o.key_values(option or []).items():
+        document[key] = yaml.safe_load(value)
+
+    async def work() -> dict[str, Any]:
+        async with await o.connect(nats, state_dir, namespace, creds) as client:
+            answer = await client.control("subscribe", name=name, subscription=document, change=change)
+            return {**answer, "starts": await _starts(client, name)}
+
+    typer.echo(json.dumps(o.run(work())))
+
+
+async def _starts(client: Any, name: str, timeout_s: float = 15.0) -> int | None:
+    """The sequence before the first row that counts, None while no batch was committed under the new revision."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            while True:
+                status = await client.control("status")
+                starts: int | None = status["subscriptions"].get(name, {}).get("starts")
+                if starts is not None:
+                    return starts
+                await asyncio.sleep(0.3)
+    except TimeoutError:
+        return None
+
+
+def unsubscribe(
+    name: Annotated[str, typer.Argument(help="The subscription's name.")],
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+) -> None:
+    """End a subscription; what it was owed until then stays readable in its inbox."""
+
+    async def work() -> int:
+        async with await o.connect(nats, state_dir, namespace, creds) as client:
+            return await client.unsubscribe(name)
+
+    typer.echo(json.dumps({"revision": o.run(work())}))
+
+
+def context(
+    name: Annotated[str, typer.Argument(help="The subscription's name.")],
+    values: Annotated[list[str], typer.Argument(help="Values for its filter's $names, as NAME=YAML.")],
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+) -> None:
+    """Set values of a subscriber's context."""
+    found = {key: yaml.safe_load(value) for key, value in o.key_values(values).items()}
+
+    async def work() -> int:
+        async with await o.connect(nats, state_dir, namespace, creds) as client:
+            return await client.set_context(name, **found)
+
+    typer.echo(json.dumps({"revision": o.run(work())}))
+
+
+def tail(
+    name: Annotated[str, typer.Argument(help="The subscription's name.")],
+    as_json: o.AsJson = False,
+    count: Annotated[int | None, typer.Option("--count", "-n", help="Stop after so many rows.")] = None,
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+) -> None:
+    """Print a subscription's rows as they come, and what was given up at its place."""
+
+    async def work() -> None:
+        left = count
+        async with await o.connect(nats, state_dir, namespace, creds) as client:
+            inbox = await client.subscribe(name)
+            async for delivery in inbox:
+                for seq, row in zip(delivery.seqs.tolist(), delivery.to_pylist(), strict=True):
+                    _print_row(seq, row, as_json)
+                    left = None if left is None else left - 1
+                    if left == 0:
+                        return
+                if delivery.given_up:
+                    note = {"given_up": dict(delivery.given_up), "after": delivery.after, "upto": delivery.upto}
+                    typer.echo(json.dumps(note) if as_json else f"-- given up in {note}", err=not as_json)
+
+    o.run(work())
+
+
+def _print_row(seq: int, row: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps({"_seq": seq, **row}, default=json_value) + "\n")
+    else:
+        sys.stdout.write(f"{seq:>8}  " + "  ".join(f"{key}={_show(value)}" for key, value in row.items()) + "\n")
+    sys.stdout.flush()
+
+
+def _show(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def publish(
+    stream: Annotated[str, typer.Argument(help="A stream whose source is `nats`.")],
+    file: Annotated[Path, typer.Argument(help="Rows as JSON lines, CSV or Parquet; `-` reads JSON lines.")],
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+) -> None:
+    """Publish rows into a stream; returns once they are stored."""
+    rows = _read_rows(file)
+
+    async def work() -> int:
+        async with await o.connect(nats, state_dir, namespace, creds) as client:
+            return await client.publish(stream, rows)
+
+    typer.echo(json.dumps({"stored": o.run(work()), "rows": len(rows)}))
+
+
+def _read_rows(file: Path) -> Any:
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    try:
+        if str(file) == "-":
+            return pa.Table.from_pylist([json.loads(line) for line in sys.stdin if line.strip()])
+        if file.suffix == ".parquet":
+            return pyarrow.parquet.read_table(file)
+        if file.suffix == ".csv":
+            return pyarrow.csv.read_csv(file)
+        return pa.Table.from_pylist([json.loads(line) for line in file.read_text("utf-8").splitlines() if line.strip()])
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise HeadgateError(f"cannot read rows: {error}", where=str(file)) from error

@@ -1,0 +1,123 @@
+"""`headgate up` and `headgate relay`: run a deployment, or one site of it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from headgate.cli import options as o
+from headgate.fabric import cancel_all
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("up")(up)
+    app.command("relay")(relay)
+
+
+def up(
+    file: Annotated[Path, typer.Argument(help="The deployment file.")],
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+    catalog: Annotated[
+        str | None, typer.Option(help="Catalog database as an SQLAlchemy URL; default: SQLite in the state directory.")
+    ] = None,
+    master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
+    spark: Annotated[list[str] | None, typer.Option("--spark", help="A Spark option as KEY=VALUE; repeatable.")] = None,
+    trigger: Annotated[str, typer.Option(help="How often a micro-batch starts.")] = "1 s",
+    partitions: Annotated[int | None, typer.Option(help="Repartition every micro-batch to so many tasks.")] = None,
+    new_lineage: Annotated[
+        bool, typer.Option("--new-lineage", help="Accept a checkpoint directory that starts anew.")
+    ] = False,
+    relays: Annotated[bool, typer.Option(help="Run the relays of all sites in this process.")] = True,
+    job: Annotated[bool, typer.Option(help="Run the Spark job.")] = True,
+    for_: Annotated[str | None, typer.Option("--for", help="Stop by itself after this long, such as `10 min`.")] = None,
+) -> None:
+    """Run a deployment until stopped (Ctrl-C). A second start resumes where the first ended."""
+    from headgate.cli.deployment import read_deployment
+    from headgate.model import parse_duration
+    from headgate.service.runtime import Settings
+
+    deployment = read_deployment(file)
+    settings = Settings(
+        state_dir=state_dir,
+        nats=nats,
+        namespace=namespace,
+        catalog=catalog,
+        master=master,
+        trigger_s=parse_duration(trigger),
+        partitions=partitions,
+        new_lineage=new_lineage,
+        relays=relays,
+        job=job,
+        spark_options=o.key_values(spark or []),
+        nats_options=o.nats_options(creds),
+    )
+    limit_s = parse_duration(for_) if for_ else None
+    asyncio.run(_up(settings, deployment, limit_s))
+
+
+async def _up(settings: object, deployment: object, limit_s: float | None) -> None:
+    from headgate.service.runtime import open_runtime
+
+    console = Console(stderr=True)
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with open_runtime(settings, deployment) as runtime:  # type: ignore[arg-type] # typed in `up`
+        url = runtime.settings.nats or (runtime.server.url if runtime.server else "")
+        console.print(f"NATS at {url}, state in {runtime.settings.state_dir}")
+        if runtime.job is not None:
+            ready = asyncio.create_task(runtime.wait_ready(lambda text: console.print(f"Spark job: {text}")))
+            await _first(stop, runtime.failure, ready)
+            await cancel_all([ready])
+        if not stop.is_set() and not runtime.failure.done():
+            console.print("up; `headgate status` shows it, Ctrl-C stops it")
+        await _first(stop, runtime.failure, timeout_s=limit_s)
+        if runtime.failure.done():
+            await runtime.failure
+        console.print("stopping")
+
+
+async def _first(stop: asyncio.Event, *others: asyncio.Future[Any], timeout_s: float | None = None) -> None:
+    stopped: asyncio.Future[Any] = asyncio.create_task(stop.wait())
+    await asyncio.wait([stopped, *others], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+
+
+def relay(
+    site: Annotated[str, typer.Option(help="The site whose relay this is.")],
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+) -> None:
+    """Run one site's relay alone; start the rest with `headgate up --no-relays`."""
+    asyncio.run(_relay(site, nats, state_dir, namespace, creds))
+
+
+async def _relay(site: str, nats: str | None, state_dir: Path, namespace: str, creds: Path | None) -> None:
+    from headgate.errors import HeadgateError, nearest
+    from headgate.relay.node import RelayNode
+
+    async with await o.connect(nats, state_dir, namespace, creds) as client:
+        snapshot = await anext(client.tables.heads())
+        if site not in snapshot.deployment.sites:
+            close = nearest(site, snapshot.deployment.sites)
+            raise HeadgateError(f"no site {site!r}", hint=f"did you mean {close!r}?" if close else None)
+        node = asyncio.create_task(RelayNode(client.fabric, site, emulate_delay=True).run())
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        typer.echo(f"relay {site} is up", err=True)
+        await _first(stop, node)
+        if node.done():
+            await node
+        await cancel_all([node])

@@ -1,0 +1,147 @@
+"""The live terminal view of a deployment: fits 80 by 24, and turns into plain lines where there is no terminal."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+_LINE_EVERY_S = 5.0
+
+
+class View:
+    """Shows a status document, again and again."""
+
+    def __init__(self, console: Console, title: str) -> None:
+        self._console = console
+        self._title = title
+        self._live = Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
+        self._began = time.monotonic()
+        self._last_line = 0.0
+        self._message = "starting"
+        self._before: tuple[float, dict[str, Any]] | None = None
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
+            self._live.update(self._waiting())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.stop()
+
+    def tell(self, message: str) -> None:
+        """Say what is going on before there is a status."""
+        self._message = message
+        if self._live:
+            self._live.update(self._waiting())
+        else:
+            self._console.print(f"[{self._elapsed()}] {message}", markup=False, highlight=False)
+
+    def _elapsed(self) -> str:
+        return f"{time.monotonic() - self._began:5.1f} s"
+
+    def _waiting(self) -> RenderableType:
+        return Text(f"{self._title}: {self._message} ...", style="bold")
+
+    def show(self, status: dict[str, Any], share: float) -> None:
+        """Show a status; `share` of the expected rows are in."""
+        if self._live:
+            self._live.update(self.render(status, share))
+        elif time.monotonic() - self._last_line >= _LINE_EVERY_S:
+            self._last_line = time.monotonic()
+            total = _totals(status)
+            line = (
+                f"[{self._elapsed()}] {share:4.0%} rows in {total['rows_in']:,}, matched {total['matched']:,}, "
+                f"delivered {total['delivered']:,}, in flight {total['in_flight']:,}, "
+                f"links {total['bytes'] / 1e6:.2f} MB, ledger difference {total['difference']}"
+            )
+            self._console.print(line, markup=False, highlight=False)
+        self._before = (time.monotonic(), status)
+
+    def render(self, status: dict[str, Any], share: float) -> RenderableType:
+        """The screen: at most 22 lines of 78 characters."""
+        total = _totals(status)
+        head = Table.grid(expand=True)
+        head.add_row(Text(self._title, style="bold"), Text(f"{share:4.0%}", justify="right"))
+        bar = ProgressBar(total=1.0, completed=share, width=78)
+        ok = total["difference"] == 0
+        books = Text.assemble(
+            f"matched {total['matched']:,} = delivered {total['delivered']:,} + reduced {total['reduced']:,} + ",
+            f"expired {total['expired']:,} + in flight {total['in_flight']:,}\nledger difference ",
+            (str(total["difference"]), "bold green" if ok else "bold red"),
+        )
+        return Group(head, bar, self._streams(status), self._middle(status), self._subscribers(status), books)
+
+    def _streams(self, status: dict[str, Any]) -> Table:
+        table = _table("stream", "rows in", "dead", "shed", "rows/s", "batch ms")
+        for name, each in status["streams"].items():
+            rate = self._rate(status, lambda s, n=name: s["streams"][n]["rows_in"])
+            batch = each["job"].get("batch_s")
+            shown = "-" if batch is None else f"{1000 * batch:,.0f}"
+            table.add_row(name, f"{each['rows_in']:,}", str(each["dead"]), str(each["shed"]), rate, shown)
+        return table
+
+    def _middle(self, status: dict[str, Any]) -> Table:
+        """The busiest links, in two columns."""
+        links = sorted(status["links"].items(), key=lambda item: -item[1]["bytes"])[:8]
+        cells = [
+            f"{name:<16}{each['bytes'] / 1e3:>9,.0f} kB"
+            f"{self._rate(status, lambda s, n=name: s['links'].get(n, {}).get('bytes', 0) * 8 / 1e3):>7} kbit/s"
+            for name, each in links
+        ]
+        table = _table("busiest links", "")
+        table.columns[1].justify = "left"
+        for one, other in zip(cells[::2], [*cells[1::2], ""], strict=False):
+            table.add_row(one, other)
+        return table
+
+    def _subscribers(self, status: dict[str, Any]) -> Table:
+        table = _table("subscriber", "site", "deliv'd", "reduced", "flight", "p50 ms", "p99 ms")
+        known = [item for item in status["subscriptions"].items() if item[1].get("commit_delay_ms")]
+        known.sort(key=lambda item: -(item[1]["commit_delay_ms"]["p99"] or 0))
+        for name, each in known[:6]:
+            delay = each["commit_delay_ms"]
+            table.add_row(
+                name[:22], each["site"], f"{each['delivered']:,}", f"{each['reduced']:,}", f"{each['in_flight']:,}",
+                _ms(delay["p50"]), _ms(delay["p99"]),
+            )  # fmt: skip
+        return table
+
+    def _rate(self, status: dict[str, Any], value: Any) -> str:
+        if self._before is None:
+            return "-"
+        seconds = max((status["time_ms"] - self._before[1]["time_ms"]) / 1000, 1e-3)
+        return f"{max(value(status) - value(self._before[1]), 0) / seconds:,.0f}"
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}"
+
+
+def _table(first: str, *columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold cyan", padding=(0, 1), expand=False)
+    table.add_column(first, min_width=16, no_wrap=True)
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
+
+
+def _totals(status: dict[str, Any]) -> dict[str, int]:
+    subscriptions = status["subscriptions"].values()
+    terms = ("matched", "delivered", "reduced", "expired", "in_flight")
+    return {
+        **{term: sum(each[term] for each in subscriptions) for term in terms},
+        "rows_in": sum(each["rows_in"] for each in status["streams"].values()),
+        "bytes": sum(each["bytes"] for each in status["links"].values()),
+        "difference": sum(abs(each["difference"]) for each in (*status["streams"].values(), *subscriptions)),
+    }

@@ -1,0 +1,10 @@
+"""The Python client: subscribe, receive Arrow batches with their coverage, publish rows, set context.
+
+`Client` is for asyncio, `SyncClient` for plain code. Both need only the address of NATS.
+"""
+
+from headgate.client.client import Client
+from headgate.client.delivery import Delivery, Inbox
+from headgate.client.sync import SyncClient
+
+__all__ = ["Client", "Delivery", "Inbox", "SyncClient"]

@@ -1,0 +1,175 @@
+"""Receiving: an inbox as an asynchronous iterator of deliveries, in order, without duplicates, with gaps repaired."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headgate.catalog import Snapshot
+from headgate.errors import HeadgateError
+from headgate.fabric import Fabric, FencedError
+from headgate.relay.repair import fetch_range
+from headgate.relay.tables import Tables
+from headgate.wire.block import Block
+from headgate.wire.ledger import Account, Tally
+from headgate.wire.message import block_version, decode_block
+
+_ACK_EVERY_S: Final = 0.5
+
+
+class ClientError(HeadgateError):
+    """Something that a user of the client can cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Rows with the range of the stream that they cover, and what was given up in it, by reason.
+
+    `position` is a token: a client that stores it together with what it did with the rows, and resumes with it, sees
+    every row exactly once.
+    """
+
+    rows: pa.RecordBatch
+    seqs: npt.NDArray[np.uint64]
+    after: int
+    upto: int
+    given_up: Mapping[str, int]
+    position: str
+
+    def __len__(self) -> int:
+        return len(self.seqs)
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas frame, indexed by sequence number."""
+        return self.rows.to_pandas().set_index(np.asarray(self.seqs))
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """The rows as dicts."""
+        found: list[dict[str, Any]] = self.rows.to_pylist()
+        return found
+
+
+def encode_position(tally: Tally) -> str:
+    """A tally as a token."""
+    return base64.urlsafe_b64encode(tally.to_json()).decode("ascii")
+
+
+def decode_position(token: str, subscription: int) -> Tally:
+    """The tally of a token; a token of another subscription is refused."""
+    try:
+        tally = Tally.from_json(base64.urlsafe_b64decode(token))
+    except (ValueError, TypeError, KeyError) as error:
+        raise ClientError("this is not a position token", hint="use `Delivery.position` as it was given") from error
+    if tally.subscription != subscription:
+        raise ClientError(f"the position is of subscription {tally.subscription}, not of {subscription}")
+    return tally
+
+
+class Inbox:
+    """One subscription being read. Iterate over it; leaving the loop through `close` stores the last position."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        tables: Tables,
+        name: str,
+        snapshot: Snapshot,
+        tally: Tally,
+        ack_sequence: int,
+        *,
+        on_digest: Callable[[Mapping[str, int], int, int], None] | None = None,
+        on_gap: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self.name = name
+        self.id = snapshot.subscription_ids[name]
+        self._fabric = fabric
+        self._tables = tables
+        self._subscription = snapshot.deployment.subscriptions[name]
+        self._account = Account(tally)
+        self._ack_sequence = ack_sequence
+        self._acked_s = 0.0
+        self._done: bytes | None = None
+        self._on_digest = on_digest
+        self._on_gap = on_gap
+
+    @property
+    def tally(self) -> Tally:
+        """What was counted so far; the ledger's side of this subscriber."""
+        return self._account.tally
+
+    async def __aiter__(self) -> AsyncIterator[Delivery]:
+        logs = self._fabric.logs
+        site = self._subscription.site
+        stream = self._fabric.follow(logs.inbox(site), logs.delivery(site, self.id), self.tally.inbox)
+        try:
+            async for batch in stream:
+                for stored in batch:
+                    async for block in self._in_order(await self._decode(stored.data)):
+                        yield self._hand_over(block, stored.sequence)
+                        self._done = self.tally.to_json()
+                        await self._acknowledge()
+        finally:
+            await stream.aclose()  # type: ignore[attr-defined] # follow is a generator
+            await self.close()
+
+    async def _decode(self, data: bytes) -> Block:
+        snapshot = await self._tables.snapshot(block_version(data))
+        mine = snapshot.deployment.subscriptions[self.name]
+        schema = snapshot.deployment.streams[mine.stream].schema.select(mine.select).arrow
+        return decode_block(data, schema)
+
+    async def _in_order(self, block: Block) -> AsyncIterator[Block]:
+        """The block, behind whatever is missing before it; nothing when it was seen before."""
+        have = self._account.coverage
+        if have is not None and block.upto <= have:
+            return
+        while have is not None and block.after > have:
+            if self._on_gap:
+                self._on_gap(have, block.after)
+            answers = await fetch_range(
+                self._fabric,
+                self._subscription.site,
+                self._subscription.stream,
+                have,
+                block.after,
+                subscription=self.id,
+            )
+            for data in answers:
+                missing = (await self._decode(data)).since(have)
+                if missing.upto > block.after:
+                    break
+                yield missing
+                have = missing.upto
+        yield block if have is None else block.since(have)
+
+    def _hand_over(self, block: Block, sequence: int) -> Delivery:
+        self._account.add(block, sequence, int(time.time() * 1000))
+        given_up = dict(block.declared.get(self.id, {}))
+        if given_up and self._on_digest:
+            self._on_digest(given_up, block.after, block.upto)
+        return Delivery(block.rows, block.seqs, block.after, block.upto, given_up, encode_position(self.tally))
+
+    async def _acknowledge(self, *, now: bool = False) -> None:
+        """Store the position: the consumer has asked for more, so it is done with what it got."""
+        if self._done is None or (not now and time.monotonic() - self._acked_s < _ACK_EVERY_S):
+            return
+        subject = self._fabric.logs.ack(self.id)
+        try:
+            self._ack_sequence = await self._fabric.publish(subject, self._done, expect=self._ack_sequence)
+        except FencedError as error:
+            raise ClientError(
+                f"another client has taken over the subscription {self.name!r}", hint="one reader at a time"
+            ) from error
+        self._acked_s = time.monotonic()
+        self._done = None
+
+    async def close(self) -> None:
+        """Store the position up to the last delivery that the consumer has asked past: what it was done with."""
+        await self._acknowledge(now=True)

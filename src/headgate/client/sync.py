@@ -1,0 +1,102 @@
+"""The same client for code without asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from headgate.client.client import Client
+from headgate.client.delivery import Delivery
+
+T = TypeVar("T")
+
+
+class SyncClient:
+    """A `Client` on an event loop of its own, in a thread.
+
+    ``for delivery in client.subscribe("storms"): ...`` blocks until rows come; `timeout_s` ends the loop when nothing
+    came for that long.
+    """
+
+    def __init__(
+        self, url: str | None = None, *, state_dir: Path | None = None, namespace: str = "hg", **options: Any
+    ) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="headgate-client", daemon=True)
+        self._thread.start()
+        try:
+            self._client = self._run(Client.connect(url, state_dir=state_dir, namespace=namespace, **options))
+        except BaseException:
+            self._stop()
+            raise
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection and end the thread."""
+        try:
+            self._run(self._client.close())
+        finally:
+            self._stop()
+
+    def _stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5.0)
+        self._loop.close()
+
+    def subscribe(
+        self,
+        name: str,
+        *,
+        position: str | None = None,
+        timeout_s: float | None = None,
+        on_digest: Callable[[Mapping[str, int], int, int], None] | None = None,
+        on_gap: Callable[[int, int], None] | None = None,
+        **subscription: Any,
+    ) -> Iterator[Delivery]:
+        """Deliveries of a subscription, as `Client.subscribe` gives them."""
+        inbox = self._run(
+            self._client.subscribe(name, position=position, on_digest=on_digest, on_gap=on_gap, **subscription)
+        )
+        deliveries = inbox.__aiter__()
+
+        async def following() -> Delivery | None:
+            try:
+                return await asyncio.wait_for(anext(deliveries), timeout_s)
+            except (TimeoutError, StopAsyncIteration):
+                return None
+
+        try:
+            while (delivery := self._run(following())) is not None:
+                yield delivery
+        finally:
+            self._run(inbox.close())
+
+    def unsubscribe(self, name: str) -> int:
+        """End a subscription."""
+        return self._run(self._client.unsubscribe(name))
+
+    def set_context(self, name: str, **values: Any) -> int:
+        """Set values of a subscriber's context."""
+        return self._run(self._client.set_context(name, **values))
+
+    def publish(self, stream: str, rows: Any) -> int:
+        """Publish rows into a stream; returns once they are stored."""
+        return self._run(self._client.publish(stream, rows))
+
+    def control(self, verb: str, **arguments: Any) -> dict[str, Any]:
+        """Ask the running service for a change or a report."""
+        return self._run(self._client.control(verb, **arguments))

@@ -1,0 +1,154 @@
+"""The match pass: one Arrow pass over a micro-batch that matches, encodes and stages parts and dead letters.
+
+It returns one small row per input batch (what was staged, and what was counted), never the data itself. Nothing that
+it stages counts until the driver's manifest names it, so a task that runs twice stages garbage, not duplicates.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate import faults
+from headgate.matching import ClassLists, Index
+from headgate.pipeline.validate import DEAD
+from headgate.pipeline.worker import Address, Worker, worker
+from headgate.wire.frame import encode_frame
+from headgate.wire.message import json_value
+from headgate.wire.part import Part, encode_part
+
+RAW: Final = "_raw"
+STAGED_DDL: Final = (
+    "kind string, log_sequence bigint, evaluated bigint, kept bigint, dead bigint, "
+    "class_ids binary, class_counts binary, event_ms double, events bigint, busy_s double"
+)
+STAGED = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("log_sequence", pa.int64()),
+        ("evaluated", pa.int64()),
+        ("kept", pa.int64()),
+        ("dead", pa.int64()),
+        ("class_ids", pa.binary()),
+        ("class_counts", pa.binary()),
+        ("event_ms", pa.float64()),
+        ("events", pa.int64()),
+        ("busy_s", pa.float64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class MatchPass:
+    """The function that Spark runs on each partition; `version` is the pin of the micro-batch."""
+
+    address: Address
+    stream: str
+    version: int
+    driver_pid: int | None = None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Match and stage; yields what was staged."""
+        import time
+
+        me = worker(self.address)
+        snapshot, index = me.index(self.stream, self.version)
+        stream = snapshot.deployment.streams[self.stream]
+        schema = stream.schema.arrow
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            began = time.perf_counter()
+            good, dead = split_dead(batch, schema)
+            rows = []
+            if dead is not None:
+                (place,) = me.fabric.publish_all(me.fabric.logs.dead(self.stream), [encode_dead(dead)])
+                rows.append({"kind": "dead", "log_sequence": place, "dead": dead.num_rows})
+            rows.extend(self._stage(me, good, index, stream.event_time))
+            rows[-1]["busy_s"] = time.perf_counter() - began
+            yield pa.RecordBatch.from_pylist([{**_ZERO, **row} for row in rows], schema=STAGED)
+
+    def _stage(self, me: Worker, good: pa.RecordBatch, index: Index, event_time: str | None) -> list[dict[str, object]]:
+        lists = index.match(good)
+        parts = list(cut(good, lists, int(me.fabric.max_payload * 0.9)))
+        data = [encoded for _, encoded in parts if encoded is not None]
+        places = iter(me.fabric.publish_all(me.fabric.logs.part(self.stream), data) if data else [])
+        if data:
+            faults.reach("driver.after_part", self.driver_pid)
+        rows: list[dict[str, object]] = []
+        for part, encoded in parts:
+            ids, counts = part.classes.class_counts()
+            rows.append(
+                {
+                    "kind": "part",
+                    "log_sequence": next(places) if encoded is not None else 0,
+                    "evaluated": part.evaluated,
+                    "kept": len(part.positions),
+                    "class_ids": ids.astype("<u4").tobytes(),
+                    "class_counts": counts.astype("<i8").tobytes(),
+                }
+            )
+        if event_time is not None and good.num_rows:
+            times = good.column(event_time).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+            rows[0]["event_ms"] = float(pc.mean(times).as_py()) / 1000
+            rows[0]["events"] = good.num_rows
+        return rows
+
+
+_ZERO: dict[str, object] = {
+    "log_sequence": 0,
+    "evaluated": 0,
+    "kept": 0,
+    "dead": 0,
+    "class_ids": b"",
+    "class_counts": b"",
+    "event_ms": 0.0,
+    "events": 0,
+    "busy_s": 0.0,
+}
+
+
+def split_dead(batch: pa.RecordBatch, schema: pa.Schema) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
+    """Good rows in the stream's schema, and the dead letters beside them."""
+    alive = pc.is_null(batch.column(DEAD))
+    good, dead = batch, None
+    if not pc.all(alive).as_py():
+        good, dead = batch.filter(alive), batch.filter(pc.invert(alive))
+    columns = [good.column(field.name).cast(field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema), dead
+
+
+def encode_dead(dead: pa.RecordBatch) -> bytes:
+    """Dead letters as stored: reason, raw text and row of each, as JSON lines in a frame."""
+    lines = []
+    for row in dead.to_pylist():
+        reason, raw = row.pop(DEAD), row.pop(RAW)
+        lines.append(json.dumps({"reason": reason, "raw": raw, "row": row}, default=json_value))
+    text = "\n".join(lines).encode()
+    packed = pa.compress(text, codec="zstd", asbytes=True)
+    return encode_frame("x", {"rows": dead.num_rows, "size": len(text)}, [packed])
+
+
+def cut(
+    good: pa.RecordBatch, lists: ClassLists, max_bytes: int, position: int = 0
+) -> Iterator[tuple[Part, bytes | None]]:
+    """Parts of at most so many bytes with their encoding, None for a run of rows that nobody wants."""
+    matched = lists.rows_matched()
+    rows = good.take(pa.array(matched)) if len(matched) < good.num_rows else good
+    kept = ClassLists(np.concatenate((lists.offsets[matched], lists.offsets[-1:])), lists.ids)
+    part = Part(good.num_rows, matched.astype(np.uint64), rows, kept)
+    encoded = encode_part(part) if len(matched) else None
+    if encoded is None or len(encoded) <= max_bytes or good.num_rows == 1:
+        yield part, encoded
+        return
+    half = good.num_rows // 2
+    for start, stop in ((0, half), (half, good.num_rows)):
+        offsets = lists.offsets[start : stop + 1]
+        piece = ClassLists(offsets - offsets[0], lists.ids[offsets[0] : offsets[-1]])
+        yield from cut(good.slice(start, stop - start), piece, max_bytes, position + start)

@@ -1,0 +1,98 @@
+"""One streaming query per stream: source, validation, the match pass, the commit."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headgate.fabric import SyncFabric
+from headgate.model import Stream
+from headgate.pipeline.commit import commit, pin_version
+from headgate.pipeline.match import STAGED_DDL, MatchPass
+from headgate.pipeline.sources import read
+from headgate.pipeline.validate import validate
+from headgate.pipeline.worker import Address
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+def lineage_of(checkpoint: Path) -> str:
+    """The identity of a checkpoint directory, written beside it when it is made."""
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    known = checkpoint / "lineage"
+    if not known.exists():
+        fresh = known.with_suffix(".new")
+        fresh.write_text(uuid.uuid4().hex, encoding="utf-8")
+        fresh.replace(known)
+    return known.read_text(encoding="utf-8").strip()
+
+
+class Batches:
+    """What happens to each micro-batch of a stream, in the driver."""
+
+    def __init__(self, address: Address, fabric: SyncFabric, stream: Stream, lineage: str, new_lineage: bool) -> None:
+        self.address = address
+        self.fabric = fabric
+        self.stream = stream
+        self.lineage = lineage
+        self.new_lineage = new_lineage
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        """Match, stage and commit one micro-batch."""
+        began = time.perf_counter()
+        name = self.stream.name
+        version = pin_version(self.fabric, name, batch)
+        staged = match(frame, MatchPass(self.address, name, version, os.getpid())).collect()
+        manifest = commit(self.fabric, name, self.lineage, batch, version, staged, new_lineage=self.new_lineage)
+        self.new_lineage = False
+        if manifest is not None:
+            self._report(batch, manifest.rows_in, staged, time.perf_counter() - began)
+
+    def _report(self, batch: int, rows: int, staged: list[Any], seconds: float) -> None:
+        document = {
+            "stream": self.stream.name,
+            "state": "running",
+            "batch": batch,
+            "rows": rows,
+            "batch_s": round(seconds, 4),
+            "match_s": round(sum(row["busy_s"] for row in staged), 4),
+            "time_ms": int(time.time() * 1000),
+        }
+        self.fabric.publish(self.fabric.logs.stats("job", self.stream.name), json.dumps(document).encode())
+
+
+def match(frame: DataFrame, work: MatchPass) -> DataFrame:
+    """DataFrame -> DataFrame: validated rows in, what was staged out."""
+    return frame.mapInArrow(work, STAGED_DDL)
+
+
+def start_query(
+    spark: SparkSession,
+    stream: Stream,
+    address: Address,
+    fabric: SyncFabric,
+    checkpoint: Path,
+    *,
+    trigger_s: float = 1.0,
+    new_lineage: bool = False,
+    shape: Callable[[DataFrame], DataFrame] | None = None,
+) -> StreamingQuery:
+    """Start a stream's query. `shape` may repartition the rows before they are matched."""
+    fabric.ensure(fabric.logs.root(stream.name))
+    frame = validate(read(spark, stream), stream)
+    frame = shape(frame) if shape else frame
+    work = Batches(address, fabric, stream, lineage_of(checkpoint), new_lineage)
+    return (
+        frame.writeStream.queryName(stream.name)
+        .foreachBatch(work)
+        .option("checkpointLocation", (checkpoint / "spark").absolute().as_uri())
+        .trigger(processingTime=f"{int(trigger_s * 1000)} milliseconds")
+        .start()
+    )

@@ -1,0 +1,93 @@
+"""Bandwidth as token buckets: what a site may upload and download, and what a link can carry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from headgate.model import Deployment
+
+# A bucket holds at most so much of its rate, and a message takes at most so much of a link's.
+BURST_S: Final = 0.1
+MESSAGE_S: Final = 0.05
+
+
+@dataclass(slots=True)
+class Bucket:
+    """A rate with a small burst. A message may be sent while the level is above 0 and is then paid for in full.
+
+    >>> bucket = Bucket(1000.0); bucket.spend(150, now=0.0); bucket.ready(0.04), bucket.ready(0.06)
+    (False, True)
+    """
+
+    rate_bytes_per_s: float
+    level: float = field(init=False)
+    updated_s: float | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.level = self.rate_bytes_per_s * BURST_S
+
+    def _refill(self, now: float) -> None:
+        if self.updated_s is not None:
+            gained = max(now - self.updated_s, 0.0) * self.rate_bytes_per_s
+            self.level = min(self.level + gained, self.rate_bytes_per_s * BURST_S)
+        self.updated_s = now
+
+    def ready(self, now: float) -> bool:
+        """Whether a message may be sent now."""
+        self._refill(now)
+        return self.level > 0
+
+    def spend(self, size: int, now: float) -> None:
+        """Pay for a message."""
+        self._refill(now)
+        self.level -= size
+
+
+class Budgets:
+    """The buckets that a message on a link has to pass: the sender's upload, the link, the receiver's download.
+
+    Relays in one process share one object, so that a site's download is one budget however many parents it has.
+    Relays in processes of their own each hold a receiver's whole download against their own traffic only.
+    """
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._buckets: dict[tuple[str, str, str], Bucket | None] = {}
+
+    def _bucket(self, kind: str, one: str, other: str, rate: float | None) -> Bucket | None:
+        key = (kind, one, other)
+        known = self._buckets.get(key)
+        if rate is None:
+            self._buckets[key] = None
+        elif known is None or known.rate_bytes_per_s != rate:
+            self._buckets[key] = Bucket(rate)
+        return self._buckets[key]
+
+    def update(self, deployment: Deployment) -> None:
+        """Take over changed bandwidths."""
+        self._deployment = deployment
+
+    def rate(self, sender: str, receiver: str) -> float | None:
+        """The least of the three rates, None when all are unknown."""
+        rates = [bucket.rate_bytes_per_s for bucket in self._on_path(sender, receiver)]
+        return min(rates) if rates else None
+
+    def _on_path(self, sender: str, receiver: str) -> list[Bucket]:
+        sites, links = self._deployment.sites, self._deployment.links
+        one, other = sorted((sender, receiver))
+        found = (
+            self._bucket("upload", sender, "", sites[sender].upload_bytes_per_s),
+            self._bucket("download", receiver, "", sites[receiver].download_bytes_per_s),
+            self._bucket("link", one, other, links.between(sender, receiver).capacity_bytes_per_s),
+        )
+        return [bucket for bucket in found if bucket is not None]
+
+    def ready(self, sender: str, receiver: str, now: float) -> bool:
+        """Whether a message may go now."""
+        return all(bucket.ready(now) for bucket in self._on_path(sender, receiver))
+
+    def spend(self, sender: str, receiver: str, size: int, now: float) -> None:
+        """Pay for a message."""
+        for bucket in self._on_path(sender, receiver):
+            bucket.spend(size, now)

@@ -1,0 +1,136 @@
+"""The I/O-free relay: blocks in, messages out, in coverage order and without a clock or a socket of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from headgate.relay.output import Output, QueueLimits
+from headgate.relay.routes import Child, Receiver, Routes
+from headgate.relay.split import split
+from headgate.wire.block import Block
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An output by what it leads to: the site of a child, or the id of a subscription."""
+
+    stream: str
+    child: str | None = None
+    subscription: int | None = None
+
+    @property
+    def token(self) -> str:
+        """The output as part of a subject."""
+        return f"{self.stream}-to-{self.child}" if self.child is not None else f"sub-{self.subscription}"
+
+
+def key_of(stream: str, target: Child | Receiver) -> Key:
+    """The key of the output that leads to a target."""
+    if isinstance(target, Child):
+        return Key(stream, child=target.site)
+    return Key(stream, subscription=target.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A range that did not arrive: ask for it before going on."""
+
+    stream: str
+    after: int
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A message to publish on an output, expecting the output's last message to have this sequence."""
+
+    key: Key
+    block: Block
+    expect: int
+
+
+@dataclass
+class _Input:
+    coverage: int | None = None
+    held: list[tuple[Block, Routes]] = field(default_factory=list)
+
+
+class RelayCore:
+    """One site. Feed it blocks with `receive`, publish what `sends` gives, and report back."""
+
+    def __init__(self, site: str, limits: QueueLimits | None = None, *, max_held: int = 1024) -> None:
+        self.site = site
+        self.limits = limits or QueueLimits()
+        self.outputs: dict[Key, Output] = {}
+        self._inputs: dict[str, _Input] = {}
+        self._active: dict[Key, None] = {}
+        self._max_held = max_held
+
+    def restore(self, key: Key, coverage: int | None, sequence: int) -> Output:
+        """Take up an output where its log ends. Called for each output before its first block."""
+        output = self.outputs[key] = Output(self.limits, coverage, sequence)
+        return output
+
+    def coverage(self, stream: str) -> int | None:
+        """The end of what has arrived without a gap."""
+        found = self._inputs.get(stream)
+        return found.coverage if found else None
+
+    def receive(self, block: Block, routes: Routes, now: float) -> Gap | None:
+        """Take a block in. What was covered is dropped; a block past a gap is held, and the gap is returned."""
+        source = self._inputs.setdefault(block.stream, _Input())
+        if source.coverage is not None and block.upto <= source.coverage:
+            return None
+        if source.coverage is not None and block.after > source.coverage:
+            if len(source.held) < self._max_held:
+                source.held.append((block, routes))
+                source.held.sort(key=lambda each: each[0].after)
+            return Gap(block.stream, source.coverage, source.held[0][0].after if source.held else block.after)
+        self._route(block if source.coverage is None else block.since(source.coverage), routes, now)
+        source.coverage = block.upto
+        while source.held and source.held[0][0].after <= source.coverage:
+            self.receive(*source.held.pop(0), now)
+        return None
+
+    def _route(self, block: Block, routes: Routes, now: float) -> None:
+        for target, piece in split(block, routes):
+            key = key_of(block.stream, target)
+            output = self.outputs.get(key)
+            if output is None:
+                raise LookupError(f"the output {key.token} of {self.site!r} was not restored before its first block")
+            output.offer(piece, target, now)
+            self._active[key] = None
+
+    def sends(self, now: float, room: Callable[[Key, Output], int]) -> Iterator[Send]:
+        """Messages that are due on outputs that are not waiting for an answer.
+
+        `room` says how many rows an output may send now; 0 keeps it waiting.
+        """
+        for key in list(self._active):
+            output = self.outputs[key]
+            if output.busy is not None:
+                continue
+            if not output.queue:
+                self._active.pop(key)
+            elif (rows := room(key, output)) > 0:
+                block = output.next_message(now, rows)
+                if block is not None:
+                    # The next round starts behind this one, so that outputs share a budget in turn.
+                    self._active.pop(key)
+                    self._active[key] = None
+                    yield Send(key, block, output.sequence)
+
+    def settled(self, stream: str) -> int | None:
+        """The end of what no output needs from the site log any more, None when nothing is settled."""
+        marks = [output.settled for key, output in self.outputs.items() if key.stream == stream]
+        known = [mark for mark in marks if mark is not None]
+        if not known or len(known) < len(marks):
+            return None
+        source = self._inputs.get(stream)
+        return min([*known, source.coverage]) if source and source.coverage is not None else min(known)
+
+    def forget(self, key: Key) -> None:
+        """Drop an output that no version will use again."""
+        self.outputs.pop(key, None)
+        self._active.pop(key, None)

@@ -1,0 +1,356 @@
+"""The adapter of one site's relay to NATS: reads logs into the core and publishes what the core decides."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from headgate import faults
+from headgate.fabric import Crew, Fabric, FabricError, FencedError, LogFullError, Stored, cancel_all
+from headgate.relay.budget import MESSAGE_S, Budgets
+from headgate.relay.core import Gap, Key, RelayCore, Send, key_of
+from headgate.relay.output import Output, QueueLimits
+from headgate.relay.repair import RepairService, fetch_range
+from headgate.relay.root import load_block, manifests
+from headgate.relay.routes import Child, Receiver, Routes
+from headgate.relay.tables import Tables
+from headgate.wire.block import Block
+from headgate.wire.ledger import Tally
+from headgate.wire.manifest import Manifest
+from headgate.wire.message import block_range, block_version, decode_block, encode_block, encode_json
+
+_TICK_S: Final = 0.02
+_UPKEEP_S: Final = 1.0
+_GRACE_S: Final = 1.0
+_STALL_S: Final = 0.5
+_CACHE_MESSAGES: Final = 64
+_ROWS: Final = 20_000
+_THREAD_ABOVE: Final = 5_000
+
+
+@dataclass
+class NodeStats:
+    """What a relay has done since it started."""
+
+    messages: int = 0
+    rows: int = 0
+    link_bytes: dict[str, int] = field(default_factory=dict)
+    link_messages: dict[str, int] = field(default_factory=dict)
+    inbox_bytes: int = 0
+    inbox_messages: int = 0
+    repairs: int = 0
+    refused: int = 0
+    busy_s: float = 0.0
+
+
+@dataclass
+class _Mark:
+    """How far the site log of a stream was read: places of messages by the end of what they cover."""
+
+    ends: list[tuple[int, int, str]] = field(default_factory=list)
+
+
+class RelayNode:
+    """One site's relay. `run` works until it is cancelled; everything it knows is in its logs."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        site: str,
+        *,
+        tables: Tables | None = None,
+        budgets: Budgets | None = None,
+        limits: QueueLimits | None = None,
+        emulate_delay: bool = False,
+    ) -> None:
+        self.fabric = fabric
+        self.site = site
+        self.tables = tables or Tables(fabric)
+        self.budgets = budgets
+        self.core = RelayCore(site, limits)
+        self.stats = NodeStats()
+        self._emulate_delay = emulate_delay
+        self._targets: dict[Key, Child | Receiver] = {}
+        self._marks: dict[str, _Mark] = {}
+        self._retry_at: dict[Key, float] = {}
+        self._row_bytes: dict[Key, float] = {}
+        self._publishing: set[asyncio.Task[None]] = set()
+        self._repairing: dict[str, asyncio.Task[None]] = {}
+
+    async def run(self) -> None:
+        """Relay until cancelled."""
+        logs = self.fabric.logs
+        for log in (logs.site(self.site), logs.inbox(self.site)):
+            await self.fabric.ensure(log)
+        snapshot = await anext(self.tables.heads())
+        self.budgets = self.budgets or Budgets(snapshot.deployment)
+        roots = [stream.name for stream in snapshot.deployment.streams.values() if stream.root == self.site]
+        service = RepairService(self.fabric, self.site, self.tables)
+        try:
+            async with service, Crew() as crew:
+                for stream in roots:
+                    crew.spawn(self._follow_root(stream))
+                crew.spawn(self._follow_site())
+                crew.spawn(self._publish_loop())
+                crew.spawn(self._upkeep_loop())
+                await crew.wait()
+        finally:
+            await cancel_all([*self._publishing, *self._repairing.values()])
+
+    async def _follow_root(self, stream: str) -> None:
+        """Read the root log of a stream that starts here."""
+        logs = self.fabric.logs
+        mark = await self.fabric.last(logs.state, logs.mark(self.site, stream))
+        done = int(mark.data) if mark else -1
+        async for place, manifest in manifests(self.fabric, stream):
+            if manifest.upto <= done or not manifest.evaluated:
+                continue
+            routes = await self.tables.routes(manifest.version, self.site, stream)
+            if routes is None:
+                continue
+            block = await self._load(manifest, routes)
+            await self._receive(block, routes, place, logs.commit(stream))
+
+    async def _follow_site(self) -> None:
+        """Read what parents have published into the site log."""
+        logs = self.fabric.logs
+        async for batch in self.fabric.follow(logs.site(self.site), logs.links_into(self.site)):
+            for stored in batch:
+                await self._take(stored)
+
+    async def _take(self, stored: Stored) -> None:
+        stream, parent = stored.subject.split(".")[-2:]
+        block = await self._decode(stored.data, stream)
+        if self._emulate_delay:
+            snapshot = await self.tables.snapshot(block.version)
+            delay_s = snapshot.deployment.links.between(parent, self.site).delay_s
+            await asyncio.sleep(max(stored.time_s + delay_s - time.time(), 0.0))
+        routes = await self.tables.routes(block.version, self.site, stream)
+        if routes is not None:
+            await self._receive(block, routes, stored.sequence, stored.subject)
+
+    async def _decode(self, data: bytes, stream: str) -> Block:
+        """Decode a block of an input: the version says with which columns, so it has to be there first."""
+        version = block_version(data)
+        routes = await self.tables.routes(version, self.site, stream)
+        if routes is None:
+            raise FabricError(f"{self.site} got a block of {stream!r} under version {version} that does not route it")
+        return decode_block(data, routes.schema)
+
+    async def _load(self, manifest: Manifest, routes: Routes) -> Block:
+        """Read the rows of a manifest, however long NATS takes to answer."""
+        while True:
+            try:
+                return await load_block(self.fabric, manifest, routes.schema, routes)
+            except FabricError:
+                await asyncio.sleep(_STALL_S)
+
+    async def _receive(self, block: Block, routes: Routes, place: int, subject: str) -> None:
+        began = time.perf_counter()
+        await self._restore_outputs(routes)
+        gap = self.core.receive(block, routes, time.monotonic())
+        self.stats.busy_s += time.perf_counter() - began
+        self._marks.setdefault(routes.stream, _Mark()).ends.append((block.upto, place, subject))
+        if gap is not None and routes.parent is not None and gap.stream not in self._repairing:
+            task = asyncio.create_task(self._repair(gap, routes.parent))
+            self._repairing[gap.stream] = task
+            task.add_done_callback(lambda _: self._repairing.pop(gap.stream, None))
+
+    async def _repair(self, gap: Gap, parent: str) -> None:
+        """Ask the parent for a range that did not come, after giving it the time to come by itself."""
+        await asyncio.sleep(_GRACE_S)
+        while (have := self.core.coverage(gap.stream)) is not None and have < gap.upto:
+            try:
+                answers = await fetch_range(self.fabric, parent, gap.stream, have, gap.upto, child=self.site)
+            except FabricError:
+                await asyncio.sleep(_STALL_S)
+                continue
+            for data in answers:
+                block = await self._decode(data, gap.stream)
+                routes = await self.tables.routes(block.version, self.site, gap.stream)
+                assert routes is not None
+                await self._restore_outputs(routes)
+                self.core.receive(block, routes, time.monotonic())
+                self.stats.repairs += 1
+
+    async def _restore_outputs(self, routes: Routes) -> None:
+        """Take up each output where its log ends, before its first block."""
+        for target in routes.targets:
+            key = key_of(routes.stream, target)
+            self._targets[key] = target
+            if key not in self.core.outputs:
+                coverage, sequence = await self._tail(key)
+                output = self.core.restore(key, coverage, sequence)
+                logs = self.fabric.logs
+                held = await self.fabric.last(logs.site(self.site), logs.held(self.site, key.token))
+                if held is not None:
+                    block = decode_block(held.data, target.schema)
+                    classes = block.classes if key.child is not None else None
+                    output.restore_held(replace(block, classes=classes), target, time.monotonic())
+
+    def _subject(self, key: Key) -> str:
+        logs = self.fabric.logs
+        if key.child is not None:
+            return logs.link(self.site, key.child, key.stream)
+        assert key.subscription is not None
+        return logs.delivery(self.site, key.subscription)
+
+    async def _tail(self, key: Key) -> tuple[int | None, int]:
+        logs = self.fabric.logs
+        log = logs.site(key.child) if key.child is not None else logs.inbox(self.site)
+        if key.child is not None:
+            await self.fabric.ensure(log)
+        while True:
+            try:
+                stored = await self.fabric.last(log, self._subject(key))
+            except FabricError:
+                await asyncio.sleep(_STALL_S)
+                continue
+            return (block_range(stored.data)[1], stored.sequence) if stored else (None, 0)
+
+    def _room(self, key: Key, output: Output) -> int:
+        """How many rows an output may send now."""
+        now = time.monotonic()
+        if output.stalled and now < self._retry_at.get(key, 0.0):
+            return 0
+        if key.child is None or self.budgets is None:
+            return _ROWS
+        if not self.budgets.ready(self.site, key.child, now):
+            return 0
+        rate = self.budgets.rate(self.site, key.child)
+        if rate is None:
+            return _ROWS
+        return max(int(rate * MESSAGE_S / self._row_bytes.get(key, 64.0)), 1)
+
+    async def _publish_loop(self) -> None:
+        while True:
+            for send in self.core.sends(time.monotonic(), self._room):
+                task = asyncio.create_task(self._publish(send))
+                self._publishing.add(task)
+                task.add_done_callback(self._publishing.discard)
+            await asyncio.sleep(_TICK_S)
+
+    async def _publish(self, send: Send) -> None:
+        key, output = send.key, self.core.outputs[send.key]
+        try:
+            data = await self._encode(send)
+            if key.child is not None and self.budgets is not None:
+                self.budgets.spend(self.site, key.child, len(data), time.monotonic())
+            faults.reach("relay.before_publish")
+            sequence = await self.fabric.publish(self._subject(key), data, expect=send.expect)
+            faults.reach("relay.after_publish")
+        except LogFullError:
+            self.stats.refused += 1
+            output.refused()
+            self._retry_at[key] = time.monotonic() + _STALL_S
+        except FabricError as error:
+            # Stored or not, and by whom, is in the log: go on from its tail.
+            output.resume(*await self._tail(key))
+            if not isinstance(error, FencedError):
+                await asyncio.sleep(_STALL_S)
+        else:
+            output.published(sequence)
+            self._count(key, send.block, len(data))
+
+    async def _encode(self, send: Send) -> bytes:
+        target = self._targets[send.key]
+        as_json = isinstance(target, Receiver) and target.subscription.format == "json"
+        encode = encode_json if as_json else encode_block
+        block = self.outgoing(send.key, send.block)
+        if len(block.seqs) > _THREAD_ABOVE:
+            return await asyncio.to_thread(encode, block)
+        return encode(block)
+
+    def outgoing(self, key: Key, block: Block) -> Block:
+        """The last place where a message can be seen before it is sent; tests plant faults here."""
+        del key
+        return block
+
+    def _count(self, key: Key, block: Block, size: int) -> None:
+        stats = self.stats
+        stats.messages += 1
+        stats.rows += len(block.seqs)
+        if key.child is None:
+            stats.inbox_bytes += size
+            stats.inbox_messages += 1
+            return
+        link = f"{key.stream}:{key.child}"
+        stats.link_bytes[link] = stats.link_bytes.get(link, 0) + size
+        stats.link_messages[link] = stats.link_messages.get(link, 0) + 1
+        if len(block.seqs):
+            seen = self._row_bytes.get(key, size / len(block.seqs))
+            self._row_bytes[key] = 0.8 * seen + 0.2 * size / len(block.seqs)
+
+    async def _upkeep_loop(self) -> None:
+        """Record what stalled outputs gave up, purge what is settled, and publish what was measured."""
+        while True:
+            await asyncio.sleep(_UPKEEP_S)
+            with contextlib.suppress(FabricError):
+                await self._record_held()
+                for stream in list(self._marks):
+                    await self._purge_settled(stream)
+                await self._purge_inboxes()
+                await self._publish_stats()
+
+    async def _record_held(self) -> None:
+        logs = self.fabric.logs
+        for key, output in list(self.core.outputs.items()):
+            block = output.hold()
+            if block is not None:
+                subject = logs.held(self.site, key.token)
+                place = await self.fabric.publish(subject, encode_block(block))
+                await self.fabric.purge(logs.site(self.site), subject, place)
+                output.held = block.upto
+
+    async def _purge_settled(self, stream: str) -> None:
+        settled = self.core.settled(stream)
+        ends = self._marks[stream].ends
+        if settled is None:
+            return
+        done = [entry for entry in ends if entry[0] <= settled]
+        if len(done) <= _CACHE_MESSAGES:
+            return
+        logs = self.fabric.logs
+        _, place, subject = done[-_CACHE_MESSAGES]
+        if subject == logs.commit(stream):
+            await self.fabric.publish(logs.mark(self.site, stream), str(settled).encode())
+        else:
+            await self.fabric.purge(logs.site(self.site), subject, place)
+        del ends[: len(done) - _CACHE_MESSAGES]
+
+    async def _purge_inboxes(self) -> None:
+        """Purge what subscribers have acknowledged, keeping the last message of each inbox."""
+        logs = self.fabric.logs
+        for key, output in list(self.core.outputs.items()):
+            if key.subscription is None or output.sequence == 0:
+                continue
+            stored = await self.fabric.last(logs.state, logs.ack(key.subscription))
+            if stored is not None:
+                read = Tally.from_json(stored.data).inbox
+                if read > output.purged:
+                    await self.fabric.purge(logs.inbox(self.site), self._subject(key), min(read, output.sequence))
+                    output.purged = read
+
+    async def _publish_stats(self) -> None:
+        logs = self.fabric.logs
+        outputs = {
+            key.token: {
+                "rows": output.rows,
+                "bytes": output.bytes,
+                "coverage": output.coverage,
+                "stalled": output.stalled,
+                "reduced": output.reduced,
+            }
+            for key, output in self.core.outputs.items()
+        }
+        document: dict[str, Any] = {
+            "site": self.site,
+            "time_ms": int(time.time() * 1000),
+            **{name: getattr(self.stats, name) for name in NodeStats.__dataclass_fields__},
+            "outputs": outputs,
+        }
+        await self.fabric.publish(logs.stats("relay", self.site), json.dumps(document).encode())

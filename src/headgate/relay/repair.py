@@ -1,0 +1,156 @@
+"""Repair of gaps: a site that misses a range asks its parent, which reads its own log or asks further up.
+
+The answer holds adjacent blocks from the start of the range, as many as fit a message; the asker asks again for the
+rest. The root answers from the root log; what was purged there is declared expired, never left out.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Final, Self
+
+from headgate.fabric import Fabric, FabricError
+from headgate.relay.root import load_block
+from headgate.relay.routes import Child, Receiver, Routes
+from headgate.relay.split import for_child, for_local
+from headgate.relay.tables import Tables
+from headgate.wire.block import Block
+from headgate.wire.manifest import decode_manifest
+from headgate.wire.message import block_range, block_version, decode_block, encode_block
+
+_MAX_ANSWER: Final = 4 << 20
+_TIMEOUT_S: Final = 20.0
+
+
+def _join(messages: Iterable[bytes]) -> bytes:
+    return b"".join(struct.pack("<I", len(message)) + message for message in messages)
+
+
+def _split(answer: bytes) -> list[bytes]:
+    found, position = [], 0
+    while position < len(answer):
+        (size,) = struct.unpack_from("<I", answer, position)
+        found.append(answer[position + 4 : position + 4 + size])
+        position += 4 + size
+    return found
+
+
+async def fetch_range(
+    fabric: Fabric, site: str, stream: str, after: int, upto: int, *, child: str = "", subscription: int = 0
+) -> list[bytes]:
+    """Ask a site for (after, upto] of a stream, as it would send it to a child or to a subscription."""
+    request = {"stream": stream, "after": after, "upto": upto, "child": child, "subscription": subscription}
+    answer = await fabric.request(fabric.logs.repair(site), json.dumps(request).encode(), _TIMEOUT_S)
+    found = _split(answer)
+    if not found:
+        raise FabricError(f"{site} has nothing of {stream!r} in ({after}, {upto}]")
+    return found
+
+
+class RepairService:
+    """Answers requests for ranges at one site."""
+
+    def __init__(self, fabric: Fabric, site: str, tables: Tables) -> None:
+        self._fabric = fabric
+        self._site = site
+        self._tables = tables
+        self._serving: Any = None
+
+    async def __aenter__(self) -> Self:
+        self._serving = await self._fabric.serve(self._fabric.logs.repair(self._site), self._answer)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._serving.unsubscribe()
+
+    async def _answer(self, data: bytes) -> bytes:
+        request = json.loads(data)
+        stream, after, upto = request["stream"], int(request["after"]), int(request["upto"])
+        try:
+            blocks = await self._blocks(stream, after, upto)
+        except FabricError:
+            return b""
+        found: list[bytes] = []
+        size = 0
+        for block, routes in blocks:
+            piece = _for(block, routes, request["child"], int(request["subscription"]))
+            if piece is None:
+                continue
+            message = encode_block(piece)
+            size += len(message)
+            if found and size > _MAX_ANSWER:
+                break
+            found.append(message)
+        return _join(found)
+
+    async def _blocks(self, stream: str, after: int, upto: int) -> list[tuple[Block, Routes]]:
+        """Adjacent blocks that start at or before `after`, with the routes that apply to each."""
+        logs = self._fabric.logs
+        snapshot = await anext(self._tables.heads())
+        if snapshot.deployment.streams[stream].root == self._site:
+            return await self._from_root(stream, after, upto)
+        found: list[tuple[Block, Routes]] = []
+        reached, place = after, 0
+        pattern = logs.link("x", self._site, stream).rsplit(".", 1)[0] + ".*"
+        while reached < upto:
+            batch = await self._fabric.read(logs.site(self._site), pattern, place)
+            if not batch:
+                break
+            place = batch[-1].sequence
+            for stored in batch:
+                start, end = block_range(stored.data)
+                if end > reached and start <= reached < upto:
+                    routes = await self._tables.routes(block_version(stored.data), self._site, stream)
+                    assert routes is not None
+                    block = decode_block(stored.data, routes.schema)
+                    found.append((block.since(reached), routes))
+                    reached = end
+        if not found:
+            return await self._from_parent(stream, after, upto)
+        return found
+
+    async def _from_root(self, stream: str, after: int, upto: int) -> list[tuple[Block, Routes]]:
+        logs = self._fabric.logs
+        found: list[tuple[Block, Routes]] = []
+        place = 0
+        while batch := await self._fabric.read(logs.root(stream), logs.commit(stream), place):
+            place = batch[-1].sequence
+            for stored in batch:
+                manifest = decode_manifest(stored.data)
+                if manifest.evaluated and manifest.upto > after and manifest.after < upto:
+                    routes = await self._tables.routes(manifest.version, self._site, stream)
+                    if routes is not None:
+                        block = await load_block(self._fabric, manifest, routes.schema, routes)
+                        found.append((block.since(after), routes))
+        return found
+
+    async def _from_parent(self, stream: str, after: int, upto: int) -> list[tuple[Block, Routes]]:
+        """This site's log no longer has the range: ask the site above."""
+        snapshot = await anext(self._tables.heads())
+        tree = snapshot.plan.trees.get(stream) if snapshot.plan else None
+        parent = tree.parents.get(self._site) if tree else None
+        if parent is None:
+            return []
+        found = []
+        for data in await fetch_range(self._fabric, parent, stream, after, upto, child=self._site):
+            routes = await self._tables.routes(block_version(data), self._site, stream)
+            assert routes is not None
+            found.append((decode_block(data, routes.schema), routes))
+        return found
+
+
+def _for(block: Block, routes: Routes, child: str, subscription: int) -> Block | None:
+    """The block as the asker would have been sent it, None when this version does not serve the asker."""
+    target: Child | Receiver
+    for target in routes.children:
+        if target.site == child:
+            return for_child(block, target)
+    mine = tuple(receiver for receiver in routes.local if receiver.id == subscription)
+    for _, piece in for_local(block, mine):
+        return piece
+    return None

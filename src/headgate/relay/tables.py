@@ -1,0 +1,67 @@
+"""Snapshots of the catalog as relays get them: published once per revision, kept while a log may name them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from headgate.catalog import Snapshot
+from headgate.fabric import Fabric, FabricError
+from headgate.relay.routes import Routes, build_routes
+
+_RETRY_S = 0.1
+
+
+async def publish_snapshot(fabric: Fabric, snapshot: Snapshot) -> None:
+    """Publish a revision, then announce it. A revision that was published before is left as it is."""
+    logs = fabric.logs
+    if await fabric.last(logs.tables, logs.table(snapshot.revision)) is None:
+        await fabric.publish(logs.table(snapshot.revision), snapshot.to_bytes(), expect=0)
+    await fabric.publish(logs.head, str(snapshot.revision).encode())
+
+
+async def head_revision(fabric: Fabric) -> int | None:
+    """The newest announced revision."""
+    stored = await fabric.last(fabric.logs.state, fabric.logs.head)
+    return None if stored is None else int(stored.data)
+
+
+class Tables:
+    """Snapshots and routes by version; a reader waits until the version that it needs is there."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+        self._snapshots: dict[int, Snapshot] = {}
+        self._routes: dict[tuple[int, str, str], Routes | None] = {}
+
+    async def snapshot(self, version: int) -> Snapshot:
+        """The snapshot of a version, waiting for it if need be."""
+        while version not in self._snapshots:
+            try:
+                stored = await self._fabric.last(self._fabric.logs.tables, self._fabric.logs.table(version))
+            except FabricError:
+                stored = None
+            if stored is not None:
+                self._snapshots[version] = Snapshot.from_bytes(stored.data)
+                self._forget_old()
+            else:
+                await asyncio.sleep(_RETRY_S)
+        return self._snapshots[version]
+
+    def _forget_old(self) -> None:
+        for version in sorted(self._snapshots)[:-32]:
+            del self._snapshots[version]
+            self._routes = {key: routes for key, routes in self._routes.items() if key[0] != version}
+
+    async def routes(self, version: int, site: str, stream: str) -> Routes | None:
+        """A site's routes for a stream under a version."""
+        key = (version, site, stream)
+        if key not in self._routes:
+            self._routes[key] = build_routes(await self.snapshot(version), site, stream)
+        return self._routes[key]
+
+    async def heads(self) -> AsyncIterator[Snapshot]:
+        """The newest snapshot, and each newer one as it is announced."""
+        logs = self._fabric.logs
+        async for stored in self._fabric.follow(logs.state, logs.head):
+            yield await self.snapshot(int(stored[-1].data))

@@ -1,0 +1,97 @@
+"""Requests to a running deployment: subscribe, unsubscribe, set context, report. A change is one catalog revision."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from headgate.catalog import Catalog, Snapshot, parse_subscription
+from headgate.errors import HeadgateError
+from headgate.fabric import Fabric
+from headgate.model import Plan, Tree
+from headgate.relay.tables import publish_snapshot
+
+Handler = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
+
+
+def extend_plan(snapshot: Snapshot) -> Plan | None:
+    """The plan with every subscribing site in its stream's tree, None when nothing is missing.
+
+    A site that nobody planned for hangs below the root until the next full plan.
+    """
+    trees = dict(snapshot.plan.trees) if snapshot.plan else {}
+    changed = False
+    for name, stream in snapshot.deployment.streams.items():
+        tree = trees.get(name) or Tree(name, stream.root)
+        wanted = {each.site for each in snapshot.deployment.subscriptions.values() if each.stream == name}
+        missing = wanted - set(tree.members)
+        if missing or name not in trees:
+            trees[name] = Tree(name, stream.root, {**tree.parents, **dict.fromkeys(sorted(missing), stream.root)})
+            changed = True
+    return Plan(trees) if changed else None
+
+
+class Control:
+    """Answers requests with the catalog. One deployment has one of these."""
+
+    def __init__(self, fabric: Fabric, catalog: Catalog, report: Callable[[], Awaitable[dict[str, Any]]]) -> None:
+        self._fabric = fabric
+        self._catalog = catalog
+        self._report = report
+
+    async def serve(self) -> None:
+        """Start answering."""
+        verbs: dict[str, Handler] = {
+            "subscribe": self._subscribe,
+            "unsubscribe": self._unsubscribe,
+            "context": self._context,
+            "status": self._status,
+        }
+        for verb, handler in verbs.items():
+            await self._fabric.serve(self._fabric.logs.control(verb), _answering(handler))
+
+    async def publish(self) -> Snapshot:
+        """Make sure that every subscribing site is planned for, and publish the newest revision."""
+        snapshot = self._catalog.snapshot()
+        plan = extend_plan(snapshot)
+        if plan is not None:
+            self._catalog.set_plan(plan)
+            snapshot = self._catalog.snapshot()
+        await publish_snapshot(self._fabric, snapshot)
+        return snapshot
+
+    async def _subscribe(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        snapshot = self._catalog.snapshot()
+        name = str(request["name"])
+        subscription = parse_subscription(name, request["subscription"], snapshot.deployment)
+        if request.get("change") and name in snapshot.subscription_ids:
+            self._catalog.change(subscription)
+        else:
+            self._catalog.subscribe(subscription)
+        published = await self.publish()
+        return {"revision": published.revision, "id": published.subscription_ids[name]}
+
+    async def _unsubscribe(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        self._catalog.unsubscribe(str(request["name"]))
+        return {"revision": (await self.publish()).revision}
+
+    async def _context(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        self._catalog.set_context(str(request["name"]), request["values"])
+        return {"revision": (await self.publish()).revision}
+
+    async def _status(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        return await self._report()
+
+
+def _answering(handler: Handler) -> Callable[[bytes], Awaitable[bytes]]:
+    async def answer(data: bytes) -> bytes:
+        try:
+            document = await handler(json.loads(data) if data else {})
+        except HeadgateError as error:
+            document = {"error": str(error)}
+        except (KeyError, TypeError, ValueError) as error:
+            document = {"error": f"the request cannot be read: {error!r}"}
+        return json.dumps(document).encode()
+
+    return answer

@@ -1,0 +1,50 @@
+"""What the same rows would have cost without a plan: one copy per subscriber, and one copy per site.
+
+Both are computed from the rows that the root logs hold, with the same encoding, so they are bytes and not estimates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headgate.fabric import Fabric
+from headgate.relay.root import load_block
+from headgate.relay.routes import Child, Routes, stream_receivers
+from headgate.relay.split import for_child, for_local
+from headgate.relay.tables import Tables
+from headgate.wire.manifest import decode_manifest
+from headgate.wire.message import encode_block
+
+
+@dataclass(frozen=True, slots=True)
+class Baselines:
+    """Bytes that leave the roots without a plan. Receivers at a stream's own root cost nothing in either."""
+
+    per_subscriber: int
+    per_site: int
+
+
+async def measure(fabric: Fabric, tables: Tables, streams: list[str]) -> Baselines:
+    """Encode every committed block as it would go to each subscriber, and to each site, straight from the root."""
+    per_subscriber = per_site = 0
+    logs = fabric.logs
+    for stream in streams:
+        place = 0
+        while batch := await fabric.read(logs.root(stream), logs.commit(stream), place):
+            place = batch[-1].sequence
+            for stored in batch:
+                manifest = decode_manifest(stored.data)
+                snapshot = await tables.snapshot(manifest.version)
+                root = snapshot.deployment.streams[stream].root
+                schema = snapshot.deployment.streams[stream].schema.arrow
+                routes = Routes(root, stream, manifest.version, None, schema, (), ())
+                block = await load_block(fabric, manifest, schema, routes)
+                for site, receivers in stream_receivers(snapshot, stream).items():
+                    if site == root or not manifest.evaluated:
+                        continue
+                    child = Child(site, tuple(receivers), schema)
+                    wanted = [name for name in schema.names if any(name in each.schema.names for each in receivers)]
+                    child = Child(site, tuple(receivers), block.rows.select(wanted).schema)
+                    per_site += len(encode_block(for_child(block, child)))
+                    per_subscriber += sum(len(encode_block(each)) for _, each in for_local(block, tuple(receivers)))
+    return Baselines(per_subscriber, per_site)

@@ -1,0 +1,148 @@
+"""Runs the demo on an open runtime: reads every subscription until all rows are accounted for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+from headgate.client import Client, Delivery
+from headgate.errors import HeadgateError
+from headgate.fabric import FabricError, cancel_all
+from headgate.service.demo.baselines import measure
+from headgate.service.runtime import Runtime
+
+_POLL_S: Final = 1.0
+_DRAIN_S: Final = 60.0
+
+Watch = Callable[[dict[str, Any], float], None]
+"""Hears the status and the share of the expected rows that are in."""
+
+
+def demo_file() -> Path:
+    """The shipped deployment file."""
+    return Path(str(resources.files("headgate.service.demo") / "headgate.yaml"))
+
+
+@dataclass
+class Readers:
+    """One reading task per subscription. `keep` also collects what arrived, for whoever wants to compare it."""
+
+    client: Client
+    keep: bool = False
+    deliveries: dict[str, list[Delivery]] = field(default_factory=dict)
+    _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+
+    def start(self, names: list[str]) -> None:
+        """Start reading subscriptions."""
+        for name in names:
+            self._tasks[name] = asyncio.create_task(self._read(name), name=f"reader of {name}")
+
+    async def _read(self, name: str) -> None:
+        found = self.deliveries.setdefault(name, [])
+        async for delivery in await self.client.subscribe(name):
+            if self.keep:
+                found.append(delivery)
+
+    def check(self) -> None:
+        """Raise what ended a reader."""
+        for task in self._tasks.values():
+            if task.done() and not task.cancelled() and task.exception() is not None:
+                raise HeadgateError(f"the {task.get_name()} ended: {task.exception()}")
+
+    async def stop(self) -> None:
+        """Stop all readers."""
+        await cancel_all(self._tasks.values())
+
+
+def expected_rows(runtime: Runtime) -> int | None:
+    """How many rows the sources will give, None when a source has no end."""
+    limits = [stream.source.options.get("limit") for stream in runtime.catalog.snapshot().deployment.streams.values()]
+    return None if None in limits else sum(int(limit) for limit in limits if limit is not None)
+
+
+def drained(status: dict[str, Any]) -> bool:
+    """Whether every subscriber has acknowledged everything that was matched for it."""
+    return all(each["in_flight"] == 0 for each in status["subscriptions"].values())
+
+
+async def run_demo(
+    runtime: Runtime, watch: Watch, seconds: float | None = None, *, keep: bool = False
+) -> dict[str, Any]:
+    """Read everything until the sources end (or `seconds` have passed), then drain, then sum up."""
+    snapshot = runtime.catalog.snapshot()
+    expected = expected_rows(runtime)
+    url = runtime.settings.nats or (runtime.server.url if runtime.server else "")
+    began = time.monotonic()
+    async with await Client.connect(url, namespace=runtime.settings.namespace) as client:
+        readers = Readers(client, keep=keep)
+        readers.start(list(snapshot.deployment.subscriptions))
+        try:
+            while True:
+                await asyncio.sleep(_POLL_S)
+                status = await _status(runtime)
+                readers.check()
+                if status is None:
+                    continue
+                rows = sum(each["rows_in"] for each in status["streams"].values())
+                elapsed = time.monotonic() - began
+                share = rows / expected if expected else (elapsed / seconds if seconds else 0.0)
+                watch(status, min(share, 1.0))
+                if (expected is not None and rows >= expected) or (seconds is not None and elapsed >= seconds):
+                    break
+            await runtime.stop_job()
+            await _drain(runtime, readers, watch)
+        finally:
+            await readers.stop()
+    status = await runtime.status()
+    baselines = await measure(runtime.fabric, runtime.tables, list(status["streams"]))
+    summary = summarise(status, baselines.per_subscriber, baselines.per_site, time.monotonic() - began)
+    return {**summary, "status": status, "deliveries": readers.deliveries}
+
+
+async def _status(runtime: Runtime) -> dict[str, Any] | None:
+    if runtime.failure.done():
+        await runtime.failure
+    with contextlib.suppress(FabricError):
+        return await runtime.status()
+    return None
+
+
+async def _drain(runtime: Runtime, readers: Readers, watch: Watch) -> None:
+    deadline = time.monotonic() + _DRAIN_S
+    while time.monotonic() < deadline:
+        status = await _status(runtime)
+        readers.check()
+        if status is not None:
+            watch(status, 1.0)
+            if drained(status):
+                return
+        await asyncio.sleep(_POLL_S / 2)
+
+
+def summarise(status: dict[str, Any], unicast: int, per_site: int, seconds: float) -> dict[str, Any]:
+    """The figures of a run."""
+    streams, subscriptions = status["streams"].values(), status["subscriptions"].values()
+    site_bytes = {name: each["upload_bytes"] for name, each in status["sites"].items()}
+    return {
+        "rows_in": sum(each["rows_in"] for each in streams),
+        "dead": sum(each["dead"] for each in streams),
+        "shed": sum(each["shed"] for each in streams),
+        "matched": sum(each["matched"] for each in subscriptions),
+        "delivered": sum(each["delivered"] for each in subscriptions),
+        "reduced": sum(each["reduced"] for each in subscriptions),
+        "expired": sum(each["expired"] for each in subscriptions),
+        "in_flight": sum(each["in_flight"] for each in subscriptions),
+        "ledger_difference": sum(abs(each["difference"]) for each in (*streams, *subscriptions)),
+        "link_bytes": sum(each["bytes"] for each in status["links"].values()),
+        "per_site_bytes": site_bytes,
+        "busiest_site": max(site_bytes, key=lambda name: site_bytes[name]),
+        "unicast_bytes": unicast,
+        "site_copy_bytes": per_site,
+        "seconds": round(seconds, 1),
+    }

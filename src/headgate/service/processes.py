@@ -1,0 +1,70 @@
+"""Child processes of a deployment: started under a guard, watched, restarted, stopped in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from headgate.pipeline.job import JobConfig
+
+_STOP_S: Final = 20.0
+_BACKOFF_S: Final = (1.0, 2.0, 5.0, 10.0)
+
+
+class JobProcess:
+    """The Spark driver as a child process. It is restarted when it dies, until `stop`."""
+
+    def __init__(self, config: JobConfig, state_dir: Path) -> None:
+        self._config = config
+        self._state_dir = state_dir
+        self._process: asyncio.subprocess.Process | None = None
+        self._stopping = False
+        self.restarts = 0
+
+    @property
+    def pid(self) -> int | None:
+        """The driver's process, None when it is not running."""
+        return self._process.pid if self._process and self._process.returncode is None else None
+
+    async def run(self) -> None:
+        """Keep the job running until `stop`."""
+        path = self._state_dir / "job.json"
+        path.write_text(json.dumps(asdict(self._config)), encoding="utf-8")
+        while not self._stopping:
+            with (self._state_dir / "job.log").open("ab") as log:
+                self._process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-m",
+                    "headgate.pipeline.job",
+                    str(path),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            await self._process.wait()
+            if not self._stopping:
+                delay = _BACKOFF_S[min(self.restarts, len(_BACKOFF_S) - 1)]
+                self.restarts += 1
+                await asyncio.sleep(delay)
+
+    async def stop(self) -> None:
+        """Stop the job: ask, then kill."""
+        self._stopping = True
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+        try:
+            await asyncio.wait_for(process.wait(), _STOP_S)
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()

@@ -1,0 +1,196 @@
+"""The live loop: everything that `headgate up` runs, started in order and stopped in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from headgate.catalog import Catalog
+from headgate.errors import HeadgateError
+from headgate.fabric import EmbeddedServer, Fabric, Logs, cancel_all
+from headgate.model import Deployment
+from headgate.pipeline.job import JobConfig
+from headgate.planning import plan_deployment
+from headgate.relay.budget import Budgets
+from headgate.relay.node import RelayNode
+from headgate.relay.tables import Tables
+from headgate.service.books import Keeper
+from headgate.service.control import Control
+from headgate.service.processes import JobProcess
+from headgate.service.status import read_status
+
+_READY_POLL_S: Final = 0.2
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to run a deployment: where its state lies, and which parts run here."""
+
+    state_dir: Path
+    nats: str | None = None
+    namespace: str = "hg"
+    catalog: str | None = None
+    master: str = "local[*]"
+    trigger_s: float = 1.0
+    partitions: int | None = None
+    new_lineage: bool = False
+    emulate_delay: bool = True
+    relays: bool = True
+    job: bool = True
+    spark_options: Mapping[str, str] = field(default_factory=dict)
+    nats_options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Runtime:
+    """A running deployment. `open_runtime` makes one; `failed` is set when a part of it has ended by an error."""
+
+    def __init__(self, settings: Settings, fabric: Fabric, catalog: Catalog, server: EmbeddedServer | None) -> None:
+        self.settings = settings
+        self.fabric = fabric
+        self.catalog = catalog
+        self.server = server
+        self.tables = Tables(fabric)
+        self.control = Control(fabric, catalog, self.status)
+        self.nodes: dict[str, RelayNode] = {}
+        self.keepers: dict[str, Keeper] = {}
+        self.job: JobProcess | None = None
+        self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self, deployment: Deployment | None) -> None:
+        """Bring the catalog up to the file, publish it, and start relays, books and the Spark job."""
+        logs = self.fabric.logs
+        for log in (logs.state, logs.tables):
+            await self.fabric.ensure(log)
+        if deployment is not None:
+            self._apply(deployment)
+        snapshot = await self.control.publish()
+        streams = snapshot.deployment.streams
+        for stream in streams.values():
+            await self.fabric.ensure(logs.root(stream.name))
+            if stream.source.format == "nats":
+                await self.fabric.ensure(logs.input(stream.name))
+        await self.control.serve()
+        if self.settings.relays:
+            budgets = Budgets(snapshot.deployment)
+            for site in snapshot.deployment.sites:
+                node = RelayNode(
+                    self.fabric, site, tables=self.tables, budgets=budgets, emulate_delay=self.settings.emulate_delay
+                )
+                self.nodes[site] = node
+                self._spawn(node.run(), f"relay {site}")
+        for name in streams:
+            self.keepers[name] = Keeper(self.fabric, self.tables, name)
+            self._spawn(self.keepers[name].run(), f"ledger of {name}")
+        if self.settings.job:
+            self.job = JobProcess(self._job_config(), self.settings.state_dir)
+            self._spawn(self.job.run(), "Spark job")
+
+    def _apply(self, deployment: Deployment) -> None:
+        before = self.catalog.head()
+        revision = self.catalog.apply(deployment)
+        if revision != before or self.catalog.snapshot().plan is None:
+            current = self.catalog.snapshot().deployment
+            self.catalog.set_plan(deployment.plan or plan_deployment(current).plan)
+
+    def _job_config(self) -> JobConfig:
+        settings = self.settings
+        url = settings.nats or (self.server.url if self.server else "")
+        return JobConfig(
+            url=url,
+            namespace=settings.namespace,
+            state_dir=str(settings.state_dir.absolute()),
+            master=settings.master,
+            trigger_s=settings.trigger_s,
+            partitions=settings.partitions,
+            new_lineage=settings.new_lineage,
+            spark_options=dict(settings.spark_options),
+            nats_options=dict(settings.nats_options),
+        )
+
+    def _spawn(self, work: Any, what: str) -> None:
+        task = asyncio.create_task(work, name=what)
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A part that ends by an error takes the deployment down with a message; restarting it is the user's choice."""
+        if task.cancelled() or task.exception() is None or self.failure.done():
+            return
+        self.failure.set_exception(task.exception() or RuntimeError(task.get_name()))
+
+    async def wait_ready(self, tell: Callable[[str], None] | None = None, timeout_s: float = 180.0) -> None:
+        """Wait until the Spark job takes rows. `tell` hears what is going on."""
+        logs = self.fabric.logs
+        said: Any = ""
+        async with asyncio.timeout(timeout_s):
+            while not self.failure.done():
+                stored = await self.fabric.last(logs.state, logs.stats("job", "_"))
+                document = json.loads(stored.data) if stored else {"state": "starting", "pid": None}
+                if self.job is not None and document["pid"] == self.job.pid:
+                    if tell and document["state"] != said:
+                        said = document["state"]
+                        tell(said)
+                    if document["state"] == "ready":
+                        return
+                await asyncio.sleep(_READY_POLL_S)
+        await self.failure
+
+    async def status(self) -> dict[str, Any]:
+        """Everything that can be said about the deployment now."""
+        return await read_status(self.fabric, self.tables)
+
+    async def stop_job(self) -> None:
+        """Stop taking rows in; what is committed goes on to the subscribers."""
+        if self.job is not None:
+            await self.job.stop()
+
+    async def stop(self) -> None:
+        """Stop everything that `start` started."""
+        await self.stop_job()
+        await cancel_all(self._tasks)
+        for keeper in self.keepers.values():
+            with contextlib.suppress(HeadgateError):
+                await keeper.store()
+
+
+@contextlib.contextmanager
+def _exclusive(state_dir: Path) -> Any:
+    """Hold the state directory: two deployments in one would fight over its ports and checkpoints."""
+    state_dir.mkdir(parents=True, exist_ok=True)
+    with (state_dir / "lock").open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise HeadgateError(
+                f"a deployment is already running in {state_dir}", hint="stop it, or give another --state-dir"
+            ) from error
+        yield
+
+
+@asynccontextmanager
+async def open_runtime(settings: Settings, deployment: Deployment | None) -> AsyncIterator[Runtime]:
+    """Start a deployment and stop it at the end of the block, whatever happens in between."""
+    async with AsyncExitStack() as stack:
+        stack.enter_context(_exclusive(settings.state_dir))
+        server = None
+        if settings.nats is None:
+            server = EmbeddedServer(settings.state_dir)
+            stack.callback(server.stop)
+            await asyncio.to_thread(server.start)
+        url = settings.nats or (server.url if server else "")
+        logs = Logs(settings.namespace)
+        fabric = await stack.enter_async_context(await Fabric.connect(url, logs, **settings.nats_options))
+        place = settings.catalog or f"sqlite:///{settings.state_dir.absolute() / 'catalog.db'}"
+        catalog = stack.enter_context(Catalog.open(place))
+        runtime = Runtime(settings, fabric, catalog, server)
+        stack.push_async_callback(runtime.stop)
+        await runtime.start(deployment)
+        yield runtime

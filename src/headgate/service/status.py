@@ -1,0 +1,132 @@
+"""Everything that can be said about a deployment now, read from its logs: streams, sites, links, subscriptions."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from headgate.catalog import Snapshot
+from headgate.fabric import Fabric
+from headgate.relay.tables import Tables
+from headgate.service.books import StreamBooks, read_books, read_tallies
+from headgate.wire.ledger import Entry, Tally
+
+
+async def _reports(fabric: Fabric, kind: str) -> dict[str, dict[str, Any]]:
+    logs = fabric.logs
+    found: dict[str, dict[str, Any]] = {}
+    place = 0
+    while batch := await fabric.read(logs.state, f"{logs.namespace}.stats.{kind}.*", place):
+        place = batch[-1].sequence
+        for stored in batch:
+            found[stored.subject.rsplit(".", 1)[1]] = json.loads(stored.data)
+    return found
+
+
+async def read_status(fabric: Fabric, tables: Tables) -> dict[str, Any]:
+    """One JSON-ready document."""
+    snapshot = await anext(tables.heads())
+    books = await read_books(fabric, tables, list(snapshot.deployment.streams))
+    relays, jobs = await _reports(fabric, "relay"), await _reports(fabric, "job")
+    tallies = await read_tallies(fabric)
+    return {
+        "revision": snapshot.revision,
+        "time_ms": int(time.time() * 1000),
+        "streams": {book.stream: _stream(snapshot, book, jobs) for book in books},
+        "sites": {name: _site(name, relays) for name in snapshot.deployment.sites},
+        "links": _links(relays),
+        "subscriptions": _subscriptions(snapshot, books, tallies, relays),
+        "job": jobs.get("_", {}),
+    }
+
+
+def _stream(snapshot: Snapshot, book: StreamBooks, jobs: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    document = book.to_document()
+    del document["entries"]
+    return {"root": snapshot.deployment.streams[book.stream].root, **document, "job": jobs.get(book.stream, {})}
+
+
+def _site(name: str, relays: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    report = relays.get(name, {})
+    return {
+        "upload_bytes": sum(report.get("link_bytes", {}).values()),
+        "download_bytes": sum(
+            size
+            for other in relays.values()
+            for link, size in other.get("link_bytes", {}).items()
+            if link.rsplit(":", 1)[1] == name
+        ),
+        "queued_rows": sum(output["rows"] for output in report.get("outputs", {}).values()),
+        "inbox_bytes": report.get("inbox_bytes", 0),
+        "repairs": report.get("repairs", 0),
+        "time_ms": report.get("time_ms"),
+    }
+
+
+def _links(relays: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for site, report in relays.items():
+        for link, size in report.get("link_bytes", {}).items():
+            stream, child = link.rsplit(":", 1)
+            entry = found.setdefault(f"{site}->{child}", {"bytes": 0, "messages": 0, "streams": []})
+            entry["bytes"] += size
+            entry["messages"] += report["link_messages"][link]
+            entry["streams"].append(stream)
+    return found
+
+
+def _subscriptions(
+    snapshot: Snapshot,
+    books: list[StreamBooks],
+    tallies: dict[int, Tally],
+    relays: dict[str, dict[str, Any]],
+) -> dict[str, dict[str, Any]]:
+    names = {identity: name for name, identity in snapshot.subscription_ids.items()}
+    lines = {entry.subscription: entry for book in books for entry in book.entries}
+    found = {}
+    for identity, name in names.items():
+        subscription = snapshot.deployment.subscriptions[name]
+        outputs = relays.get(subscription.site, {}).get("outputs", {})
+        found[name] = {
+            "id": identity,
+            "stream": subscription.stream,
+            "site": subscription.site,
+            **_line(lines.get(identity)),
+            **_delays(tallies.get(identity)),
+            "queued_rows": outputs.get(f"sub-{identity}", {}).get("rows", 0),
+        }
+    for identity, entry in lines.items():
+        if identity not in names:
+            found[f"(ended {identity})"] = {"id": identity, "stream": entry.stream, "site": None, **_line(entry)}
+    return found
+
+
+def _line(entry: Entry | None) -> dict[str, Any]:
+    if entry is None:
+        return {
+            "starts": None, "matched": 0, "delivered": 0, "reduced": 0, "expired": 0, "in_flight": 0, "difference": 0,
+        }  # fmt: skip
+    return {
+        "starts": entry.starts,
+        "matched": entry.matched,
+        "delivered": entry.delivered,
+        "reduced": sum(entry.reduced.values()),
+        "reduced_by": dict(entry.reduced),
+        "expired": entry.expired,
+        "in_flight": entry.in_flight,
+        "difference": entry.difference,
+    }
+
+
+def _delays(tally: Tally | None) -> dict[str, Any]:
+    if tally is None:
+        return {"commit_delay_ms": None, "event_delay_ms": None}
+    return {
+        name: {
+            "mean": histogram.mean(),
+            "p50": histogram.quantile(0.5),
+            "p99": histogram.quantile(0.99),
+        }
+        for name, histogram in (("commit_delay_ms", tally.commit_delay), ("event_delay_ms", tally.event_delay))
+    }

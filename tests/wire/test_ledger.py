@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headgate.wire.block import Block, Commit
+from headgate.wire.ledger import Account, Matched, Tally
+from headgate.wire.manifest import Manifest, PartRef, decode_manifest, encode_manifest
+
+EMPTY = pa.schema([("x", pa.int64())])
+
+
+def _manifest(batch: int, after: int, rows: int, counts: dict[int, int], **more: int) -> Manifest:
+    ids = np.array(sorted(counts), dtype=np.uint64)
+    values = np.array([counts[i] for i in sorted(counts)], dtype=np.uint64)
+    return Manifest("s", "line", batch, 1, after, (PartRef(batch + 1, rows, rows),), ids, values, **more)
+
+
+def _block(after: int, upto: int, seqs: list[int], end: int | None = None, **declared: dict[str, int]) -> Block:
+    rows = pa.RecordBatch.from_arrays([pa.array(seqs, type=pa.int64())], schema=EMPTY)
+    return Block(
+        "s",
+        after,
+        upto,
+        (Commit(after, end or upto, 1, 1000, 20, shed=2),),
+        np.array(seqs, dtype=np.uint64),
+        rows,
+        None,
+        {int(k[1:]): v for k, v in declared.items()},
+    )
+
+
+def _books() -> Matched:
+    books = Matched("s")
+    books.add(_manifest(0, 0, 10, {7: 4}, dead=1, shed=2), {1: 7, 2: 8})
+    books.add(_manifest(1, 10, 5, {7: 3, 8: 2}), {1: 7, 2: 8})
+    return books
+
+
+def test_a_subscriber_that_got_everything_has_no_difference() -> None:
+    account = Account(Tally(1))
+    account.add(_block(0, 10, [1, 2, 3, 4]), 1, 1100)
+    account.add(_block(10, 15, [11, 12], _1={"overflow": 1}), 2, 1200)
+    (line, other) = _books().entries([account.tally])
+    assert (line.matched, line.delivered, line.reduced, line.in_flight, line.difference) == (
+        7, 6, {"overflow": 1}, 0, 0,
+    )  # fmt: skip
+    assert (other.matched, other.in_flight, other.difference) == (2, 2, 0)
+    assert account.tally.shed == 4
+
+
+def test_rows_past_the_acknowledged_boundary_are_in_flight() -> None:
+    account = Account(Tally(1))
+    account.add(_block(0, 10, [1, 2, 3, 4]), 1, 1100)
+    account.add(_block(10, 12, [11], end=15), 2, 1200)
+    line = _books().entries([account.tally])[0]
+    assert (line.boundary, line.delivered, line.in_flight, line.difference) == (10, 4, 3, 0)
+
+
+@pytest.mark.parametrize(("seqs", "difference"), [([1, 2, 3], 1), ([1, 2, 3, 4, 4], -1)])
+def test_a_lost_or_doubled_row_is_a_difference(seqs: list[int], difference: int) -> None:
+    account = Account(Tally(1))
+    account.add(_block(0, 10, seqs), 1, 1100)
+    assert _books().entries([account.tally])[0].difference == difference
+
+
+def test_an_account_refuses_a_gap() -> None:
+    account = Account(Tally(1))
+    account.add(_block(0, 10, []), 1, 1100)
+    with pytest.raises(ValueError, match="does not continue"):
+        account.add(_block(11, 15, []), 2, 1200)
+
+
+def test_a_subscription_is_counted_from_the_manifest_that_first_served_it() -> None:
+    books = Matched("s")
+    books.add(_manifest(0, 0, 10, {7: 4}), {1: 7})
+    books.add(_manifest(1, 10, 5, {7: 3}), {1: 7, 2: 7})
+    late = books.entries([])[1]
+    assert (late.subscription, late.starts, late.matched) == (2, 10, 3)
+
+
+def test_a_changed_subscription_goes_on_under_its_new_class() -> None:
+    books = Matched("s")
+    books.add(_manifest(0, 0, 10, {7: 4, 8: 1}), {1: 7})
+    books.add(_manifest(1, 10, 5, {7: 3, 8: 2}), {1: 8})
+    assert books.entries([])[0].matched == 6
+
+
+def test_folding_and_storing_change_no_sum() -> None:
+    books = _books()
+    books.fold(10)
+    again = Matched.from_json(books.to_json())
+    assert again.mark == 10
+    assert again.matched(1, 10) == 4
+    assert again.matched(1) == 7
+    again.add(_manifest(1, 10, 5, {7: 3}), {1: 7})
+    assert again.matched(1) == 7
+    with pytest.raises(ValueError, match="before the mark"):
+        again.matched(1, 5)
+
+
+def test_a_missing_manifest_is_refused() -> None:
+    books = Matched("s")
+    books.add(_manifest(0, 0, 10, {}), {})
+    with pytest.raises(ValueError, match="does not continue"):
+        books.add(_manifest(2, 15, 5, {}), {})
+
+
+def test_tallies_and_manifests_come_back_from_bytes() -> None:
+    account = Account(Tally(1))
+    account.add(_block(0, 10, [1, 2]), 4, 1100)
+    assert Tally.from_json(account.tally.to_json()) == account.tally
+    manifest = _manifest(3, 40, 9, {2: 5, 90: 1}, dead=3)
+    found = decode_manifest(encode_manifest(manifest))
+    assert (found.upto, found.rows_in, found.bases()) == (49, 12, [40])
+    assert found.matched(np.array([90, 2, 5], dtype=np.uint64)).tolist() == [1, 5, 0]
