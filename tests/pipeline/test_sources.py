@@ -11,7 +11,7 @@ from headgate.model import Schema, Source, Stream
 from headgate.model.schema import SchemaError
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, SourceError, check_source, generate, read
 from headgate.pipeline.sources.generators import ORIGIN_US, GeneratorError
-from headgate.pipeline.sources.reading import from_json
+from headgate.pipeline.sources.jsontext import from_json
 from headgate.pipeline.validate import DEAD, validate
 
 READINGS = Schema.of({"station": "string", "temp": "double", "n": "int", "at": "timestamp", "tags": "array<string>"})
@@ -79,9 +79,26 @@ def test_offsets_follow_the_clock_from_the_start_that_they_hold():
     started = {"row": 0, "origin_us": before - 5_000_000}
     assert paced.latestOffset(started, ReadMaxRows(700)) == {**started, "row": 700}
     end = paced.latestOffset(started, ReadAllAvailable())
-    assert 5_000 <= end["row"] <= 1000 * (time.time() - before / 1e6 + 5)
+    assert 5_001 <= end["row"] <= 1000 * (time.time() - before / 1e6 + 5) + 1
     ahead = {"row": 10**9, "origin_us": before}
     assert paced.latestOffset(ahead, ReadAllAvailable()) == ahead
+
+
+def test_a_long_pause_moves_time_but_no_row():
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+    now = int(time.time() * 1e6)
+    paused = {"row": 5_000, "origin_us": now - 86_400_000_000}
+    resumed = reader(kind="pulse", rate=100, catch_up="10 s")
+    first = resumed.latestOffset(paused, ReadMaxRows(300))
+    assert first["row"] == 5_300
+    assert abs(first["origin_us"] + 50_000_000 - (now - 10_000_000)) < 5_000_000
+    assert resumed.latestOffset(first, ReadMaxRows(100)) == {**first, "row": 5_400}
+    short = {"row": 5_000, "origin_us": now - 55_000_000}
+    assert reader(kind="pulse", rate=100).latestOffset(short, ReadAllAvailable())["origin_us"] == short["origin_us"]
+    fixed = reader(kind="pulse", rate=100, origin="2020-01-01")
+    start = fixed.initialOffset()
+    assert fixed.latestOffset(start, ReadMaxRows(10)) == {**start, "row": 10}
 
 
 def test_available_now_closes_the_stream():
@@ -96,7 +113,7 @@ def test_available_now_closes_the_stream():
 
 def test_a_grid_appears_step_by_step():
     settings = reader(kind="weather", width=4, height=5, rate=10).settings
-    assert [settings.available(0, second * 1_000_000) for second in (0, 1, 2, 3, 4)] == [0, 0, 20, 20, 40]
+    assert [settings.available(0, second * 1_000_000) for second in (-1, 0, 1, 2, 3, 4)] == [0, 20, 20, 40, 40, 60]
 
 
 def test_ranges_are_contiguous_and_take_the_ends_origin():
@@ -151,6 +168,7 @@ def json_lines():
         "extra column": json.dumps({**good, "unknown": 1}),
         "null value": json.dumps({**good, "temp": None, "tags": None}),
         "missing value": json.dumps({"station": "oslo", "at": "2026-01-01T00:00:00Z"}),
+        "not a number": json.dumps({**good, "temp": float("nan")}),
         "unicode": json.dumps({**good, "station": "Å😀"}, ensure_ascii=False),
         "null key": json.dumps({**good, "station": None}),
         "missing time": json.dumps({"station": "oslo"}),
@@ -161,6 +179,9 @@ def json_lines():
         "not json": "hello",
         "array": json.dumps([good, good]),
         "number": "5",
+        "two objects": json.dumps(good) + json.dumps(good),
+        "two in a list": json.dumps(good) + "," + json.dumps(good),
+        "rubbish behind": json.dumps(good) + "]",
     }
 
 
@@ -168,6 +189,7 @@ REASONS = {
     "null key": "key column 'station' is null",
     "missing time": "event time 'at' is null",
     **dict.fromkeys(["wrong type", "overflow", "bad time", "truncated", "not json", "array", "number"], "unread"),
+    **dict.fromkeys(["two objects", "two in a list", "rubbish behind"], "unread"),
 }
 
 
@@ -175,11 +197,10 @@ REASONS = {
 def test_json_files_give_good_rows_and_dead_letters_with_reasons(spark, tmp_path, json_lines):
     folder = tmp_path / "incoming files"
     folder.mkdir()
-    del json_lines["array"]  # a line with an array is so many rows
-    (folder / "one.json").write_text("\n".join(json_lines.values()) + "\n", encoding="utf-8")
+    (folder / "one.json").write_text("\n\n".join(json_lines.values()) + "\r\n  \n", encoding="utf-8")
     stream = Stream("s", READINGS, Source("json", {"path": str(folder)}), "root", ("station",), "at")
     rows, _ = run(validate(read(spark, stream), stream), "json_files", tmp_path / "checkpoint")
-    check_dead(rows, json_lines, "not a json record of the stream's schema")
+    check_dead(rows, json_lines, "not a JSON object of the stream's schema")
 
 
 @pytest.mark.spark
@@ -192,6 +213,9 @@ def test_json_messages_are_judged_like_json_files(spark, json_lines):
     broken = spark.createDataFrame([(None, None), ("", None), ("x", "no such codec")], "value string, _error string")
     dead = validate(from_json(broken, stream), stream).select(DEAD).toArrow()[DEAD].to_pylist()
     assert dead == ["not a JSON object of the stream's schema"] * 2 + ["no such codec"]
+    strict = Stream("s", READINGS, Source("kafka", {"payload": "json", "unknown_columns": "dead"}), "root")
+    dead = validate(from_json(frame, strict), strict).select(DEAD).toArrow()[DEAD].to_pylist()
+    assert [reason for reason in dead if reason and "unknown" in reason] == ["unknown columns: unknown"]
 
 
 def check_dead(rows, lines, unread):
@@ -210,6 +234,8 @@ def check_dead(rows, lines, unread):
 
 @pytest.mark.spark
 def test_csv_files_keep_what_they_cannot_read(spark, tmp_path):
+    from pyspark.errors import StreamingQueryException
+
     schema = Schema.of({"station": "string", "temp": "double", "at": "timestamp"})
     folder = tmp_path / "csv"
     folder.mkdir()
@@ -219,6 +245,9 @@ def test_csv_files_keep_what_they_cannot_read(spark, tmp_path):
     stream = Stream("s", schema, Source("csv", {"path": str(folder), "header": "true"}), "root", ("station",), "at")
     rows, _ = run(validate(read(spark, stream), stream), "csv_files", tmp_path / "checkpoint")
     found = {(row["_raw"], row[DEAD]) for row in rows.to_pylist()}
+    (folder / "two.csv").write_text("temp,station,at\n1.5,oslo,2026-01-01T00:00:00Z\n")
+    with pytest.raises(StreamingQueryException):  # a header in another order is refused, not read by place
+        run(validate(read(spark, stream), stream), "csv_header", tmp_path / "other")
     assert found == {
         (None, None),
         ("oslo,warm,2026-01-01T00:00:00Z", "not a csv record of the stream's schema"),
@@ -233,11 +262,14 @@ def test_a_typed_source_is_cast_and_what_does_not_fit_is_dead(spark):
 
     schema = Schema.of({"n": "tinyint", "at": "timestamp"})
     stream = Stream("s", schema, Source("rate"), "root", options={"required": ["n"]})
-    frame = spark.sql("select id as n, timestamp '2026-01-01' as at, 1 as other from values (5L), (500L), (null) t(id)")
-    rows = validate(_typed(frame, stream), stream).orderBy("n").toArrow()
+    frame = spark.sql(
+        "select n, timestamp '2026-01-01' as at, 1 as other from values (5D), (2.5D), (500D), (null) t(n)"
+    )
+    rows = validate(_typed(frame, stream), stream).toArrow()
     assert rows.schema.names == ["n", "at", "_dead", "_raw"]
-    assert rows["n"].to_pylist() == [None, None, 5]
-    assert set(rows[DEAD].to_pylist()) == {"column 'n' is not a tinyint", "column 'n' is null", None}
+    reasons = {row["n"]: row[DEAD] for row in rows.to_pylist() if row[DEAD] is None}
+    assert reasons == {5: None}
+    assert sorted(filter(None, rows[DEAD].to_pylist())) == ["column 'n' is not a tinyint"] * 2 + ["column 'n' is null"]
 
 
 @pytest.mark.spark

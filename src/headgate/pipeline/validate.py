@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headgate.model import Stream
 from headgate.model.schema import SchemaError
-from headgate.pipeline.sources.reading import ERROR, RAW
+from headgate.pipeline.sources.jsontext import ERROR, RAW
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

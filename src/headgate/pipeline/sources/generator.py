@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from headgate.model import Schema, type_name
+from headgate.model import Schema, parse_duration, type_name
 from headgate.model.schema import SchemaError
 from headgate.pipeline.sources.arrow import conform, spark_arrow_schema, split_range
 from headgate.pipeline.sources.generators import ORIGIN_US, generate, generator_of
@@ -29,6 +29,7 @@ OPTIONS: Mapping[str, str] = {
     "limit": "rows in total; the stream ends there (no limit)",
     "pace": "`clock`, or `none`: every row up to the limit is there at once (`none` where only a limit is given)",
     "origin": "the time of row 0 (when the stream starts; the start of 2026 where the pace is `none`)",
+    "catch_up": "how much of a pause is made up for at a restart, where no origin is given (60 s)",
     "max_rows_per_trigger": "rows in one micro-batch (no limit)",
     "partitions": "tasks that a large micro-batch is made by (2)",
 }
@@ -50,6 +51,7 @@ class Settings:
     origin_us: int | None
     max_rows: int | None
     partitions: int
+    catch_up_s: float
     own: Mapping[str, int]
 
     @classmethod
@@ -71,6 +73,7 @@ class Settings:
             origin_us=ORIGIN_US if origin is None and pace == "none" else origin,
             max_rows=count(options, "max_rows_per_trigger"),
             partitions=count(options, "partitions", 2) or 2,
+            catch_up_s=parse_duration(options.get("catch_up", "60 s")),
             own={name: count(options, name, default) or default for name, default in generator.options.items()},
         )
 
@@ -79,12 +82,13 @@ class Settings:
         return generate(self.kind, self.seed, start, stop, rate=self.rate, origin_us=origin_us, **self.own)
 
     def available(self, origin_us: int, now_us: int) -> int:
-        """How many rows have happened by a time. Rows that share a time appear together."""
+        """How many rows have happened by a time, the first at the origin itself. Rows that share a time come together."""
         if not self.paced and self.limit is not None:
             return self.limit
         group = generator_of(self.kind).group(self.own)
-        happened = int(max(0, now_us - origin_us) * self.rate / 1e6)
-        whole = happened // group * group
+        if now_us < origin_us:
+            return 0
+        whole = (int((now_us - origin_us) * self.rate / 1e6) // group + 1) * group
         return whole if self.limit is None else min(whole, self.limit)
 
 
@@ -145,6 +149,7 @@ class GeneratorReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.settings = settings
         self.target = spark_arrow_schema(schema)
         self.closed_us: int | None = None
+        self.resumed: tuple[int, int] | None = None
 
     def initialOffset(self) -> dict[str, int]:
         """No rows yet; the stream starts now unless an origin was given."""
@@ -158,10 +163,26 @@ class GeneratorReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         """Rows that have happened, up to the limit of this micro-batch."""
         now_us = int(time.time() * 1e6) if self.closed_us is None else self.closed_us
-        row = self.settings.available(start["origin_us"], now_us)
+        if self.resumed is None:
+            self.resumed = (start["origin_us"], self._resume(start, now_us))
+        before_us, origin_us = self.resumed
+        origin_us = origin_us if start["origin_us"] == before_us else start["origin_us"]
+        row = self.settings.available(origin_us, now_us)
         if isinstance(limit, ReadMaxRows):
             row = min(row, start["row"] + limit.max_rows)
-        return {"row": max(row, start["row"]), "origin_us": start["origin_us"]}
+        return {"row": row, "origin_us": origin_us} if row > start["row"] else start
+
+    def _resume(self, start: dict[str, int], now_us: int) -> int:
+        """The origin for a query that starts: what stood still for long goes on almost where it was, in time too.
+
+        Rows are numbered on without a hole; only their times move. The origin travels in the offsets, so a replay
+        gives the same times. Within a running query it never moves, however far behind the reader is.
+        """
+        if not self.settings.paced or self.settings.origin_us is not None:
+            return start["origin_us"]
+        read_until_us = start["origin_us"] + int(start["row"] * 1e6 / self.settings.rate)
+        missed_us = now_us - read_until_us - int(self.settings.catch_up_s * 1e6)
+        return start["origin_us"] + max(0, missed_us)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """What happens from now on belongs to a later query."""

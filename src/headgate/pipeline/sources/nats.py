@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from headgate.fabric import Log, Logs, SyncFabric
 from headgate.pipeline.sources.arrow import spark_arrow_schema, split_range
+from headgate.pipeline.sources.jsontext import JSON_OPTIONS
 from headgate.pipeline.sources.options import SourceError, check_names, count, one_of
 from headgate.pipeline.sources.payloads import PAYLOADS, Message, dead_row, decode_arrow, decode_text
 
@@ -30,6 +31,7 @@ OPTIONS: Mapping[str, str] = {
     "subject": "the subject, wildcards allowed (where clients publish into this stream)",
     "namespace": "the deployment's namespace (hg)",
     "payload": "`arrow` (an IPC stream a message), `json` (an object a message) or `jsonl` (an object a line)",
+    "unknown_columns": "`ignore`, or `dead`: a JSON object with a key that the schema does not have is a dead letter",
     "on_gap": "`fail` the batch or `declare` a dead letter when messages were deleted before they were read",
     "start": "`first`, `new` or a sequence; a query that was stopped goes on where it was",
     "purge": "`never`, or `committed`: delete what is committed (`committed` for the deployment's input log)",
@@ -75,7 +77,7 @@ class Settings:
         """Check the options; `stream` is the stream that the source belongs to."""
         options = {name.lower(): str(value) for name, value in options.items()}
         stream = options.pop("stream", None)
-        check_names("nats", options, OPTIONS)
+        check_names("nats", options, {**OPTIONS, **dict.fromkeys(JSON_OPTIONS, "")})
         namespace = options.get("namespace", "hg")
         log, subject = options.get("log"), options.get("subject")
         own = log is None and subject is None

@@ -11,20 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.model import Stream, type_name
 from headgate.model.schema import SchemaError
-from headgate.pipeline.sources.options import SourceError, one_of
+from headgate.pipeline.sources.jsontext import CORRUPT, ERROR, RAW, from_json
+from headgate.pipeline.sources.options import one_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
-RAW = "_raw"
-ERROR = "_error"
-_CORRUPT = "_corrupt_record"
+_FRACTIONAL = ("float", "double", "decimal")
+_WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
 _NONE: Mapping[str, Any] = {}
 _REGISTERED = "headgate.sources"
 
 TEXT_FILES = frozenset({"csv", "json", "xml"})
 """File formats that are read row by row as text: a row that is not in the schema is kept as it stood."""
+
+NOT_BY_LINE = frozenset({"multiline", "encoding", "charset", "columnnameofcorruptrecord", "mode"})
+"""Options with which JSON files are left to Spark's own reader, which ignores what follows an object in its line."""
 
 TYPED_FILES = frozenset({"orc", "parquet", "avro"})
 """File formats that carry types: a file that cannot be read fails the batch."""
@@ -78,17 +81,22 @@ def read(
         return _typed(_load_generator(spark, stream, options, max_rows_per_trigger), stream)
     if source.format == "nats":
         return _load_nats(spark, stream, options, max_rows_per_trigger, nats)
-    payload = one_of(options, "payload", ("typed", "json")) if "payload" in options else "typed"
+    payload = one_of(options, "payload", ("typed", "json"))
     options.pop("payload", None)
     reader = spark.readStream.format(source.format)
-    if source.format in TEXT_FILES and payload == "typed":
-        schema = f"{stream.schema.ddl}, `{_CORRUPT}` string"
-        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, **options}
-        return _text_file(reader.schema(schema).options(**options).load(), stream)
-    if source.format in TYPED_FILES and payload == "typed":
+    if payload == "json":
+        return from_json(reader.options(**options).load(), stream)
+    if source.format == "json" and not NOT_BY_LINE & {name.lower() for name in options}:
+        lines = spark.readStream.format("text").options(**options).load()
+        return from_json(lines.where("trim(value) != ''"), stream)
+    if source.format in TEXT_FILES:
+        schema = f"{stream.schema.ddl}, `{CORRUPT}` string"
+        # By default Spark takes a CSV file's columns by place, whatever its header says.
+        defaults = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, "enforceSchema": "false"}
+        return _text_file(reader.schema(schema).options(**{**defaults, **options}).load(), stream)
+    if source.format in TYPED_FILES:
         reader = reader.schema(stream.schema.ddl)
-    frame = reader.options(**options).load()
-    return from_json(frame, stream) if payload == "json" else _typed(frame, stream)
+    return _typed(reader.options(**options).load(), stream)
 
 
 def _load_generator(
@@ -119,38 +127,12 @@ def _load_nats(
     return from_json(reader.schema(f"value string, `{ERROR}` string").load(), stream)
 
 
-def from_json(frame: DataFrame, stream: Stream) -> DataFrame:
-    """Columns from JSON objects in the column `value`, one object a row; an `_error` of the source is kept."""
-    from pyspark.sql import functions as f
-
-    if "value" not in frame.columns:
-        raise SourceError(
-            f"the source {stream.source.format!r} has no column 'value' to read JSON from",
-            hint="`payload: json` is for sources of messages; leave it out to read columns " + ", ".join(frame.columns),
-        )
-    value = f.col("value").cast("string")
-    parsed = f.from_json(
-        value,
-        f"{stream.schema.ddl}, `{_CORRUPT}` string",
-        {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT},
-    )
-    given = f.col(ERROR) if ERROR in frame.columns else f.lit(None).cast("string")
-    rows = frame.select(value.alias(RAW), given.alias(ERROR), parsed.alias("_row"))
-    corrupt = f.col("_row").isNull() | f.col(f"_row.{_CORRUPT}").isNotNull()
-    error = f.coalesce(ERROR, f.when(corrupt, f.lit("not a JSON object of the stream's schema")))
-    return rows.select(
-        *[f.col(f"_row.`{name}`").alias(name) for name in stream.schema.names],
-        f.when(error.isNotNull(), f.col(RAW)).alias(RAW),
-        error.alias(ERROR),
-    )
-
-
 def _text_file(frame: DataFrame, stream: Stream) -> DataFrame:
     from pyspark.sql import functions as f
 
-    error = f.when(f.col(_CORRUPT).isNotNull(), f.lit(f"not a {stream.source.format} record of the stream's schema"))
+    error = f.when(f.col(CORRUPT).isNotNull(), f.lit(f"not a {stream.source.format} record of the stream's schema"))
     return frame.select(
-        *[f.col(f"`{name}`") for name in stream.schema.names], f.col(_CORRUPT).alias(RAW), error.alias(ERROR)
+        *[f.col(f"`{name}`") for name in stream.schema.names], f.col(CORRUPT).alias(RAW), error.alias(ERROR)
     )
 
 
@@ -175,6 +157,8 @@ def _typed(frame: DataFrame, stream: Stream) -> DataFrame:
         cast = found.try_cast(declared)
         columns.append(cast.alias(column.name))
         lost = found.isNotNull() & cast.isNull()
+        if types[column.name].startswith(_FRACTIONAL) and declared in _WHOLE:
+            lost |= cast.cast(types[column.name]) != found
         errors.append(f.when(lost, f.lit(f"column {column.name!r} is not a {declared}")))
     nothing = f.lit(None).cast("string")
     error = f.coalesce(*errors) if errors else nothing

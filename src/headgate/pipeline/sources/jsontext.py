@@ -1,0 +1,79 @@
+"""JSON objects in text into typed columns, as Spark expressions.
+
+Spark reads the first JSON value of a text and passes over what follows it, so two objects in one message would be one
+row and one silent loss. Here such a text is an error like any other that is not one object of the stream's schema.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headgate.model import Stream
+from headgate.pipeline.sources.options import SourceError, one_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+RAW = "_raw"
+ERROR = "_error"
+CORRUPT = "_corrupt_record"
+
+JSON_OPTIONS = frozenset(
+    {
+        "allowbackslashescapinganycharacter",
+        "allowcomments",
+        "allownonnumericnumbers",
+        "allownumericleadingzeros",
+        "allowsinglequotes",
+        "allowunquotedcontrolchars",
+        "allowunquotedfieldnames",
+        "dateformat",
+        "enabledatetimeparsingfallback",
+        "locale",
+        "timestampformat",
+        "timezone",
+    }
+)
+"""Options of Spark's JSON reader that a source of JSON may give."""
+
+# Put after a text inside of an array, they are counted only if the text was one whole value.
+_MARKS = ",0,0,0]"
+_COUNT = 4
+
+
+def from_json(frame: DataFrame, stream: Stream) -> DataFrame:
+    """The stream's columns from JSON objects in the column `value`, one object a row, then `_raw` and `_error`.
+
+    An `_error` that the source gives is kept. Columns of the stream that the frame already has, such as those of
+    partitioned directories, are taken from there. The source may give options of Spark's JSON reader (`timestampFormat`
+    and the like); with `unknown_columns: dead` an object with a key that the schema does not have is an error too.
+    """
+    from pyspark.sql import functions as f
+
+    if "value" not in frame.columns:
+        raise SourceError(
+            f"the source {stream.source.format!r} has no column 'value' to read JSON from",
+            hint="`payload: json` is for sources of messages; leave it out to read columns " + ", ".join(frame.columns),
+        )
+    options = {name: str(value) for name, value in stream.source.options.items()}
+    strict = one_of(options, "unknown_columns", ("ignore", "dead")) == "dead"
+    value = f.col("value").cast("string")
+    reading = {name: text for name, text in options.items() if name.lower() in JSON_OPTIONS}
+    reading |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    parsed = f.from_json(value, f"{stream.schema.ddl}, `{CORRUPT}` string", reading)
+    given = f.col(ERROR) if ERROR in frame.columns else f.lit(None).cast("string")
+    there = [name for name in stream.schema.names if name in frame.columns and name != "value"]
+    rows = frame.select(*there, value.alias(RAW), given.alias(ERROR), parsed.alias("_row"))
+    whole = f.size(f.from_json(f.concat(f.lit("["), f.col(RAW), f.lit(_MARKS)), "array<string>", reading)) == _COUNT
+    corrupt = f.col("_row").isNull() | f.col(f"_row.{CORRUPT}").isNotNull() | ~f.coalesce(whole, f.lit(False))
+    errors = [f.col(ERROR), f.when(corrupt, f.lit("not a JSON object of the stream's schema"))]
+    if strict:
+        known = f.array(*[f.lit(name) for name in stream.schema.names])
+        unknown = f.array_except(f.json_object_keys(RAW), known)
+        errors.append(f.when(f.size(unknown) > 0, f.concat(f.lit("unknown columns: "), f.array_join(unknown, ", "))))
+    error = f.coalesce(*errors)
+    return rows.select(
+        *[f.col(f"`{name}`") if name in there else f.col(f"_row.`{name}`").alias(name) for name in stream.schema.names],
+        f.when(error.isNotNull(), f.col(RAW)).alias(RAW),
+        error.alias(ERROR),
+    )
