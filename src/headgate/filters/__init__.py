@@ -4,8 +4,39 @@ Runs on NumPy, PyArrow, re2 and sqlglot's tokenizer alone; imports only `headgat
 of a user ever reaches `eval`, Spark SQL or a database.
 """
 
+from headgate.filters.algebra import (
+    Box,
+    Cover,
+    Domain,
+    NormalForm,
+    bind,
+    covers,
+    intersects,
+    merge,
+    merge_cover,
+    normal_form,
+    simplify,
+)
 from headgate.filters.errors import FilterError
 from headgate.filters.filter import Filter, context_types, parse_filter
 from headgate.filters.limits import DEFAULT_LIMITS, Limits
 
-__all__ = ["DEFAULT_LIMITS", "Filter", "FilterError", "Limits", "context_types", "parse_filter"]
+__all__ = [
+    "DEFAULT_LIMITS",
+    "Box",
+    "Cover",
+    "Domain",
+    "Filter",
+    "FilterError",
+    "Limits",
+    "NormalForm",
+    "bind",
+    "context_types",
+    "covers",
+    "intersects",
+    "merge",
+    "merge_cover",
+    "normal_form",
+    "parse_filter",
+    "simplify",
+]

@@ -127,4 +127,7 @@ def as_python(vector: Vector) -> Any:
     """A constant vector as a Python value in the form that literals have; None for NULL."""
     if in_arrow(vector.type):
         return vector.values.as_py()
-    return None if vector.null is not None and vector.null[0] else vector.values[0]
+    if vector.null is not None and vector.null[0]:
+        return None
+    value = vector.values[0]
+    return value.item() if isinstance(value, np.generic) else value

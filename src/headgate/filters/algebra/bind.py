@@ -1,0 +1,84 @@
+"""A filter with a subscriber's values in place of its `$names`: what a delivery class is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.filters import build
+from headgate.filters.algebra.atoms import is_constant
+from headgate.filters.evaluate import Scope, as_python, evaluate
+from headgate.filters.expr import FALSE, Call, Cast, Expr, Field, Item, Literal, Parameter, walk
+from headgate.filters.filter import Filter
+from headgate.filters.types import DOUBLE, FLOAT, is_nested
+
+_NO_ROWS = pa.RecordBatch.from_arrays([], names=[])
+
+
+def bind(of: Filter, context: Mapping[str, Any]) -> Filter:
+    """The filter with context values as literals.
+
+    `array_contains($list, column)` becomes IN. A value that has no literal (NaN, an infinity, a list used otherwise)
+    stays a parameter, so the bound filter's `parameters` say what it still needs.
+
+    >>> from headgate.filters import parse_filter
+    >>> from headgate.model import Schema
+    >>> near = parse_filter("x < $limit", Schema.of({"x": "int"}), {"limit": pa.int64()})
+    >>> bind(near, {"limit": 5}).text
+    'x < 5L'
+    """
+    return Filter.of(_bind(of.expr, context)) if of.parameters else of
+
+
+def _bind(node: Expr, context: Mapping[str, Any]) -> Expr:
+    if isinstance(node, Parameter | Field | Item) and _from_context(node):
+        return _literal(node, context)
+    if isinstance(node, Call) and node.name == "array_contains" and isinstance(node.args[0], Parameter):
+        return _membership(node, context)
+    changes: dict[str, Any] = {}
+    for field in fields(node):
+        found = getattr(node, field.name)
+        if isinstance(found, Expr):
+            changes[field.name] = _bind(found, context)
+        elif isinstance(found, tuple):
+            changes[field.name] = tuple(_bind(each, context) for each in found)
+    return replace(node, **changes) if changes else node
+
+
+def _from_context(node: Expr) -> bool:
+    """Whether the expression is a context value or a constant part of one."""
+    below = list(walk(node))
+    return any(isinstance(each, Parameter) for each in below) and all(
+        isinstance(each, Parameter | Field | Item | Literal | Cast) for each in below
+    )
+
+
+def _literal(node: Expr, context: Mapping[str, Any]) -> Expr:
+    if is_nested(node.type):
+        return node
+    with np.errstate(all="ignore"):
+        value = as_python(evaluate(node, Scope(_NO_ROWS, context)))
+    if node.type in (DOUBLE, FLOAT) and value is not None and not np.isfinite(value):
+        return node
+    return Literal(node.type, value)
+
+
+def _membership(node: Call, context: Mapping[str, Any]) -> Expr:
+    value = _bind(node.args[1], context)
+    array, kind = node.args[0], node.args[1].type
+    items = context.get(array.name) if isinstance(array, Parameter) else None
+    if items is None or is_constant(value):
+        return replace(node, args=(array, value))
+    literals = []
+    for item in items:
+        with np.errstate(all="ignore"):
+            inner = array.type.value_type
+            found = _literal(Parameter(kind if pa.types.is_null(inner) else inner, "item"), {"item": item})
+        if not isinstance(found, Literal):
+            return replace(node, args=(array, value))
+        literals.append(build.cast(found, kind))
+    return build.membership(value, literals) if literals else FALSE
