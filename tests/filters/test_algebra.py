@@ -88,6 +88,13 @@ def test_the_boxes_say_the_same_as_the_filter(a):
     assert not form.exact or (inside == matched).all()
 
 
+def test_the_benchmark_reports_counts_and_refusals(capsys):
+    figures = brute.run(pairs=50, pool=30, seed=2)
+    assert figures["faults"] == 0
+    assert figures["slowest_refusal_ms"] < float("inf")
+    assert "a million-way OR" in capsys.readouterr().out
+
+
 PAIRS = [
     line.split(" => ")
     for line in Path(__file__).with_name("simplify.txt").read_text("utf-8").splitlines()

@@ -69,7 +69,7 @@ def test_limits_fire_before_any_parser(text, monkeypatch):
     ],
 )
 def test_chains_cannot_build_deep_trees(text):
-    with pytest.raises(FilterError, match=r"nested|chains|no field|unknown column"):
+    with pytest.raises(FilterError, match=r"nested|chains|operators|no field|unknown column"):
         parse_filter(text, SCHEMA)
 
 

@@ -11,13 +11,14 @@ import random
 import time
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headgate.filters import Filter, parse_filter
+from headgate.errors import HeadgateError
+from headgate.filters import Filter, FilterError, parse_filter
 from headgate.filters.algebra import NormalForm, normal_form, simplify
 from headgate.filters.algebra.express import boxes_expression
 from headgate.filters.algebra.relate import forms_cover, forms_intersect, merge_forms
@@ -170,6 +171,31 @@ FAULTS = (
 )
 
 
+def refusal_times() -> dict[str, float]:
+    """Seconds that hostile texts take to be refused, best of three."""
+    hostile: dict[str, str | bytes] = {
+        "10,000 nested parentheses": "(" * 10_000 + "n = 1" + ")" * 10_000,
+        "a million-way OR": " OR ".join(["n = 1"] * 1_000_000),
+        "20,000 values in a list": "n IN (" + ", ".join(map(str, range(20_000))) + ")",
+        "bad UTF-8": b"s = '\xff'",
+        "a lone surrogate": "s = '\ud800'",
+        "2,000 chained additions": "n = 0" + " + 1" * 2_000,
+        "unknown column": "m = 1",
+        "a regular expression that explodes": "s RLIKE '((a{100}){100}){100}'",
+    }
+    found = {}
+    for name, text in hostile.items():
+        best = float("inf")
+        for _ in range(3):
+            start = time.perf_counter()
+            try:
+                parse_filter(cast("str", text), SCHEMA)
+            except FilterError:
+                best = min(best, time.perf_counter() - start)
+        found[name] = best
+    return found
+
+
 def run(pairs: int = 100_000, pool: int = 4_000, seed: int = 1) -> dict[str, Any]:
     """Check all pairs, print the counts, and time covering against evaluating both filters on the rows."""
     begin = time.perf_counter()
@@ -187,13 +213,20 @@ def run(pairs: int = 100_000, pool: int = 4_000, seed: int = 1) -> dict[str, Any
     for i, j in sample[:400]:
         bool((made.filters[j].evaluate(made.rows) & ~made.filters[i].evaluate(made.rows)).any())
     brute_s = (time.perf_counter() - start) / 400
+    refusals = refusal_times()
     for name, count in counts.items():
         print(f"{name:<28} {count:>10,}{'   WRONG' if name in FAULTS and count else ''}")
+    for name, spent_s in refusals.items():
+        print(f"refused: {name:<40} {spent_s * 1e3:>8.2f} ms")
+    faults = sum(counts[name] for name in FAULTS)
+    if faults:
+        raise HeadgateError(f"{faults} answers of the algebra are wrong", hint=f"run again with seed={seed}")
     return {
         "seed": seed,
         "filters": pool,
         **counts,
-        "faults": sum(counts[name] for name in FAULTS),
+        "faults": faults,
+        "slowest_refusal_ms": round(max(refusals.values()) * 1e3, 2),
         "pool_s": round(ready - begin, 2),
         "check_s": round(done - ready, 2),
         "covers_us": round(algebra_s * 1e6, 2),

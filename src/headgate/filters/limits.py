@@ -14,11 +14,12 @@ from headgate.filters.errors import FilterError
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Longest text in characters, deepest nesting, most tokens, and most operands that nest in a row."""
+    """Longest text in characters, deepest nesting, most tokens, and most operators of arithmetic."""
 
     length: int = 65_536
     depth: int = 40
     tokens: int = 16_384
+    operators: int = 512
 
 
 DEFAULT_LIMITS = Limits()
@@ -58,7 +59,8 @@ def check_limits(text: str | bytes, limits: Limits = DEFAULT_LIMITS) -> str:
 
 
 def _scan(text: str, limits: Limits) -> None:
-    depth = tokens = 0
+    depth = tokens = operators = 0
+    before = ""
     for piece in _PIECE.finditer(text):
         found = piece[0]
         if found.isspace() or found.startswith(("--", "/*")):
@@ -68,6 +70,13 @@ def _scan(text: str, limits: Limits) -> None:
             depth += 1
         elif found in ")]":
             depth -= 1
+        elif found in "+-*/%|" and before not in ("", "(", ",", "["):  # a sign before a number is none
+            operators += 1
+        before = found
+        if operators > limits.operators:
+            raise FilterError(
+                f"the filter has more than {limits.operators:,} operators", text, piece.start(), hint="split it"
+            )
         if depth > limits.depth:
             raise FilterError(
                 f"parentheses are nested more than {limits.depth} deep", text, piece.start(), hint="flatten the filter"
