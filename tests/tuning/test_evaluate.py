@@ -19,7 +19,9 @@ from headgate.tuning.overlay import MatrixMetric, Overlay, Profiles
 from headgate.tuning.shape import Shape
 
 LATENCY = np.array([[0, 1, 2, 4], [1, 0, 3, 5], [2, 3, 0, 7], [4, 5, 7, 0]], dtype=float)
-PROFILES = Profiles(np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 0, 1]], dtype=bool), np.array([10.0, 20.0, 40.0]))
+PROFILES = Profiles.of_atoms(
+    np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 0, 1]], dtype=bool), np.array([10.0, 20.0, 40.0])
+)
 OVERLAY = Overlay(4, {"link_latency": MatrixMetric(LATENCY)}, profiles=PROFILES, clients=np.array([0, 1, 2, 3]))
 CHAIN = Shape([-1, 0, 1, 1])  # 0 - 1 - (2, 3)
 

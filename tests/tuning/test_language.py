@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,7 +29,7 @@ from headgate.tuning.language import (
 from headgate.tuning.language.lexer import MAX_LENGTH
 from headgate.tuning.language.quantities import UNITS
 from headgate.tuning.language.syntax import SYSTEM_SETS, SystemCost
-from headgate.tuning.language.vocabulary import Vocabulary
+from headgate.tuning.language.vocabulary import BUILT_IN, Vocabulary
 
 
 @pytest.mark.parametrize("example", GALLERY, ids=lambda example: example.name)
@@ -158,3 +160,14 @@ def test_user_functions_are_known_by_name():
     assert compiled.metrics == {"fanout"}
     with pytest.raises(ObjectiveError, match="unknown function"):
         parse_objective("minimise sum(square(fanout))")
+
+
+def test_the_gallery_is_documented():
+    page = (Path(__file__).parents[2] / "docs" / "tuning.md").read_text()
+    for example in GALLERY:
+        assert f"| {example.name} | `{example.text}` | {example.about} |" in page
+
+
+def test_the_page_names_every_metric():
+    page = (Path(__file__).parents[2] / "docs" / "tuning.md").read_text()
+    assert all(f"`{name}`" in page for name in BUILT_IN.values)

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from headgate.tuning.overlay import Bits, Floats
+from headgate.tuning.overlay import Bits, Sizing
 from headgate.tuning.unit import Measure, Member, Unit
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What every site of the system knows: the rates of profile atoms and the cost of matching."""
+    """What every site of the system knows: what profiles are worth and the cost of matching."""
 
-    rates: Floats
+    sizing: Sizing
     match_entry_s: float = 1e-3
     match_byte_s: float = 0.0
 
@@ -72,7 +72,7 @@ class Arrangement:
             return self.base.merged(site)
         if site not in self._merged:
             member = self.unit.members[site]
-            merged = _or(member.facts.profile, member.frontier.profile, len(self.setting.rates))
+            merged = _or(member.facts.profile, member.frontier.profile, self.setting.sizing.atoms)
             for child in self.children(site):
                 merged |= self.merged(child)
             self._merged[site] = merged
@@ -83,7 +83,7 @@ class Arrangement:
         if self.base is not None and site not in self.dirty:
             return self.base.rate(site)
         if site not in self._rate:
-            self._rate[site] = float(self.setting.rates[self.merged(site)].sum())
+            self._rate[site] = self.setting.sizing.size(self.merged(site))
         return self._rate[site]
 
     def view(self, site: int) -> MemberView:
@@ -103,7 +103,7 @@ class MemberView:
         """A profile of the member."""
         if name == "merged_profile":
             return self.at.merged(self.site)
-        atoms = len(self.at.setting.rates)
+        atoms = self.at.setting.sizing.atoms
         if name == "own_profile":
             return _or(self.member.facts.profile, None, atoms)
         below = _or(None, self.member.frontier.profile, atoms)
@@ -113,7 +113,7 @@ class MemberView:
 
     def size(self, profile: Bits) -> float:
         """Bytes per second of a profile."""
-        return float(self.at.setting.rates[profile].sum())
+        return self.at.setting.sizing.size(profile)
 
     def metric(self, name: str) -> Any:
         """A metric of the member, or of its link to its parent (NaN at the root)."""

@@ -190,7 +190,7 @@ class Outlook:
     def setting(self) -> Setting:
         """What every site of the system knows."""
         overlay = self.view.overlay
-        return Setting(overlay.wanted.rates, overlay.match_entry_s, overlay.match_byte_s)
+        return Setting(overlay.wanted.sizing, overlay.match_entry_s, overlay.match_byte_s)
 
     def measure(self, name: str, child: int, parent: int) -> float:
         """A link metric between two sites."""

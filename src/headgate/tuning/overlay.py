@@ -62,23 +62,87 @@ class PlaneMetric:
         return np.asarray(self.base + self.scale * np.hypot(gap[:, 0], gap[:, 1]), dtype=np.float64)
 
 
-@dataclass(frozen=True)
-class Profiles:
-    """What each site asks for: a set of atoms (feeds, filter cells), each atom worth a rate in bytes per second.
+class Sizing(Protocol):
+    """How many bytes per second a set of profile atoms is worth."""
 
-    Merging is union, so the incoming rate of a site is the weight of the union below it.
-    """
-
-    bits: Bits
-    rates: Floats
+    @property
+    def atoms(self) -> int:
+        """Atoms of a profile."""
 
     def size(self, bits: Bits) -> float:
-        """Bytes per second of a set of atoms."""
+        """One set."""
+
+    def sizes(self, bits: Bits) -> Floats:
+        """Many sets, one a row."""
+
+
+@dataclass(frozen=True)
+class AtomSizes:
+    """Every atom (a feed, a topic) is worth its own rate."""
+
+    rates: Floats
+
+    @property
+    def atoms(self) -> int:
+        """Atoms of a profile."""
+        return len(self.rates)
+
+    def size(self, bits: Bits) -> float:
+        """One set."""
         return float(self.rates[bits].sum())
 
     def sizes(self, bits: Bits) -> Floats:
-        """Bytes per second of many sets, one a row."""
+        """Many sets, one a row."""
         return np.asarray(bits @ self.rates, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class PieceSizes:
+    """Pieces of a stream's rows and columns, as the planner sees them: rows wanted times width of columns wanted.
+
+    The first atoms are row pieces with their part of the rows, the rest are columns with their bytes; `row_bytes` is
+    what a row costs besides.
+    """
+
+    parts: Floats
+    widths: Floats
+    row_bytes: float
+    rows_per_s: float
+
+    @property
+    def atoms(self) -> int:
+        """Atoms of a profile."""
+        return len(self.parts) + len(self.widths)
+
+    def size(self, bits: Bits) -> float:
+        """One set."""
+        return float(self.sizes(bits[None, :])[0])
+
+    def sizes(self, bits: Bits) -> Floats:
+        """Many sets, one a row."""
+        rows = np.minimum(1.0, bits[:, : len(self.parts)] @ self.parts)
+        return np.asarray(rows * (self.row_bytes + bits[:, len(self.parts) :] @ self.widths) * self.rows_per_s)
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """What each site asks for, as sets of atoms. Merging is union."""
+
+    bits: Bits
+    sizing: Sizing
+
+    @classmethod
+    def of_atoms(cls, bits: Bits, rates: Floats) -> Profiles:
+        """Profiles over atoms with a rate each."""
+        return cls(bits, AtomSizes(rates))
+
+    def size(self, bits: Bits) -> float:
+        """Bytes per second of a set of atoms."""
+        return self.sizing.size(bits)
+
+    def sizes(self, bits: Bits) -> Floats:
+        """Bytes per second of many sets, one a row."""
+        return self.sizing.sizes(bits)
 
 
 @dataclass(frozen=True)
@@ -101,7 +165,7 @@ class Overlay:
     @cached_property
     def wanted(self) -> Profiles:
         """The profiles; without any, every site asks for its own single atom of 0 bytes."""
-        return self.profiles or Profiles(np.zeros((self.size, 1), dtype=np.bool_), np.zeros(1))
+        return self.profiles or Profiles.of_atoms(np.zeros((self.size, 1), dtype=np.bool_), np.zeros(1))
 
     def weights(self, over: str) -> Ints:
         """How often each site counts in a system set (grammar: brokers, clients, brokers-clients)."""

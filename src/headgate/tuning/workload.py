@@ -45,7 +45,7 @@ def zipf_profiles(
     for site in generator.integers(0, sites, clients):
         counts[site] += 1
         bits[site, generator.choice(feeds, size=per_client, p=popularity)] = True
-    return Profiles(bits, sizes), counts
+    return Profiles.of_atoms(bits, sizes), counts
 
 
 def plane_overlay(

@@ -64,7 +64,7 @@ class Neighbourhood:
     def own_rate(self) -> float:
         """Bytes per second that the site itself asks for."""
         profile = self.facts.profile
-        return 0.0 if profile is None else float(self.settings.setting.rates[profile].sum())
+        return 0.0 if profile is None else self.settings.setting.sizing.size(profile)
 
     def merged(self) -> Bits | None:
         """The merged profile of the site and its children."""
@@ -74,7 +74,7 @@ class Neighbourhood:
         own = self.facts.profile
         parts = [*found, own] if own is not None else found
         if not parts:
-            return np.zeros(len(self.settings.setting.rates), dtype=np.bool_)
+            return np.zeros(self.settings.setting.sizing.atoms, dtype=np.bool_)
         merged: Bits = np.logical_or.reduce(parts)
         return merged
 

@@ -22,7 +22,7 @@ from headgate.tuning.unit import Facts
 
 def setting_of(overlay: Overlay) -> Setting:
     """What every site of an overlay knows."""
-    return Setting(overlay.wanted.rates, overlay.match_entry_s, overlay.match_byte_s)
+    return Setting(overlay.wanted.sizing, overlay.match_entry_s, overlay.match_byte_s)
 
 
 @dataclass(frozen=True, slots=True)

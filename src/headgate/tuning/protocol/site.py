@@ -202,7 +202,7 @@ class Site:
 
     def _child(self, facts: Facts, report: Report, before: Child | None) -> Child:
         merged = report.merged if report.merged is not None else (before.merged if before else None)
-        rate = 0.0 if merged is None else float(self.settings.setting.rates[merged].sum())
+        rate = 0.0 if merged is None else self.settings.setting.sizing.size(merged)
         return Child(facts, report, merged, rate, self.now)
 
     def _on_attached(self, sender: int, message: Attached) -> list[Action]:

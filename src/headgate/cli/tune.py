@@ -1,0 +1,183 @@
+"""`headgate tune`: improves a deployment's plan by its objective, within its constraints, one step after another."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headgate.errors import HeadgateError
+
+if TYPE_CHECKING:
+    from headgate.model import Deployment, Plan
+    from headgate.tuning.deployment import TuneResult, TuneStep
+
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("tune")(tune)
+
+
+def tune(
+    file: Annotated[Path, typer.Argument(help="The deployment file.")],
+    objective: Annotated[str | None, typer.Option(help="An objective instead of the file's.")] = None,
+    constraint: Annotated[
+        list[str] | None, typer.Option(help="A constraint besides the file's; may be given several times.")
+    ] = None,
+    periods: Annotated[int, typer.Option(help="At most so many optimisation periods.")] = 200,
+    levels: Annotated[int, typer.Option(help="Levels of an optimisation unit, 3 to 6.", min=3, max=6)] = 3,
+    steps: Annotated[bool, typer.Option(help="Show the make-before-break steps of every change.")] = False,
+    measured: Annotated[Path | None, typer.Option(help="Measured link, site and size figures (JSON).")] = None,
+    watch: Annotated[
+        bool, typer.Option(help="Read the measured figures again and again and propose steps when they change.")
+    ] = False,
+    every: Annotated[float, typer.Option(help="Seconds between two looks with --watch.")] = 10.0,
+    looks: Annotated[int, typer.Option(help="Stop --watch after so many looks; 0 goes on until interrupted.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Write the tuned plan there, as the file's `plan:` part.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
+) -> None:
+    """Improve the plan of a deployment and show the cost over time and every transformation with its benefit."""
+    from headgate.cli.deployment import read_deployment
+    from headgate.tuning.search import Options
+    from headgate.tuning.transformations import STANDARD, WIDE
+
+    deployment = read_deployment(file)
+    options = Options(transformations=STANDARD if levels == 3 else WIDE, levels=levels, periods=periods)
+    wishes = (*deployment.constraints, *(constraint or ()))
+    if watch and measured is None:
+        raise HeadgateError("--watch needs measured figures", hint="give --measured FILE, which `headgate up` writes")
+    seen: str | None = None
+    plan: Plan | None = None
+    count = 0
+    while True:
+        text = _read(measured) if measured else None
+        if text != seen or count == 0:
+            seen = text
+            result = _tuned(deployment, plan, objective, wishes, options, text, measured)
+            _show(result, steps=steps, as_json=as_json)
+            plan = result.plan
+            if out is not None:
+                out.write_text(plan_text(result.plan))
+        count += 1
+        if not watch or count == looks:
+            return
+        time.sleep(every)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError as error:
+        raise HeadgateError(f"cannot read {path}", hint=str(error.strerror)) from None
+
+
+def _tuned(
+    deployment: Deployment,
+    plan: Plan | None,
+    objective: str | None,
+    constraints: tuple[str, ...],
+    options: Any,
+    text: str | None,
+    path: Path | None,
+) -> TuneResult:
+    from headgate.tuning.deployment import tune_deployment
+    from headgate.tuning.measured import read_measured
+
+    found, sizes = None, None
+    if text is not None:
+        try:
+            document = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise HeadgateError(f"{error.msg}", where=f"{path}:{error.lineno}:{error.colno}") from None
+        found, sizes = read_measured(document, deployment.sites)
+    return tune_deployment(
+        deployment,
+        plan=plan,
+        objective=objective,
+        constraints=constraints,
+        options=options,
+        sizes=sizes,
+        measured=found,
+    )
+
+
+def _show(result: TuneResult, *, steps: bool, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(as_document(result)))
+        return
+    typer.echo(f"objective: {result.objective}")
+    for text, (was, now) in result.violations.items():
+        state = "holds" if now == 0 else f"missed by {now:g}"
+        typer.echo(f"  {text}: {state}" + (f" (was missed by {was:g})" if was and was != now else ""))
+    typer.echo(f"cost {result.cost_before:.6g}  {spark([result.cost_before, *(s.cost for s in result.steps)])}")
+    for step in result.steps:
+        typer.echo(_line(result, step))
+        if steps:
+            for part in step.steps:
+                typer.echo(f"        {part.told(result.sites)}")
+    end = "nothing more helps" if result.settled else "the periods ran out"
+    typer.echo(f"cost {result.cost_before:.6g} -> {result.cost:.6g} in {len(result.steps)} steps: {end}")
+    typer.echo(
+        f"quality (arithmetic mean) {result.metrics_before.arithmetic_mean:.3f} ->"
+        f" {result.metrics.arithmetic_mean:.3f}, delay {result.metrics_before.delay_mean_s * 1e3:.1f} ->"
+        f" {result.metrics.delay_mean_s * 1e3:.1f} ms"
+    )
+
+
+def _line(result: TuneResult, step: TuneStep) -> str:
+    moves = ", ".join(f"{result.sites[site]} below {result.sites[parent]}" for site, parent in step.candidate.moves)
+    missed = f", missed {step.violation:.3g}" if step.violation else ""
+    return (
+        f"  {step.period:>3} {step.stream}: {step.candidate.name}: {moves}"
+        f"  benefit {step.benefit:.4g}, cost {step.cost:.6g}{missed}"
+    )
+
+
+def spark(values: list[float]) -> str:
+    """Costs over time in one line.
+
+    >>> spark([4.0, 3.0, 1.0])
+    '█▅▁'
+    """
+    low, high = min(values), max(values)
+    if high == low:
+        return _BARS[0] * len(values)
+    return "".join(_BARS[round((value - low) / (high - low) * (len(_BARS) - 1))] for value in values)
+
+
+def as_document(result: TuneResult) -> dict[str, Any]:
+    """The result as one JSON-ready document."""
+    return {
+        "objective": result.objective,
+        "cost_before": result.cost_before,
+        "cost": result.cost,
+        "settled": result.settled,
+        "violations": {text: {"before": was, "after": now} for text, (was, now) in result.violations.items()},
+        "steps": [
+            {
+                "period": step.period,
+                "stream": step.stream,
+                "transformation": step.candidate.name,
+                "moves": {result.sites[site]: result.sites[parent] for site, parent in step.candidate.moves},
+                "benefit": step.benefit,
+                "cost": step.cost,
+                "steps": [part.told(result.sites) for part in step.steps],
+            }
+            for step in result.steps
+        ],
+        "plan": {stream: dict(tree.parents) for stream, tree in result.plan.trees.items()},
+    }
+
+
+def plan_text(plan: Plan) -> str:
+    """A plan as the `plan:` part of a deployment file."""
+    lines = ["plan:"]
+    for stream, tree in plan.trees.items():
+        parents = ", ".join(f"{site}: {parent}" for site, parent in sorted(tree.parents.items()))
+        lines.append(f"  {stream}: {{{parents}}}")
+    return "\n".join(lines) + "\n"

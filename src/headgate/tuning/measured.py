@@ -1,0 +1,59 @@
+"""What a running deployment measured, as a document that the tuner reads: links, sites and sizes.
+
+`links` is a list of `{between: [oslo, paris], latency_s: 0.03, bandwidth_bytes_per_s: 1e6, loss: 0}`, `sites` maps a
+site to values of node metrics (`relay_cpu`), and `sizes` has the planner's measured figures (`row_bytes`,
+`rate_rows_per_s`, `selectivity`). Every part may be missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from headgate.errors import HeadgateError, nearest
+from headgate.planning import Sizes
+from headgate.tuning.language.vocabulary import NODE_METRICS
+from headgate.tuning.scene import Measured
+
+_LINKS = {"latency_s": "link_latency", "bandwidth_bytes_per_s": "link_bandwidth", "loss": "link_loss"}
+
+
+class MeasurementError(HeadgateError):
+    """A document of measurements that cannot be read."""
+
+
+def read_measured(document: Mapping[str, Any], sites: Collection[str]) -> tuple[Measured, Sizes]:
+    """Measurements of a deployment with these sites; unknown names are refused with the nearest valid one."""
+    _known(document, ("links", "sites", "sizes"), "part")
+    links: dict[str, dict[tuple[str, str], float]] = {}
+    for place, link in enumerate(document.get("links", ())):
+        ends = link.get("between", ())
+        if len(ends) != 2:
+            raise MeasurementError(f"links[{place}] is not between two sites", hint="between: [one, other]")
+        _known(dict.fromkeys(ends), sites, "site")
+        _known({key: 0 for key in link if key != "between"}, tuple(_LINKS), "link value")
+        for key, name in _LINKS.items():
+            if key in link:
+                links.setdefault(name, {})[ends[0], ends[1]] = _number(link[key], f"links[{place}].{key}")
+    values: dict[str, dict[str, float]] = {}
+    for site, found in dict(document.get("sites", {})).items():
+        _known({site: 0}, sites, "site")
+        _known(found, tuple(NODE_METRICS), "site value")
+        for name, value in found.items():
+            values.setdefault(name, {})[site] = _number(value, f"sites.{site}.{name}")
+    return Measured(links, values), Sizes.of(document.get("sizes"))
+
+
+def _known(found: Mapping[str, Any], known: Collection[str], what: str) -> None:
+    for name in found:
+        if name not in known:
+            close = nearest(str(name), known)
+            raise MeasurementError(
+                f"unknown {what} {name!r}", hint=f"did you mean {close!r}?" if close else "known: " + ", ".join(known)
+            )
+
+
+def _number(value: Any, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        raise MeasurementError(f"{where} is {value!r}", hint="a number of at least 0")
+    return float(value)
