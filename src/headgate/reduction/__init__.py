@@ -8,7 +8,8 @@ from headgate.reduction.digest import Digest, merged
 from headgate.reduction.drain import FairDrain
 from headgate.reduction.errors import PolicyError
 from headgate.reduction.filters import Moment, ReductionFilter
-from headgate.reduction.link import LinkBuffer, LinkTaken
+from headgate.reduction.link import LinkBuffer
+from headgate.reduction.link_taken import LinkTaken
 from headgate.reduction.parse import parse_policy
 from headgate.reduction.policy import Level, Policy, default_policy
 from headgate.reduction.queue import ReductionQueue, Taken

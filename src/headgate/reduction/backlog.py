@@ -57,6 +57,14 @@ def _number(names: list[str], name: str) -> int:
     return names.index(name) + 1
 
 
+def _oldest(held: Held, rows: float, size: float) -> int:
+    """How many of the oldest rows have to go to free that many rows and bytes."""
+    count = int(np.ceil(rows - 1e-9))
+    if size > 0:
+        count = max(count, int(np.searchsorted(np.cumsum(held.sizes), size - 1e-6)) + 1)
+    return min(count, len(held))
+
+
 def _remembers(found: ReductionFilter) -> bool:
     return type(found).delivered is not ReductionFilter.delivered
 
@@ -121,13 +129,14 @@ class Backlog:
             return None
         return mask
 
-    def pack(self, held: Held, now: float, limit: Limit, round_: int | None = None) -> Verdict:
+    def pack(self, held: Held, now: float, limit: Limit, round_: int | None = None, *, exact: bool = False) -> Verdict:
         """Decide what goes from a queue that is over its limit.
 
         Levels are applied one after the other, at least up to the controller's, until the queue has room again. When
         all levels together do not free enough, the oldest rows go. So after a pack the queue is always under `limit`.
         Receivers that share a link are packed with the same `round_`, so that their random draws are the same and what
-        one throws away the others throw away too.
+        one throws away the others throw away too. `exact` goes down to the limit and no further: of what the last level
+        would drop, only as much goes as is needed.
         """
         self.packs += 1
         self._round = self.packs if round_ is None else round_
@@ -137,11 +146,14 @@ class Backlog:
         pressure = Pressure(now, len(held), self._arrived, self._left, len(levels))
         self._arrived = self._left = 0
         start, want = self.controller.start(pressure), self.controller.want(pressure)
+        if exact:
+            start, want = 1, 0.0
         alive, current = np.arange(len(held)), held
         why = np.zeros(len(held), dtype=np.int64)
         names: list[str] = []
         used = len(levels) + 1
         for number, level in enumerate(levels, start=1):
+            before = current, alive
             for found in level.filters:
                 if self.shared and found.rewrites:
                     continue
@@ -150,10 +162,12 @@ class Backlog:
                 why[alive[~mask]] = reason
                 alive = alive[mask]
             if number >= start and limit.excess(current, want) == (0.0, 0.0):
+                if exact:
+                    current, alive = self._spared(*before, why, limit)
                 used = number
                 break
-        if used > len(levels) and limit.excess(current, self.policy.headroom) != (0.0, 0.0):
-            count = self._oldest(current, limit)
+        if used > len(levels) and limit.excess(current, 0.0 if exact else self.policy.headroom) != (0.0, 0.0):
+            count = _oldest(current, *limit.excess(current, 0.0 if exact else self.policy.headroom))
             why[alive[:count]] = _number(names, _OLDEST)
             current = current.cut(count, len(current))
         elif used > len(levels):
@@ -173,13 +187,17 @@ class Backlog:
             held = Held(held.seqs, rows, held.arrived, held.sizes, weights)
         return mask, held if mask.all() else held.pick(mask)
 
-    def _oldest(self, held: Held, limit: Limit) -> int:
-        """How many of the oldest rows have to go."""
-        rows, size = limit.excess(held, self.policy.headroom)
-        count = int(np.ceil(rows))
-        if size > 0:
-            count = max(count, int(np.searchsorted(np.cumsum(held.sizes), size)) + 1)
-        return min(count, len(held))
+    def _spared(self, held: Held, alive: Ints, why: Ints, limit: Limit) -> tuple[Held, Ints]:
+        """What is left when only the newest of the rows that a level marked go, as many as needed; unmarks the others.
+
+        Rows that have waited long go soon: on a shared link a receiver that always gave up its oldest rows would fill
+        its share of the buffer with rows that never leave, and get less than its share of the link.
+        """
+        marked = np.flatnonzero(why[alive] > 0)[::-1]
+        count = _oldest(held.take(marked), *limit.excess(held))
+        why[alive[marked[count:]]] = 0
+        kept = why[alive] == 0
+        return held.pick(kept), alive[kept]
 
     def _moment(self, held: Held, now: float, need_rows: float = 0.0, need_bytes: float = 0.0) -> Moment:
         return Moment(now, self._round, held.seqs, held.arrived, held.weights, held.sizes, need_rows, need_bytes)

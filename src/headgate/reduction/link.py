@@ -7,14 +7,14 @@ the receivers that keep it named.
 
 The paper bounds only the shared queue and drains private queues one by one; here the whole is bounded, and because a
 link has one coverage for all receivers, fairness is exercised where rows are given up: each group may hold its weighted
-max-min share of the buffer (a row kept by k groups counts 1/k for each), and with first-in first-out service a share
-of the buffer is a share of the link. A higher priority is served in full first.
+max-min share of the buffer (a row kept by k groups counts 1/k for each). A share of the buffer is a share of the link
+only as far as rows that wait do leave, which depends on what a policy drops; so shares are corrected by what each group
+really got. A higher priority is served in full first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -22,63 +22,17 @@ import pyarrow as pa
 from headgate.model import Schema
 from headgate.reduction.backlog import Backlog, Limit
 from headgate.reduction.digest import Digest
+from headgate.reduction.group import NO_ROWS, Group
 from headgate.reduction.held import Held, joined
+from headgate.reduction.link_taken import LinkTaken
 from headgate.reduction.policy import Policy
 from headgate.reduction.rows import Bools, Floats, Ints, Seqs
 from headgate.reduction.shares import by_priority
 
 _ROUNDS = 3
 _TIGHTER = 0.8
-_NONE: Ints = np.zeros(0, dtype=np.int64)
-
-
-@dataclass(slots=True)
-class Group:
-    """Receivers with the same class and policy. `refs` are the positions of the private rows they keep."""
-
-    class_id: int
-    policy: Policy
-    weight: float
-    priority: int
-    backlog: Backlog
-    receivers: list[str] = field(default_factory=list)
-    refs: Ints = field(default_factory=lambda: _NONE)
-
-    @property
-    def columns(self) -> frozenset[str]:
-        """The columns that the policy looks at."""
-        return self.policy.columns
-
-
-@dataclass(frozen=True, slots=True)
-class LinkTaken:
-    """One message of a link: rows, the groups that keep each (`groups[offsets[i]:offsets[i + 1]]`), and digests.
-
-    `members` has the receivers' names of each group number, `digests` one digest per group that lost something.
-    """
-
-    seqs: Seqs
-    rows: pa.RecordBatch
-    since: int
-    to: int
-    offsets: Ints
-    groups: Ints
-    members: Mapping[int, tuple[str, ...]]
-    digests: Mapping[int, Digest]
-
-    def __bool__(self) -> bool:
-        return self.to > self.since
-
-    def rows_of(self, receiver: str) -> Seqs:
-        """The sequence numbers of the rows for one receiver."""
-        numbers = [number for number, names in self.members.items() if receiver in names]
-        row_of = np.repeat(np.arange(len(self.seqs)), np.diff(self.offsets))
-        return self.seqs[row_of[np.isin(self.groups, numbers)]]
-
-    def digest_of(self, receiver: str) -> Digest | None:
-        """The digest for one receiver."""
-        found = [digest for number, digest in self.digests.items() if receiver in self.members[number]]
-        return found[0] if found else None
+_MEMORY = 0.8
+_MOST_BOOST = 16.0
 
 
 class LinkBuffer:
@@ -92,7 +46,7 @@ class LinkBuffer:
         self._held = Held.empty(self._schema)
         self._incoming: list[Held] = []
         self._offsets: Ints = np.zeros(1, dtype=np.int64)
-        self._classes: Ints = _NONE
+        self._classes: Ints = NO_ROWS
         self._pending: list[tuple[Ints, Ints]] = []
         self._private = 0
         self._count = 0
@@ -194,10 +148,13 @@ class LinkBuffer:
         self.packs += 1
         shared = self._by_class(self._private, self._count)
         everyone = list(self._groups.values())
+        cost = self._cost(self._private, self._count)
         for group in everyone:
-            fresh = shared.get(group.class_id, _NONE)
+            fresh = shared.get(group.class_id, NO_ROWS)
             group.refs = np.concatenate([group.refs, fresh])
             group.backlog.arrived(len(fresh))
+            group.came += float(cost[fresh].sum())
+        self._correct(everyone)
         noted = _Notes()
         by_bytes = self._limit.bytes is not None and self._bytes > self._limit.bytes
         units = self._held.sizes if by_bytes else np.ones(self._count)
@@ -211,6 +168,34 @@ class LinkBuffer:
         if not self._fits(everyone):
             self._drop_unwanted(everyone, noted)
         self._compact(everyone, noted)
+
+    def _cost(self, start: int, stop: int) -> Floats:
+        """For each waiting row the bytes that each of its groups is charged, by class; 0 outside of the range."""
+        members = np.zeros(int(self._classes.max(initial=-1)) + 2, dtype=np.int64)
+        for group in self._groups.values():
+            if group.class_id < len(members):
+                members[group.class_id] += 1
+        low, high = int(self._offsets[start]), int(self._offsets[stop])
+        row = np.repeat(np.arange(start, stop), np.diff(self._offsets[start : stop + 1]))
+        keepers = np.bincount(row, members[self._classes[low:high]], minlength=self._count)
+        inside = np.zeros(self._count)
+        inside[start:stop] = self._held.sizes[start:stop]
+        cost: Floats = inside / np.maximum(1, keepers)
+        return cost
+
+    def _correct(self, everyone: list[Group]) -> None:
+        """Move each group's share of the buffer towards what makes its share of the link fair."""
+        came = np.array([group.came for group in everyone])
+        left = np.array([group.left for group in everyone])
+        weight = np.array([group.weight for group in everyone])
+        priority = np.array([group.priority for group in everyone], dtype=np.int64)
+        fair = by_priority(came, weight, priority, float(left.sum()))
+        for group, due, got in zip(everyone, fair, left, strict=True):
+            if due > 0:
+                step = np.sqrt(due / max(got, 0.05 * due))
+                group.boost = float(np.clip(group.boost * step, 1 / _MOST_BOOST, _MOST_BOOST))
+            group.came *= _MEMORY
+            group.left *= _MEMORY
 
     def _union(self, everyone: list[Group]) -> Ints:
         counts = np.zeros(self._count, dtype=np.int64)
@@ -229,14 +214,16 @@ class LinkBuffer:
         """Pack the groups that hold more than their share."""
         cost = units / np.maximum(1, self._union(everyone))
         demand = np.array([float(cost[group.refs].sum()) for group in everyone])
-        weight = np.array([group.weight for group in everyone])
+        weight = np.array([group.weight * group.boost for group in everyone])
         priority = np.array([group.priority for group in everyone], dtype=np.int64)
         share = by_priority(demand, weight, priority, capacity)
         for group, asked, given in zip(everyone, demand, share, strict=True):
             if given < asked - 1e-9:
                 held = self._held.select(group.columns).take(group.refs)
                 part = given / asked
-                verdict = group.backlog.pack(held, now, Limit(part * len(held), part * held.bytes), self.packs)
+                verdict = group.backlog.pack(
+                    held, now, Limit(part * len(held), part * held.bytes), self.packs, exact=True
+                )
                 gone = ~verdict.kept
                 noted.add(group, group.refs[gone], verdict.why[gone], verdict.names)
                 group.refs = group.refs[verdict.kept]
@@ -309,7 +296,7 @@ class LinkBuffer:
         numbers: list[Ints] = []
         for number, group in self._groups.items():
             mine = group.refs[: int(np.searchsorted(group.refs, private))]
-            fresh = shared.get(group.class_id, _NONE)
+            fresh = shared.get(group.class_id, NO_ROWS)
             if not len(mine) and not len(fresh):
                 continue
             found = np.concatenate([mine, fresh]) if len(fresh) else mine
@@ -320,8 +307,14 @@ class LinkBuffer:
             rows.append(found)
             numbers.append(np.full(len(found), number, dtype=np.int64))
         if not rows:
-            return np.zeros(count + 1, dtype=np.int64), _NONE
+            return np.zeros(count + 1, dtype=np.int64), NO_ROWS
         row, group_of = np.concatenate(rows), np.concatenate(numbers)
+        cost = self._held.sizes[:count] / np.maximum(1, np.bincount(row, minlength=count))
+        fresh_cost = np.where(np.arange(count) >= private, cost, 0.0)
+        for found, repeated in zip(rows, numbers, strict=True):
+            group = self._groups[int(repeated[0])]
+            group.left += float(cost[found].sum())
+            group.came += float(fresh_cost[found].sum())
         order = np.lexsort((group_of, row))
         offsets = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=count))]).astype(np.int64)
         return offsets, group_of[order]
