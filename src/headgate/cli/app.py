@@ -18,6 +18,7 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.subscriptions",
     "headgate.cli.demo",
     "headgate.cli.tune",
+    "headgate.cli.policy",
     "headgate.cli.study",
     "headgate.cli.bench",
 )

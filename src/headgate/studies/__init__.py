@@ -25,6 +25,9 @@ class Registered:
 
 
 STUDIES: Mapping[str, Registered] = {
+    "pack-queue": Registered("headgate.studies.pack_queue", "a policy against drop-tail on a slow link (PACK 5.1)"),
+    "pack-locator": Registered("headgate.studies.pack_locator", "a slow consumer under six levels (PACK 5.2)"),
+    "pack-fairness": Registered("headgate.studies.pack_fairness", "crossing paths and mixed policies"),
     "class-list-coding": Registered("headgate.studies.class_list_coding", "bytes of class lists under six codings"),
 }
 
