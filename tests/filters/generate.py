@@ -2,14 +2,13 @@
 
 import random
 
-from tests.filters.rows import CONTEXT, SCHEMA, TEXTS
-
 from headgate.filters import build, functions, temporal_literals
 from headgate.filters.errors import RefusedError
 from headgate.filters.expr import Column, Literal, Parameter
 from headgate.filters.filter import context_types
 from headgate.filters.lexer import tokenize
 from headgate.filters.types import BOOL, INT, NULL, STRING
+from tests.filters.rows import CONTEXT, SCHEMA, TEXTS
 
 NUMERIC = ["tiny", "small", "i", "j", "big", "f", "x", "y", "price", "huge"]
 NUMBERS = [

@@ -3,8 +3,6 @@
 Conversions are left out, so that Spark's own type coercion is what ours is compared with.
 """
 
-from tests.filters.rows import CONTEXT
-
 from headgate.filters.expr import (
     And,
     Arithmetic,
@@ -26,6 +24,7 @@ from headgate.filters.expr import (
 )
 from headgate.filters.render import quote_text, render
 from headgate.filters.types import is_float, is_integer, is_list, name_of
+from tests.filters.rows import CONTEXT
 
 _TRY = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "/": "try_divide", "%": "try_mod"}
 

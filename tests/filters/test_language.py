@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.filters.rows import CONTEXT, SCHEMA, table
 
 from headgate.filters import Filter, FilterError, context_types, parse_filter
 from headgate.filters.functions import TABLE
 from headgate.filters.functions.numeric import round_doubles
 from headgate.model import Schema
+from tests.filters.rows import CONTEXT, SCHEMA, table
 
 TYPES = context_types(CONTEXT)
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from tests.filters.rows import CONTEXT, SCHEMA
 
 from headgate.errors import HeadgateError
 from headgate.filters import FilterError, Limits, context_types, lexer, parse_filter
 from headgate.filters.limits import check_limits
+from tests.filters.rows import CONTEXT, SCHEMA
 
 CASES = [
     line.split(" => ", 1) if not line.startswith(" => ") else ["", line[4:]]

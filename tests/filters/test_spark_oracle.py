@@ -3,12 +3,12 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.filters.generate import TYPES, Generator
-from tests.filters.rows import CONTEXT, SCHEMA, table
-from tests.filters.spark_text import spark_text
 
 from headgate.filters.evaluate import Scope, evaluate
 from headgate.filters.filter import Filter, parse_filter
+from tests.filters.generate import TYPES, Generator
+from tests.filters.rows import CONTEXT, SCHEMA, table
+from tests.filters.spark_text import spark_text
 
 ROWS = 120
 
