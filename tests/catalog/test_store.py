@@ -144,18 +144,18 @@ def test_equal_classes_share_an_id(catalog: Catalog, deployment: Deployment) -> 
     catalog.subscribe(live("a", where="wind<3"))
     catalog.subscribe(live("b", where="wind  <  3", site="oslo", select=("wind",), format="json", weight=3.0))
     catalog.subscribe(live("c", where="wind < 3", context={"unused": 1}))
-    catalog.subscribe(live("other filter", where="wind < 4"))
-    catalog.subscribe(live("other resolution", where="wind < 3", resolution={"time": 0.5}))
-    catalog.subscribe(live("other region", where="wind < 3", region={"box": [0, 0, 9, 9]}))
-    catalog.subscribe(live("resolution as text", where="wind < 3", resolution={"space": "1", "time": "2/4"}))
+    catalog.subscribe(live("other-filter", where="wind < 4"))
+    catalog.subscribe(live("other-resolution", where="wind < 3", resolution={"time": 0.5}))
+    catalog.subscribe(live("other-region", where="wind < 3", region={"box": [0, 0, 9, 9]}))
+    catalog.subscribe(live("resolution-as-text", where="wind < 3", resolution={"space": "1", "time": "2/4"}))
     catalog.subscribe(live("bound", where="wind < $v", context={"v": 3.0}))
-    catalog.subscribe(live("bound again", where="wind < $v", context={"v": 3.0, "unused": 2}))
-    catalog.subscribe(live("bound otherwise", where="wind < $v", context={"v": 4.0}))
+    catalog.subscribe(live("bound-again", where="wind < $v", context={"v": 3.0, "unused": 2}))
+    catalog.subscribe(live("bound-otherwise", where="wind < $v", context={"v": 4.0}))
     ids = catalog.snapshot().class_ids
     assert ids["a"] == ids["b"] == ids["c"]
-    assert ids["other resolution"] == ids["resolution as text"]
-    assert ids["bound"] == ids["bound again"]
-    distinct = ["a", "other filter", "other resolution", "other region", "bound", "bound otherwise", "storms", "prices"]
+    assert ids["other-resolution"] == ids["resolution-as-text"]
+    assert ids["bound"] == ids["bound-again"]
+    distinct = ["a", "other-filter", "other-resolution", "other-region", "bound", "bound-otherwise", "storms", "prices"]
     assert len({ids[name] for name in distinct}) == len(distinct)
 
 
@@ -185,6 +185,8 @@ def test_a_context_change_moves_to_another_class(catalog: Catalog, deployment: D
     ("subscription", "message"),
     [
         (live("storms"), "there is already a subscription 'storms'"),
+        (live("two words"), "subscription 'two words': 'two words' is not a name"),
+        (live("line\n"), "subscription 'line\\n': 'line\\n' is not a name"),
         (live(stream="wether"), "subscription 'calm': stream: unknown stream 'wether' (did you mean 'weather'?)"),
         (live(site="lyom"), "subscription 'calm': site: unknown site 'lyom' (did you mean 'lyon'?)"),
         (live(select=("wnd",)), "subscription 'calm': select[0]: unknown column 'wnd' (did you mean 'wind'?)"),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from headgate.catalog import codec, tables, versions
-from headgate.catalog.checks import Finding, check_subscription
+from headgate.catalog.checks import Finding, check_name, check_subscription
 from headgate.catalog.classes import class_id, definition
 from headgate.catalog.database import CatalogError, writing
 from headgate.catalog.positions import dotted
@@ -84,7 +84,9 @@ def world(connection: sa.Connection) -> World:
 
 def class_of(connection: sa.Connection, subscription: Subscription, around: World) -> int:
     """The delivery class of a subscription that agrees with the streams and sites; a wrong one is refused."""
-    refuse(f"subscription {subscription.name!r}", check_subscription(subscription, around.streams, around.sites))
+    what = f"subscription {subscription.name!r}"
+    refuse(what, check_name(subscription.name))
+    refuse(what, check_subscription(subscription, around.streams, around.sites))
     return class_id(connection, definition(subscription, around.streams[subscription.stream]))
 
 

@@ -23,6 +23,7 @@ from headgate.filters import FilterError
 from headgate.model import Plan, Schema, Stream, Subscription, Tree, type_name
 
 _KEYS: tuple[Callable[[pa.DataType], bool], ...] = (pa.types.is_nested, pa.types.is_binary)
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 _DOCUMENTS = ("grid", "region", "resolution", "policy")
 
 
@@ -70,6 +71,12 @@ def check_stream(stream: Stream, sites: Collection[str]) -> Iterator[Finding]:
         check_grid(stream)
     except HeadgateError as error:
         yield _inside(error, "grid")
+
+
+def check_name(name: str) -> Iterator[Finding]:
+    """Findings of a name that did not come from a deployment file, where the same rule stands in the models."""
+    if not _NAME.fullmatch(name):
+        yield Finding((), f"{name!r} is not a name", "names have letters, digits, _ and -, at most 64")
 
 
 def check_subscription(
