@@ -59,9 +59,9 @@ def test_aliases_that_are_not_a_bomb_are_expanded_with_places() -> None:
 
 
 def test_scalars_follow_the_core_schema_where_plain() -> None:
-    text = "[1, -2.5, 1e3, true, null, ~, no, 12:30, 2024-01-01, '1', \"true\", 0x1f, .inf, 00123]"
+    text = "[1, -2.5, 1e3, true, null, ~, no, 12:30, 2024-01-01, '1', \"true\", 0x1f, .inf, 00123, 1e999]"
     assert read_document(text, "f").value == [
-        1, -2.5, 1000.0, True, None, None, "no", "12:30", "2024-01-01", "1", "true", "0x1f", ".inf", 123,
+        1, -2.5, 1000.0, True, None, None, "no", "12:30", "2024-01-01", "1", "true", "0x1f", ".inf", 123, "1e999",
     ]  # fmt: skip
 
 

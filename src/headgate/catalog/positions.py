@@ -7,6 +7,7 @@ that a name or a time of day is not turned into something else.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -228,7 +229,8 @@ def _scalar(text: str) -> Any:
         return _CONSTANTS[text]
     if _INT.fullmatch(text):
         return int(text)
-    return float(text) if _FLOAT.fullmatch(text) else text
+    number = float(text) if _FLOAT.fullmatch(text) else math.inf
+    return number if math.isfinite(number) else text
 
 
 def _attach(parent: _Node, node: _Node) -> None:
