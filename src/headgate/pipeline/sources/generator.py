@@ -82,7 +82,7 @@ class Settings:
         return generate(self.kind, self.seed, start, stop, rate=self.rate, origin_us=origin_us, **self.own)
 
     def available(self, origin_us: int, now_us: int) -> int:
-        """How many rows have happened by a time, the first at the origin itself. Rows that share a time come together."""
+        """How many rows have happened by a time, the first at the origin. Rows that share a time come together."""
         if not self.paced and self.limit is not None:
             return self.limit
         group = generator_of(self.kind).group(self.own)
