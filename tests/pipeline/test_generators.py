@@ -130,9 +130,13 @@ def test_mistakes_are_named(kind, options, message):
         generate(kind, 0, 0, 1, **options)
 
 
-def test_generators_do_not_import_spark():
+def test_generating_and_checking_do_not_import_spark():
     code = (
-        "import sys, headgate.pipeline.sources as s; s.generate('ticks', 0, 0, 1); sys.exit('pyspark' in sys.modules)"
+        "import sys, headgate.pipeline.sources as s; from headgate.model import Source, Stream;"
+        "s.generate('ticks', 0, 0, 1); schema = s.GENERATOR_SCHEMAS['ticks'];"
+        "s.check_source(Stream('a', schema, Source('generator', {'kind': 'ticks'}), 'r'));"
+        "s.check_source(Stream('a', schema, Source('nats'), 'r'));"
+        "sys.exit('pyspark' in sys.modules)"
     )
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     assert subprocess.run([sys.executable, "-c", code], check=False, env=environ).returncode == 0

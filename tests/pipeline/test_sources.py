@@ -63,7 +63,8 @@ def test_the_stream_gives_the_same_rows_in_bounded_batches(spark, tmp_path):
 def reader(**options):
     from pyspark.sql.types import StructType
 
-    from headgate.pipeline.sources.generator import GeneratorReader, Settings
+    from headgate.pipeline.sources.generator import GeneratorReader
+    from headgate.pipeline.sources.generator_options import Settings
 
     settings = Settings.of({name: str(value) for name, value in options.items()})
     return GeneratorReader(settings, StructType())

@@ -86,7 +86,10 @@ def start_query(
 ) -> StreamingQuery:
     """Start a stream's query. `shape` may repartition the rows before they are matched."""
     fabric.ensure(fabric.logs.root(stream.name))
-    frame = validate(read(spark, stream), stream)
+    if stream.source.format == "nats":
+        fabric.ensure(fabric.logs.input(stream.name))
+    server = {"url": address.url, "namespace": address.logs.namespace, **address.options}
+    frame = validate(read(spark, stream, nats=server), stream)
     frame = shape(frame) if shape else frame
     work = Batches(address, fabric, stream, lineage_of(checkpoint), new_lineage)
     return (

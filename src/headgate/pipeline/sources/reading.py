@@ -49,11 +49,11 @@ def check_source(stream: Stream) -> None:
     """Refuse a source that cannot work: unknown options or kinds, or a schema that it does not have. Starts nothing."""
     source = stream.source
     if source.format == "generator":
-        from headgate.pipeline.sources.generator import check_generator
+        from headgate.pipeline.sources.generator_options import check_generator
 
         check_generator(source.options, stream.schema)
     if source.format == "nats":
-        from headgate.pipeline.sources.nats import Settings
+        from headgate.pipeline.sources.nats_options import Settings
 
         Settings.of({"url": "nats://the-deployment", **source.options, "stream": stream.name})
     for name in (*stream.key, *([stream.event_time] if stream.event_time else [])):

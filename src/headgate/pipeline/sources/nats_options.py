@@ -1,0 +1,101 @@
+"""Options of the source `nats`, checked without Spark and without a server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from headgate.pipeline.sources.jsontext import JSON_OPTIONS
+from headgate.pipeline.sources.options import SourceError, check_names, count, one_of
+from headgate.pipeline.sources.payloads import PAYLOADS
+
+if TYPE_CHECKING:
+    from headgate.fabric import SyncFabric
+
+OPTIONS: Mapping[str, str] = {
+    "url": "the server (the deployment's own)",
+    "log": "the JetStream stream (the deployment's input log of this stream, else the one that holds the subject)",
+    "subject": "the subject, wildcards allowed (where clients publish into this stream)",
+    "namespace": "the deployment's namespace (hg)",
+    "payload": "`arrow` (an IPC stream a message), `json` (an object a message) or `jsonl` (an object a line)",
+    "unknown_columns": "`ignore`, or `dead`: a JSON object with a key that the schema does not have is a dead letter",
+    "on_gap": "`fail` the batch or `declare` a dead letter when messages were deleted before they were read",
+    "start": "`first`, `new` or a sequence; a query that was stopped goes on where it was",
+    "purge": "`never`, or `committed`: delete what is committed (`committed` for the deployment's input log)",
+    "max_messages_per_trigger": "messages in one micro-batch (no limit)",
+    "partitions": "tasks that a large micro-batch is read by (2)",
+    "user": "user name",
+    "password": "password",
+    "token": "token",
+    "user_credentials": "credentials file",
+    "tls_ca": "file of the certificate authority, for TLS",
+}
+"""Options of a `nats` source and their defaults."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options of a NATS source, checked."""
+
+    url: str
+    log: str | None
+    subject: str
+    payload: str
+    declare_gaps: bool
+    start: str
+    purge: bool
+    max_messages: int | None
+    partitions: int
+    namespace: str
+    access: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Settings:
+        """Check the options; `stream` is the stream that the source belongs to."""
+        from headgate.fabric import Logs
+
+        options = {name.lower(): str(value) for name, value in options.items()}
+        stream = options.pop("stream", None)
+        check_names("nats", options, {**OPTIONS, **dict.fromkeys(JSON_OPTIONS, "")})
+        namespace = options.get("namespace", "hg")
+        log, subject = options.get("log"), options.get("subject")
+        own = log is None and subject is None
+        if own:
+            if stream is None:
+                raise SourceError("the source 'nats' has no subject", hint="give the option `subject`")
+            log, subject = Logs(namespace).input(stream).name, Logs(namespace).published(stream)
+        if "url" not in options:
+            raise SourceError("the source 'nats' has no server", hint="give the option `url`, nats://HOST:PORT")
+        start = options.get("start", "first")
+        if start not in ("first", "new") and not (start.isdigit() and int(start) > 0):
+            raise SourceError(f"{start!r} is not a value for 'start'", hint="write first, new or a sequence from 1")
+        words = ("committed", "never") if own else ("never", "committed")
+        return cls(
+            url=options["url"],
+            log=log,
+            subject=subject or ">",
+            payload=one_of(options, "payload", PAYLOADS),
+            declare_gaps=one_of(options, "on_gap", ("fail", "declare")) == "declare",
+            start=start,
+            purge=one_of(options, "purge", words) == "committed",
+            max_messages=count(options, "max_messages_per_trigger"),
+            partitions=count(options, "partitions", 2) or 2,
+            namespace=namespace,
+            access={
+                name: options[name]
+                for name in ("user", "password", "token", "user_credentials", "tls_ca")
+                if name in options
+            },
+        )
+
+    def connect(self) -> SyncFabric:
+        """A connection of its own."""
+        from headgate.fabric import Logs, SyncFabric
+
+        access: dict[str, Any] = dict(self.access)
+        if "tls_ca" in access:
+            import ssl
+
+            access["tls"] = ssl.create_default_context(cafile=access.pop("tls_ca"))
+        return SyncFabric(self.url, Logs(self.namespace), **access)
