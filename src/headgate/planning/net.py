@@ -25,7 +25,7 @@ TICK, N_NODES, N_RES, N_MASKS, N_OUTS, N_MOVED, HEAD, TAIL, ROUNDS, TRIALS, FALL
 LOW, HIGH, PHYSICAL, ROW_BYTES, GOAL = range(12, 17)
 # Places in `Net.rule`: the delay rule and the tolerance of the fixed point. Places in `Net.total`.
 BASE, PER_UNIT, MEAN, TOLERANCE = range(4)
-SCORE, ZEROS, BANDWIDTH = range(3)
+SCORE, ZEROS, BANDWIDTH, LOADS, SQUARES = range(5)
 # Rows of `Net.work`: the queue of resources, the stack of nodes, the journals of nodes, masks, outs and resources, and
 # the first waiting node of each depth.
 QUEUE, STACK, NODES, MASKS, OUTS, RESOURCES, BUCKET = range(7)
@@ -51,7 +51,11 @@ NODE = np.dtype(
 RESOURCE = np.dtype(
     [("capacity", _F8), ("permeable", _F8), ("old", _F8), ("step", _F8), ("stamp", _I8), ("queued", _I8)], align=True
 )
-PLACE = np.dtype([("processing", _F8), ("x", _F8), ("y", _F8), ("first", _I8), ("last", _I8)], align=True)
+# share: 1 / upload, 0 where the upload is unknown; forwarded: bytes/s it forwards without drops.
+PLACE = np.dtype(
+    [(name, _F8) for name in ("processing", "x", "y", "share", "forwarded")] + [("first", _I8), ("last", _I8)],
+    align=True,
+)
 FLOW = np.dtype([("rate", _F8), ("base", _F8), ("first", _I8), ("last", _I8)], align=True)
 WANT = np.dtype([("weight", _F8), ("floor", _F8), ("at", _I8), ("kind", _I8)], align=True)
 
@@ -143,6 +147,8 @@ def compile_problem(problem: Problem) -> tuple[Net, Layout]:
     matrix, points, rule = _delays(problem)
     if len(points):
         places["x"], places["y"] = points.T
+    upload = resources["capacity"][:n]
+    places["share"] = np.where(np.isfinite(upload) & (upload > 0), 1.0 / np.maximum(upload, 1e-300), 0.0)
     places["last"] = np.cumsum(np.bincount(site_of, minlength=n))
     places["first"] = np.append(0, places["last"][:-1])
     flow_records = np.zeros(s, FLOW)
@@ -178,8 +184,8 @@ def compile_problem(problem: Problem) -> tuple[Net, Layout]:
         own.copy(),
         np.zeros((total + 64, 2), np.int32),
         work,
-        np.zeros(3),
-        np.zeros(3),
+        np.zeros(5),
+        np.zeros(5),
         rule,
         count,
     )
@@ -250,3 +256,11 @@ def _delays(problem: Problem) -> tuple[F8, F8, F8]:
         mean = delays.base_s + delays.per_unit_s * float(apart.sum() / max(1, len(some) * (len(some) - 1)))
     per_unit = delays.per_unit_s if len(points) else 0.0
     return matrix, points, np.array([delays.base_s, per_unit, mean, EXACT])
+
+
+def scalar_of(net: Net, wish: F8) -> tuple[float, float]:
+    """Zero qualities (negative) and the weighted score of an evaluated graph, to be compared in that order."""
+    sites = len(net.place)
+    variance = float(net.total[SQUARES] / sites - (net.total[LOADS] / sites) ** 2)
+    score = float(wish[2] * net.total[SCORE] - wish[0] * net.total[BANDWIDTH] - wish[1] * variance)
+    return (-round(float(net.total[ZEROS]), 9) if net.counter[GOAL] == GEOMETRIC else 0.0, score)

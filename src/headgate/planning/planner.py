@@ -12,6 +12,7 @@ from headgate.planning.deployment import Sizes, problem_of
 from headgate.planning.evaluation import Metrics, Prediction, measure, predict
 from headgate.planning.graph import Graph
 from headgate.planning.problem import Problem, unreachable
+from headgate.planning.search import Search, improve
 from headgate.planning.validity import InvalidPlanError, Violation, edges_of, require_valid, violations
 
 
@@ -37,6 +38,7 @@ def plan_deployment(
     algorithm: str = "qasdg",
     seed: int = 0,
     sizes: Mapping[str, Any] | Sizes | None = None,
+    search: Search | None = None,
 ) -> PlanResult:
     """Plan all streams of a deployment. A plan that the deployment gives is checked and used instead of a computed one.
 
@@ -45,11 +47,11 @@ def plan_deployment(
     problem = problem_of(deployment, sizes)
     if deployment.plan is not None:
         return result_of(Graph.of(problem, deployment.plan), "given")
-    return plan_problem(problem, algorithm, seed)
+    return plan_problem(problem, algorithm, seed, search)
 
 
-def plan_problem(problem: Problem, algorithm: str = "qasdg", seed: int = 0) -> PlanResult:
-    """Plan a problem by a construction."""
+def plan_problem(problem: Problem, algorithm: str = "qasdg", seed: int = 0, search: Search | None = None) -> PlanResult:
+    """Plan a problem by a construction, or by `search`: QASDG improved by annealing, repeatable under the seed."""
     cut_off = unreachable(problem)
     if cut_off:
         stream, site = cut_off[0]
@@ -58,7 +60,11 @@ def plan_problem(problem: Problem, algorithm: str = "qasdg", seed: int = 0) -> P
             + (f", and {len(cut_off) - 1} more members are cut off" if len(cut_off) > 1 else ""),
             hint="add a link, or let sites relay what they do not subscribe to",
         )
-    return result_of(construct(problem, algorithm, seed).graph, algorithm.lower())
+    if algorithm.lower() != "search":
+        return result_of(construct(problem, algorithm, seed).graph, algorithm.lower())
+    graph = construct(problem, "qasdg", seed).graph
+    steps = min(400_000, max(4_000, 500 * len(problem.members)))
+    return result_of(improve(graph, seed, search or Search(steps=steps)).graph, "search")
 
 
 def result_of(graph: Graph, algorithm: str) -> PlanResult:

@@ -15,6 +15,7 @@ from headgate.planning.kernel.tree import (
     begin,
     bits_size,
     edge_permeability,
+    forward,
     move,
     note_node,
     note_resource,
@@ -228,6 +229,8 @@ def size_all(net: Net, reached: int) -> None:
     """Link filters and sizes from the leaves up, for the nodes that `link_all` has listed."""
     streams = net.flow.shape[0]
     net.mask[:] = net.own
+    for site in range(net.place.shape[0]):
+        net.place[site].forwarded = 0.0
     for node in range(net.node.shape[0]):
         record = net.node[node]
         record.out, record.score, record.zeros = 0.0, 0.0, 0.0
@@ -238,6 +241,7 @@ def size_all(net: Net, reached: int) -> None:
         record = net.node[node]
         record.size = bits_size(net, record.stream, net.mask[node])
         net.node[record.parent].out += record.size
+        forward(net, net.node[record.parent].site, record.size)
         net.total[BANDWIDTH] += record.size
         if record.parent >= streams:
             for position in range(net.mask.shape[1]):

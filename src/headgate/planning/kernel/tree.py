@@ -13,6 +13,7 @@ from headgate.planning.jit import jit
 from headgate.planning.net import (
     BANDWIDTH,
     BASE,
+    LOADS,
     MASKS,
     N_MASKS,
     N_MOVED,
@@ -26,6 +27,7 @@ from headgate.planning.net import (
     QUEUE,
     RESOURCES,
     ROW_BYTES,
+    SQUARES,
     STACK,
     TAIL,
     TICK,
@@ -156,6 +158,17 @@ def note_resource(net: Net, resource: int) -> None:
 
 
 @jit
+def forward(net: Net, site: int, change: float) -> None:
+    """Change what a site forwards, and the sums behind the fairness of forwarding."""
+    place = net.place[site]
+    before = place.forwarded * place.share
+    place.forwarded += change
+    now = place.forwarded * place.share
+    net.total[LOADS] += now - before
+    net.total[SQUARES] += now * now - before * before
+
+
+@jit
 def add_out(net: Net, node: int, change: float) -> None:
     """Change what a node forwards, journalled; a node without children forwards exactly nothing."""
     record = net.node[node]
@@ -165,7 +178,9 @@ def add_out(net: Net, node: int, change: float) -> None:
         net.work[OUTS, net.counter[N_OUTS]] = node
         net.counter[N_OUTS] += 1
     net.total[BANDWIDTH] += change
-    record.out = record.out + change if record.first >= 0 else 0.0
+    before = record.out
+    record.out = before + change if record.first >= 0 else 0.0
+    forward(net, record.site, record.out - before)
 
 
 @jit
@@ -321,5 +336,7 @@ def rollback(net: Net) -> None:
         net.node[node].size = net.node[node].old_size
     for index in range(net.counter[N_OUTS]):
         node = net.work[OUTS, index]
-        net.node[node].out = net.node[node].old_out
+        record = net.node[node]
+        net.place[record.site].forwarded += record.old_out - record.out
+        record.out = record.old_out
     net.total[:] = net.old_total

@@ -1,0 +1,74 @@
+"""Optima against plain enumeration, and the heuristics against optima."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from headgate.planning import Graph, ProblemError, edges_of, measure, violations
+from headgate.planning.construct import construct
+from headgate.planning.exact import best_quality, least_bandwidth
+from headgate.planning.generate import Workload, generate
+from headgate.planning.problem import tree_members
+from headgate.planning.search import Search, improve
+
+TINY = Workload(sites=5, streams=2, filters_per_stream=3, upload_mbit=(0.3, 0.9), download_mbit=(0.8, 2.0))
+
+
+def every_graph(problem):
+    members = tree_members(problem)
+    roots = {flow.name: flow.root for flow in problem.flows}
+    mates = {m.stream: [x.site for x in members if x.stream == m.stream] for m in members}
+    options = [[roots[m.stream], *(s for s in mates[m.stream] if s != m.site)] for m in members]
+    for chosen in itertools.product(*options):
+        parents = {(m.stream, m.site): parent for m, parent in zip(members, chosen, strict=True)}
+        try:
+            yield parents, Graph.of(problem, parents)
+        except ProblemError:
+            continue
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_branch_and_bound_finds_the_best_of_all_graphs(seed):
+    problem = generate(TINY, seed)
+    best = max((-m.zeros, m.geometric_mean) for m in (measure(graph) for _, graph in every_graph(problem)))
+    for start in (None, construct(problem, "qasdg", seed).graph):
+        found = best_quality(problem, start)
+        assert found.proven
+        assert found.metrics.geometric_mean == pytest.approx(best[1], rel=1e-9)
+
+
+def test_the_limit_ends_it_without_a_claim():
+    problem = generate(TINY, 1)
+    found = best_quality(problem, construct(problem, "qasdg", 1).graph, limit=3)
+    assert not found.proven
+    assert found.metrics.geometric_mean >= measure(construct(problem, "qasdg", 1).graph).geometric_mean
+
+
+@pytest.mark.parametrize("scale", [1.0, 3.0])
+def test_the_bandwidth_programme_finds_the_cheapest_valid_graph(scale):
+    problem = generate(Workload(sites=5, streams=2, filters_per_stream=3, blocks=4, scale=0.3 * scale), 2)
+    costs = [
+        sum(
+            problem.flows[problem.flow_index[edge.stream]].rate_rows_per_s * edge.interest.size
+            for edge in edges_of(problem, parents)
+        )
+        for parents, _ in every_graph(problem)
+        if violations(problem, edges_of(problem, parents)) == []
+    ]
+    found = least_bandwidth(problem)
+    assert found.feasible == bool(costs)
+    if costs:
+        assert found.bytes_per_s == pytest.approx(min(costs), rel=1e-6)
+        assert violations(problem, edges_of(problem, found.parents)) == []
+
+
+def test_search_comes_close_to_the_optimum():
+    shares = []
+    for seed in range(8):
+        problem = generate(TINY, seed)
+        searched = improve(construct(problem, "qasdg", seed).graph, seed, Search(steps=3_000)).graph
+        optimum = best_quality(problem, searched).metrics.geometric_mean
+        shares.append(measure(searched).geometric_mean / optimum)
+    assert np.mean(shares) >= 0.98
+    assert max(shares) <= 1 + 1e-9
