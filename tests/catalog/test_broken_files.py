@@ -5,11 +5,23 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from headgate.cli.app import main
+from headgate.cli.check import register
 
 BROKEN = Path(__file__).parents[1] / "data" / "broken"
 FILES = sorted(path.name for path in BROKEN.glob("*.yaml"))
+
+
+@pytest.fixture(scope="module")
+def app() -> typer.Typer:
+    """The command alone, in an application that is made once."""
+    made = typer.Typer()
+    made.callback()(lambda: None)
+    register(made)
+    return made
 
 
 def check(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
@@ -21,14 +33,11 @@ def check(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_problem_has_its_place_and_its_fix(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_problem_has_its_place_and_its_fix(name: str, app: typer.Typer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(BROKEN)
-    assert check(monkeypatch, name) == 2
-    output = capsys.readouterr()
-    assert output.out == ""
-    assert output.err == (BROKEN / name).with_suffix(".txt").read_text()
+    result = CliRunner().invoke(app, ["check", name])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (BROKEN / name).with_suffix(".txt").read_text()
 
 
 def test_there_are_enough_of_them() -> None:
