@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 import pytest
+import sqlalchemy as sa
 
-from headgate.catalog import Catalog, CatalogError, Snapshot
+from headgate.catalog import Catalog, CatalogError, Snapshot, tables
+from headgate.catalog.database import open_database
 from headgate.model import Deployment, Plan, Schema, Site, Subscription, Tree
 
 TREES = Plan(
@@ -81,6 +83,11 @@ def test_old_revisions_are_forgotten(url: str, deployment: Deployment) -> None:
         for revision in (5, 10, -1):
             with pytest.raises(CatalogError, match="revisions 6 to 9 are"):
                 catalog.snapshot(revision)
+    engine = open_database(url)
+    with engine.connect() as connection:
+        assert connection.scalars(sa.select(tables.revision.c.revision).order_by("revision")).all() == [7, 8, 9]
+        assert connection.scalar(sa.select(sa.func.count()).select_from(tables.subscription_version)) == 1 + 4
+    engine.dispose()
 
 
 def test_what_was_done_live_survives_a_restart_with_the_same_file(catalog: Catalog, deployment: Deployment) -> None:

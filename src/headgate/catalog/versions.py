@@ -115,6 +115,7 @@ def _end_content(connection: sa.Connection, subscription_id: int, revision: int)
 
 
 def forget(connection: sa.Connection, before: int) -> None:
-    """Delete versions that ended at or before a revision. Ids and classes stay taken."""
+    """Delete what is only needed to read revisions before one. Ids and classes stay taken."""
     for table in (tables.version, tables.subscription_version):
         connection.execute(sa.delete(table).where(table.c.until <= before))
+    connection.execute(sa.delete(tables.revision).where(tables.revision.c.revision <= before))
