@@ -1,0 +1,237 @@
+"""The compiled index over boxes: match batches and single rows, change boxes in place, keep itself in shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headgate.matching.compiled.boxes import Attribute, Boxes
+from headgate.matching.compiled.change import add_boxes, change_ranges, find_slots, remove_boxes
+from headgate.matching.compiled.coding import Codes, Flags, Keys, encode_rows, make_coder
+from headgate.matching.compiled.keys import column_keys
+from headgate.matching.compiled.labels import Labels
+from headgate.matching.compiled.packing import Integers
+from headgate.matching.compiled.search import Work, gather, make_work, match_rows, order_rows
+from headgate.matching.compiled.tree import LIVE, MISPLACED, Tree, arrays_of, build_tree, summarise
+from headgate.matching.index import MatchingError
+from headgate.matching.lists import ClassLists, Ids
+
+CELL_BITS = {1: (12,), 2: (7, 6), 3: (5, 4, 4), 4: (4, 3, 3, 3)}
+REPACK_SHARE = 1 / 8
+TIGHTEN_SHARE = 1
+GROWTH = 0.25
+
+
+class BoxIndex:
+    """An exact index of boxes over keyed attributes; see `tree` for its form and `packing` for how it is built."""
+
+    __slots__ = ("_attributes", "_changed", "_labels", "_room", "_sample", "_tree")
+
+    def __init__(self, attributes: Sequence[Attribute], tree: Tree, labels: Mapping[str, Labels]) -> None:
+        self._attributes = tuple(attributes)
+        self._tree = tree
+        self._labels = dict(labels)
+        self._changed = 0
+        self._sample: Codes | None = None
+        self._room: npt.NDArray[np.uint32] = np.empty(0, np.uint32)
+
+    @classmethod
+    def build(
+        cls,
+        attributes: Sequence[Attribute],
+        boxes: Boxes,
+        labels: Mapping[str, Labels] | None = None,
+        sample: pa.RecordBatch | None = None,
+        spare: float = 1 / 64,
+    ) -> BoxIndex:
+        """An index of boxes; a sample of rows lets it split where rows fall. At least one attribute is needed."""
+        if not attributes or boxes.nulls.shape[1] != len(attributes):
+            raise ValueError(f"boxes have {boxes.nulls.shape[1]} attributes, {len(attributes)} are named")
+        floating = np.array([attribute.floating for attribute in attributes], np.uint8)
+        coder = make_coder(boxes.exact, boxes.nulls, floating)
+        index = cls(attributes, build_tree(boxes.ids[:0], boxes.exact[:0], boxes.nulls[:0], coder), labels or {})
+        codes = None if sample is None else index._encode(sample)[0]
+        index._tree = build_tree(boxes.ids, boxes.exact, boxes.nulls, coder, codes, spare)
+        index._sample = codes
+        return index
+
+    @property
+    def tree(self) -> Tree:
+        """The arrays; kernels and files read them."""
+        return self._tree
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """The columns that boxes constrain, in the order of the arrays."""
+        return self._attributes
+
+    @property
+    def labels(self) -> Mapping[str, Labels]:
+        """The dictionaries of string attributes."""
+        return self._labels
+
+    @property
+    def classes(self) -> Ids:
+        """The ids it knows, ascending."""
+        return np.unique(self._tree.slot_ids[self._slots()])
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all arrays."""
+        return sum(array.nbytes for array in arrays_of(self._tree).values())
+
+    def __len__(self) -> int:
+        return int(self._tree.state[LIVE])
+
+    def _slots(self) -> Integers:
+        """Slots in use."""
+        lanes = self._tree.lane_slots
+        used = np.unpackbits(self._tree.used.view(np.uint8), bitorder="little").astype(bool)
+        return np.sort(lanes[used]).astype(np.int64)
+
+    def boxes(self) -> Boxes:
+        """Every box it holds, by slot."""
+        slots = self._slots()
+        tree = self._tree
+        places = tree.places[slots].astype(np.int64)
+        lower = tree.blocks[places >> 5, :, places & 31][:, 0::2]
+        upper = tree.blocks[places >> 5, :, places & 31][:, 1::2]
+        nulls = np.where(lower > 0, 0, np.where(upper == 0, 1, 2)).astype(np.uint8)
+        return Boxes(tree.slot_ids[slots], tree.exact[slots], nulls)
+
+    def _encode(self, batch: pa.RecordBatch) -> tuple[Codes, Keys]:
+        count = len(self._attributes)
+        keys = np.empty((count, batch.num_rows), np.int64)
+        valid: Flags = np.empty((count, batch.num_rows), np.uint8)
+        for k, attribute in enumerate(self._attributes):
+            column = batch.column(attribute.name)
+            keys[k], valid[k] = column_keys(column, attribute.type, self._labels.get(attribute.name))
+        codes = np.empty((batch.num_rows, count), np.uint16)
+        encode_rows(self._tree.coder, keys, valid, codes)
+        return codes, keys
+
+    def _order(self, codes: Codes) -> Integers:
+        """Rows by cell of the attributes that were split most."""
+        splits, coder = self._tree.splits, self._tree.coder
+        shares = np.bincount(splits.side >> 1, minlength=codes.shape[1])
+        chosen = np.argsort(-shares, kind="stable")[:4]
+        limits = (coder.starts[chosen + 1] - coder.starts[chosen] + 2).astype(np.int64)
+        order = np.empty(len(codes), np.int64)
+        order_rows(codes, chosen, np.array(CELL_BITS[len(chosen)], np.int64), limits, order)
+        return order
+
+    def match(self, batch: pa.RecordBatch, threads: int = 1) -> ClassLists:
+        """The ids of the boxes that contain each row, on that many threads."""
+        codes, keys = self._encode(batch)
+        rows = len(codes)
+        if rows == 0 or len(self) == 0:
+            return ClassLists.empty(rows)
+        keys = np.ascontiguousarray(keys.T) if self._tree.coder.inexact.any() else np.empty((rows, 0), np.int64)
+        order = self._order(codes)
+        spans = np.zeros((rows, 2), np.int64)
+        if threads == 1:
+            parts = [order]
+            found = [_search(self._tree, codes, keys, order, spans, self._room)]
+            self._room = found[0]
+        else:
+            parts = np.array_split(order, threads)
+            with ThreadPoolExecutor(threads) as pool:
+                nothing = np.empty(0, np.uint32)
+                jobs = [pool.submit(_search, self._tree, codes, keys, part, spans, nothing) for part in parts]
+                found = [job.result() for job in jobs]
+        offsets = np.zeros(rows + 1, np.int64)
+        np.cumsum(spans[:, 1] - spans[:, 0], out=offsets[1:])
+        ids = np.empty(offsets[-1], np.uint32)
+        for part, source in zip(parts, found, strict=True):
+            gather(source, spans, part, offsets, ids)
+        return ClassLists(offsets, ids)
+
+    def change(
+        self,
+        ids: npt.NDArray[np.uint32],
+        attributes: npt.NDArray[np.int64],
+        lows: Keys,
+        highs: Keys,
+    ) -> None:
+        """Give one attribute of each named class a new closed range of keys, in the order given.
+
+        An unknown id, a class of several boxes or a reversed range is refused, and then nothing is changed.
+        """
+        ids, attributes, lows, highs = _flat(ids, np.uint32), _flat(attributes), _flat(lows), _flat(highs)
+        slots = np.empty(len(ids), np.int64)
+        unknown = find_slots(self._tree, ids, slots)
+        if unknown >= 0:
+            raise MatchingError(f"class {ids[unknown]} is not in the index", hint="add it first")
+        if (lows > highs).any():
+            place = int(np.argmax(lows > highs))
+            raise MatchingError(f"the new range of class {ids[place]} is reversed", hint="give the lower bound first")
+        change_ranges(self._tree, slots, attributes, lows, highs, np.empty_like(slots), np.empty_like(slots))
+        self._changed += len(ids)
+        self._maintain()
+
+    def add(self, boxes: Boxes) -> None:
+        """Add boxes; grows the arrays when they are full."""
+        added = add_boxes(self._tree, boxes.ids, boxes.exact, boxes.nulls)
+        if added < len(boxes):
+            held = self.boxes()
+            together = Boxes(
+                np.concatenate([held.ids, boxes.ids[added:]]),
+                np.concatenate([held.exact, boxes.exact[added:]]),
+                np.concatenate([held.nulls, boxes.nulls[added:]]),
+            )
+            self._rebuild(together, GROWTH)
+            return
+        self._maintain()
+
+    def remove(self, ids: npt.NDArray[np.uint32]) -> int:
+        """Remove classes with all their boxes; returns how many boxes went. Unknown ids are ignored."""
+        return int(remove_boxes(self._tree, _flat(ids, np.uint32)))
+
+    def adopt_labels(self, labels: Mapping[str, Labels]) -> None:
+        """Use dictionaries that were grown from the ones it has."""
+        self._labels.update(labels)
+
+    def repack(self) -> None:
+        """Build again from the boxes it holds: best shape, exact codes."""
+        self._rebuild(self.boxes(), 1 / 64)
+
+    def tighten(self) -> None:
+        """Make bounding boxes tight again after changes; much cheaper than `repack`."""
+        summarise(self._tree.blocks, self._tree.levels)
+        self._changed = 0
+
+    def _maintain(self) -> None:
+        count = max(1, len(self))
+        if self._tree.state[MISPLACED] > REPACK_SHARE * count + 64:
+            self.repack()
+        elif self._changed > TIGHTEN_SHARE * count + 1024:
+            self.tighten()
+
+    def _rebuild(self, boxes: Boxes, spare: float) -> None:
+        coder = make_coder(boxes.exact, boxes.nulls, self._tree.coder.floating)
+        self._tree = build_tree(boxes.ids, boxes.exact, boxes.nulls, coder, None, spare)
+        self._changed = 0
+
+
+def _flat(values: npt.ArrayLike, dtype: type[np.generic] = np.int64) -> np.ndarray:
+    return np.ascontiguousarray(values, dtype)
+
+
+def _search(
+    tree: Tree, codes: Codes, keys: Keys, order: Integers, spans: Integers, room: npt.NDArray[np.uint32]
+) -> npt.NDArray[np.uint32]:
+    """Ids of rows in order; the buffer grows until all fit."""
+    work: Work = make_work(tree)
+    out = room if len(room) else np.empty(max(64 * len(order), 1 << 16), np.uint32)
+    place = end = 0
+    while place < len(order):
+        place, end = match_rows(tree, codes, keys, order, place, out, spans, work, end)
+        if place < len(order):
+            grown = np.empty(2 * len(out) + len(tree.lane_ids), np.uint32)
+            grown[:end] = out[:end]
+            out = grown
+    return out

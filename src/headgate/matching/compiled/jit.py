@@ -1,0 +1,47 @@
+"""How kernels are compiled: without the interpreter's lock, with IEEE errors as values, cached on disk.
+
+The cache lies beside the source or in `NUMBA_CACHE_DIR`, which worker processes share; `headgate.matching.warm_up`
+fills it ahead of time.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+
+# An integer inside a kernel: numba knows its width; for the type checker NumPy's and Python's integers mix freely.
+Int = Any
+
+_KERNEL_FILES = ("jit.py", "coding.py", "packing.py", "tree.py", "change.py", "search.py")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@functools.cache
+def source_digest() -> str:
+    """A digest of the sources of all kernels: what was compiled from other sources is not used."""
+    found = hashlib.blake2b(digest_size=16)
+    for name in _KERNEL_FILES:
+        found.update((Path(__file__).parent / name).read_bytes())
+    return found.hexdigest()
+
+
+def kernel(function: F) -> F:
+    """A function that Python calls, compiled on first use and cached on disk.
+
+    Numba's cache watches only the file of this function, though its callees are compiled into it; so the stamp that it
+    compares is replaced by a digest of the whole package.
+    """
+    compiled = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    compiled._cache._cache_file._source_stamp = source_digest()  # noqa: SLF001 (no public way to widen the stamp)
+    return cast("F", compiled)
+
+
+def inner(function: F) -> F:
+    """A function that only kernels call."""
+    return cast("F", numba.njit(nogil=True, error_model="numpy", forceinline=True)(function))

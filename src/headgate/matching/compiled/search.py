@@ -1,0 +1,382 @@
+"""Kernels that walk the tree for rows and write the ids of the boxes that contain them.
+
+The tree is blocks of 32 lanes in struct-of-arrays order: for each attribute 32 lower and 32 upper codes of 16 bits, so
+one block tests 32 boxes against a row with two saturating subtractions an attribute and no branch. The same block form
+serves leaves (lanes are boxes) and inner nodes (lanes are bounding boxes of children). The vector type is 32 x i16 in
+LLVM's terms: one register with AVX-512, two with AVX2, four with SSE2 or NEON, from the same source.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from headgate.matching.compiled.coding import Codes, Flags, Keys, below
+from headgate.matching.compiled.jit import Int, inner, kernel
+from headgate.matching.compiled.packing import Integers
+from headgate.matching.compiled.tree import LANES, REPEATED, TOP_ID, Tree
+from headgate.matching.lists import Ids
+
+RANK_SORT_LIMIT = 128
+BUCKET_BITS = 12
+
+
+class Work(NamedTuple):
+    """Room that a search needs, made once per thread; its size depends on the tree only."""
+
+    one: Integers
+    other: Integers
+    below: npt.NDArray[np.uint16]
+    above: npt.NDArray[np.uint16]
+    codes: npt.NDArray[np.uint16]
+    spare: Ids
+    heads: npt.NDArray[np.int32]
+
+
+def make_work(tree: Tree) -> Work:
+    """Working room for searches of a tree of this size."""
+    nodes, attributes = len(tree.blocks) + LANES, tree.blocks.shape[1] // 2
+    return Work(
+        np.empty(nodes, np.int64),
+        np.empty(nodes, np.int64),
+        np.empty(attributes, np.uint16),
+        np.empty(attributes, np.uint16),
+        np.empty(attributes, np.uint16),
+        np.empty(len(tree.lane_ids) + LANES, np.uint32),
+        np.empty((1 << BUCKET_BITS) + 2, np.int32),
+    )
+
+
+@intrinsic  # type: ignore[untyped-decorator]  # numba ships no types
+def _misses(typing_context: Any, block: Any, below: Any, above: Any, attributes: Any) -> Any:
+    """Bit i is set where lane i of the block at address `block` does not contain the row.
+
+    `below` and `above` are addresses of the row's codes: lower bounds must be at most `below`, upper at least `above`.
+    """
+    del typing_context, block, below, above, attributes
+    signature = types.uint32(types.intp, types.intp, types.intp, types.intp)
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        del context, signature
+        block, below, above, attributes = arguments
+        i16, i64 = ir.IntType(16), ir.IntType(64)
+        lanes = ir.VectorType(i16, LANES)
+        subtract = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(lanes, [lanes, lanes]), f"llvm.usub.sat.v{LANES}i16"
+        )
+        start = builder.block
+        head, done = builder.append_basic_block("attribute"), builder.append_basic_block("tested")
+        builder.branch(head)
+        builder.position_at_end(head)
+        attribute = builder.phi(i64)
+        missed = builder.phi(lanes)
+        attribute.add_incoming(i64(0), start)
+        missed.add_incoming(ir.Constant(lanes, [0] * LANES), start)
+        bounds = builder.inttoptr(builder.add(block, builder.mul(attribute, i64(4 * LANES))), ir.PointerType(lanes))
+        lower = builder.load(bounds)
+        lower.align = 2
+        upper = builder.load(builder.gep(bounds, [i64(1)]))
+        upper.align = 2
+        offset = builder.mul(attribute, i64(2))
+
+        def spread(address: Any) -> Any:
+            code = builder.load(builder.inttoptr(builder.add(address, offset), ir.PointerType(i16)))
+            one = builder.insert_element(ir.Constant(lanes, ir.Undefined), code, ir.IntType(32)(0))
+            zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+            return builder.shuffle_vector(one, ir.Constant(lanes, ir.Undefined), zeros)
+
+        low_miss = builder.call(subtract, [lower, spread(below)])
+        high_miss = builder.call(subtract, [spread(above), upper])
+        now = builder.or_(missed, builder.or_(low_miss, high_miss))
+        following = builder.add(attribute, i64(1))
+        attribute.add_incoming(following, head)
+        missed.add_incoming(now, head)
+        builder.cbranch(builder.icmp_signed("<", following, attributes), head, done)
+        builder.position_at_end(done)
+        bits = builder.icmp_unsigned("!=", now, ir.Constant(lanes, [0] * LANES))
+        return builder.bitcast(bits, ir.IntType(LANES))
+
+    return signature, codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]  # numba ships no types
+def _first_bit(typing_context: Any, mask: Any) -> Any:
+    """The position of the lowest set bit of a mask that is not zero."""
+    del typing_context, mask
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        del context, signature
+        found = builder.cttz(arguments[0], ir.IntType(1)(1))
+        return builder.zext(found, ir.IntType(64))
+
+    return types.intp(types.uint32), codegen
+
+
+@inner
+def _leaves(
+    blocks: npt.NDArray[np.uint16], levels: Integers, row: Int, one: Integers, other: Integers
+) -> tuple[Int, Integers]:
+    """The leaves whose bounding box contains the row whose codes are at that address: how many, and which."""
+    address, stride = blocks.ctypes.data, blocks.strides[0]
+    attributes = blocks.shape[1] // 2
+    here, there, count = one, other, 1
+    here[0] = 0
+    for level in range(len(levels) - 1, 0, -1):
+        first = address + levels[level] * stride
+        found = 0
+        for k in range(count):
+            node = here[k]
+            lanes = ~_misses(first + node * stride, row, row, attributes)
+            while lanes != 0:
+                there[found] = node * LANES + _first_bit(lanes)
+                found += 1
+                lanes &= lanes - np.uint32(1)
+        here, there, count = there, here, found
+    return count, here
+
+
+@inner
+def _plain(
+    blocks: npt.NDArray[np.uint16],
+    leaves: Integers,
+    count: Int,
+    row: Int,
+    lane_ids: Ids,
+    out: Ids,
+    end: Int,
+) -> Int:
+    """Append the ids of the boxes in those leaves whose codes contain the row's; returns the new end of `out`."""
+    address, stride = blocks.ctypes.data, blocks.strides[0]
+    attributes = blocks.shape[1] // 2
+    for k in range(count):
+        leaf = leaves[k]
+        lanes = ~_misses(address + leaf * stride, row, row, attributes)
+        while lanes != 0:
+            out[end] = lane_ids[leaf * LANES + _first_bit(lanes)]
+            end += 1
+            lanes &= lanes - np.uint32(1)
+    return end
+
+
+@inner
+def _confirm(inexact: Flags, exact: Keys, codes: Codes, keys: Keys) -> bool:
+    """Whether a box contains a row by the keys of the attributes whose codes do not say it all."""
+    for attribute in range(len(codes)):
+        if inexact[attribute] and codes[attribute] != 0:
+            key = keys[attribute]
+            if key < exact[attribute, 0] or key > exact[attribute, 1]:
+                return False
+    return True
+
+
+@inner
+def _rechecked(
+    tree: Tree, leaves: Integers, count: Int, codes: Codes, keys: Keys, work: Work, out: Ids, end: Int
+) -> Int:
+    """As `_plain`, and boxes with a bound that has the same inexact code as the row are compared by key."""
+    address, stride = tree.blocks.ctypes.data, tree.blocks.strides[0]
+    attributes, inexact = len(codes), tree.coder.inexact
+    for attribute in range(attributes):
+        slack = np.uint16(inexact[attribute] != 0 and codes[attribute] != 0)
+        work.below[attribute] = codes[attribute] - slack
+        work.above[attribute] = codes[attribute] + slack
+    row, low, high = codes.ctypes.data, work.below.ctypes.data, work.above.ctypes.data
+    for k in range(count):
+        leaf = leaves[k]
+        lanes = ~_misses(address + leaf * stride, row, row, attributes)
+        if lanes == 0:
+            continue
+        doubtful = lanes & _misses(address + leaf * stride, low, high, attributes)
+        while doubtful != 0:
+            lane = _first_bit(doubtful)
+            if not _confirm(inexact, tree.exact[tree.lane_slots[leaf * LANES + lane]], codes, keys):
+                lanes &= ~(np.uint32(1) << np.uint32(lane))
+            doubtful &= doubtful - np.uint32(1)
+        while lanes != 0:
+            out[end] = tree.lane_ids[leaf * LANES + _first_bit(lanes)]
+            end += 1
+            lanes &= lanes - np.uint32(1)
+    return end
+
+
+@inner
+def _rank_sort(values: Ids, spare: Ids, repeats: bool) -> None:
+    """Sort by counting smaller values: quadratic, but 16 comparisons an instruction and no branch."""
+    count = len(values)
+    for k in range(count):
+        value, rank = values[k], np.uint32(0)
+        for j in range(count):
+            rank += np.uint32(values[j] < value)
+        if repeats:
+            for j in range(k):
+                rank += np.uint32(values[j] == value)
+        spare[rank] = value
+    values[:] = spare[:count]
+
+
+@inner
+def _sort(values: Ids, spare: Ids, heads: npt.NDArray[np.int32], top: Int, repeats: bool) -> None:
+    """Sort ids: short lists by rank, long ones into buckets by their leading bits and those by rank."""
+    count = len(values)
+    if count <= RANK_SORT_LIMIT:
+        _rank_sort(values, spare, repeats)
+        return
+    bits = 0
+    while (top >> bits) > 0:
+        bits += 1
+    wanted = 0
+    while (1 << wanted) * 12 < count and wanted < BUCKET_BITS:
+        wanted += 1
+    shift = np.uint32(max(0, bits - wanted))
+    buckets = (top >> np.int64(shift)) + 1
+    heads[: buckets + 1] = 0
+    for k in range(count):
+        heads[(values[k] >> shift) + 1] += 1
+    for k in range(1, buckets + 1):
+        heads[k] += heads[k - 1]
+    for k in range(count):
+        bucket = values[k] >> shift
+        spare[heads[bucket]] = values[k]
+        heads[bucket] += 1
+    start: Int = 0
+    for k in range(buckets):
+        end = np.int64(heads[k])
+        part = spare[start:end]
+        if end - start > RANK_SORT_LIMIT:
+            part.sort()
+            values[start:end] = part
+        else:
+            for j in range(len(part)):
+                value, rank = part[j], np.uint32(0)
+                for i in range(len(part)):
+                    rank += np.uint32(part[i] < value)
+                if repeats:
+                    for i in range(j):
+                        rank += np.uint32(part[i] == value)
+                values[start + rank] = value
+        start = end
+
+
+@inner
+def _unique(values: Ids) -> Int:
+    """Drop repeats from sorted ids in place; returns how many are left."""
+    kept = min(1, len(values))
+    for k in range(1, len(values)):
+        if values[k] != values[kept - 1]:
+            values[kept] = values[k]
+            kept += 1
+    return kept
+
+
+@kernel
+def match_rows(
+    tree: Tree,
+    codes: Codes,
+    keys: Keys,
+    order: Integers,
+    first: Int,
+    out: Ids,
+    spans: Integers,
+    work: Work,
+    start: Int,
+) -> tuple[Int, Int]:
+    """Match rows in the given order from its `first` entry, writing sorted ids to `out` from `start`.
+
+    `spans[row]` becomes (start, end) in `out`. Stops early when `out` is short; returns the next entry and the end.
+    """
+    recheck = tree.coder.inexact.any()
+    repeats = tree.state[REPEATED] > 0
+    for k in range(first, len(order)):
+        row = order[k]
+        address = codes.ctypes.data + row * codes.strides[0]
+        count, leaves = _leaves(tree.blocks, tree.levels, address, work.one, work.other)
+        if start + count * LANES > len(out):
+            return k, start
+        if recheck:
+            end = _rechecked(tree, leaves, count, codes[row], keys[row], work, out, start)
+        else:
+            end = _plain(tree.blocks, leaves, count, address, tree.lane_ids, out, start)
+        if end - start > 1:
+            _sort(out[start:end], work.spare, work.heads, tree.state[TOP_ID], repeats)
+            if repeats:
+                end = start + _unique(out[start:end])
+        spans[row, 0] = start
+        spans[row, 1] = end
+        start = end
+    return len(order), start
+
+
+@kernel
+def match_one(tree: Tree, keys: Keys, valid: Flags, out: Ids, work: Work) -> Int:
+    """Match one row given by its keys into `out`; returns how many ids it has, or -1 if `out` may be short."""
+    codes = work.codes
+    for attribute in range(len(codes)):
+        codes[attribute] = 0
+        if valid[attribute]:
+            codes[attribute] = 1 + below(tree.coder, attribute, keys[attribute])
+    count, leaves = _leaves(tree.blocks, tree.levels, codes.ctypes.data, work.one, work.other)
+    if count * LANES > len(out):
+        return -1
+    if tree.coder.inexact.any():
+        end = _rechecked(tree, leaves, count, codes, keys, work, out, 0)
+    else:
+        end = _plain(tree.blocks, leaves, count, codes.ctypes.data, tree.lane_ids, out, 0)
+    repeats = tree.state[REPEATED] > 0
+    if end > 1:
+        _sort(out[:end], work.spare, work.heads, tree.state[TOP_ID], repeats)
+        if repeats:
+            end = _unique(out[:end])
+    return end
+
+
+@kernel
+def float_row_keys(values: npt.NDArray[np.float64], keys: Keys) -> None:
+    """Keys of a row of floats, as `keys.float_keys` gives them."""
+    for k in range(len(values)):
+        size = np.float64(abs(values[k])).view(np.int64)
+        if np.isnan(values[k]):
+            size = np.int64(0x7FF0000000000001)
+        keys[k] = -size if values[k] < 0 else size
+
+
+@kernel
+def gather(sources: Ids, spans: Integers, rows: Integers, offsets: Integers, ids: Ids) -> None:
+    """Copy the spans of rows to where the rows' lists belong."""
+    for k in range(len(rows)):
+        row = rows[k]
+        place = offsets[row]
+        for j in range(spans[row, 0], spans[row, 1]):
+            ids[place] = sources[j]
+            place += 1
+
+
+@kernel
+def order_rows(codes: Codes, chosen: Integers, bits: Integers, limits: Integers, order: Integers) -> None:
+    """Rows by cell: a stable counting sort by the leading bits of the codes of a few attributes.
+
+    Rows of one cell meet nearly the same leaves, which so stay in the cache from one row to the next.
+    """
+    rows = len(codes)
+    cells = np.empty(rows, np.int32)
+    total = 0
+    for k in range(len(bits)):
+        total += bits[k]
+    heads = np.zeros((1 << total) + 1, np.int64)
+    for row in range(rows):
+        cell = 0
+        for k in range(len(chosen)):
+            part = (np.int64(codes[row, chosen[k]]) << bits[k]) // limits[k]
+            cell = (cell << bits[k]) | min(part, (1 << bits[k]) - 1)
+        cells[row] = cell
+        heads[cell + 1] += 1
+    for k in range(1, len(heads)):
+        heads[k] += heads[k - 1]
+    for row in range(rows):
+        order[heads[cells[row]]] = row
+        heads[cells[row]] += 1
