@@ -235,3 +235,13 @@ def test_bad_boxes_and_changes_are_refused_with_nothing_changed():
     assert index.match(batch).same(ClassLists.of([[1, 2], []]))
     with pytest.raises(ValueError, match="have no keys"):
         Attribute("x", pa.list_(pa.int64()))
+
+
+def test_the_benchmark_agrees_with_brute_force_at_small_size(capsys):
+    from headgate.bench.matching import run
+
+    found = run(profiles=3000, batch=200, peers="rtree,duckdb,polars,scan", growth=[500], portable=False, repeats=1)
+    assert found["oracle_mismatches"] == 0
+    wanted = ("a_vs_rtree", "b_vs_rtree", "a_vs_duckdb", "a_us_per_message", "b_us_per_message", "update_us")
+    assert all(found[name] > 0 for name in (*wanted, "single_message_p50_us", "update_vs_rtree", "bytes_per_profile"))
+    assert "matches a message" in capsys.readouterr().out

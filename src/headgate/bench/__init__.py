@@ -20,6 +20,7 @@ class Benchmark:
 
 BENCHMARKS: Mapping[str, Benchmark] = {
     "algebra": Benchmark("headgate.bench.algebra", "filters: covering and merging against brute force, refusals"),
+    "matching": Benchmark("headgate.bench.matching", "the compiled index against rtree, DuckDB, Polars, Spark, a scan"),
     "reduction": Benchmark("headgate.bench.reduction", "policies: filters, link buffers, time and memory"),
     "tuning": Benchmark("headgate.bench.tuning", "overlay tuning: exact benefits, convergence, constraints, traffic"),
     "grid": Benchmark("headgate.bench.grid", "regions and resolutions: the query tree, Spark joins, load at refusal"),

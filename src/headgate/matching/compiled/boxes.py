@@ -74,7 +74,7 @@ class Boxes:
     ) -> Boxes:
         """Boxes over floating-point attributes, boxes x attributes, bounds included; NaN bounds are refused."""
         for bounds in (lows, highs):
-            if np.isnan(bounds).any():
+            if len(bounds) and np.isnan(bounds.min()):
                 box, attribute = np.argwhere(np.isnan(bounds))[0]
                 raise MatchingError(
                     f"class {ids[box]} has a NaN bound on attribute {attribute}", hint="bounds must be numbers"

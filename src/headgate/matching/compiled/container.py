@@ -40,7 +40,7 @@ def write_arrays(path: Path, meta: Mapping[str, Any], arrays: Mapping[str, np.nd
         file.write(_MAGIC + len(header).to_bytes(8, "little") + header + seal)
         for name, array in arrays.items():
             file.seek(start + places[name]["at"])
-            file.write(_bytes(array))
+            file.write(_bytes(array).data)
         file.truncate(start + position)
     partial.replace(path)
 
@@ -94,5 +94,5 @@ def _padded(size: int) -> int:
     return -(-size // _PAGE) * _PAGE
 
 
-def _bytes(array: np.ndarray) -> memoryview:
-    return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+def _bytes(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

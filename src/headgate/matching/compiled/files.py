@@ -97,8 +97,8 @@ class IndexStore:
         added = None
         if "added.ids" in arrays:
             added = Boxes(arrays["added.ids"], arrays["added.exact"], arrays["added.nulls"])
-        plain = (arrays[name] for name in ("changed", "attributes", "lows", "highs"))
-        return Delta(arrays["removed"], added, *plain, labels=_labels(meta["labels"], arrays))
+        changed, attributes, lows, highs = (arrays[name] for name in ("changed", "attributes", "lows", "highs"))
+        return Delta(arrays["removed"], added, changed, attributes, lows, highs, _labels(meta["labels"], arrays))
 
     def open(self, version: int, *, verify: bool = True) -> BoxIndex:
         """The index of a version: the newest snapshot not after it, and the deltas from there."""
