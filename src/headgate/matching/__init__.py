@@ -8,6 +8,7 @@ from headgate.matching.build import build_index
 from headgate.matching.index import ClassSpec, Index, MatchingError, RowFilter
 from headgate.matching.lists import ClassLists
 from headgate.matching.scan import ScanIndex
+from headgate.matching.warm import warm_up
 
 __all__ = [
     "ClassLists",
@@ -17,4 +18,5 @@ __all__ = [
     "RowFilter",
     "ScanIndex",
     "build_index",
+    "warm_up",
 ]

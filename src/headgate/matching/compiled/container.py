@@ -31,7 +31,7 @@ def write_arrays(path: Path, meta: Mapping[str, Any], arrays: Mapping[str, np.nd
     for name, array in arrays.items():
         places[name] = {"type": array.dtype.str, "shape": array.shape, "at": position}
         position += _padded(array.nbytes)
-        digest.update(_bytes(array))
+        digest.update(_bytes(array).data)
     header = json.dumps({"meta": meta, "arrays": places, "digest": digest.hexdigest(), "size": position}).encode()
     seal = hashlib.blake2b(header, digest_size=_DIGEST).digest()
     start = _padded(len(_MAGIC) + 8 + len(header) + _DIGEST)
@@ -65,7 +65,7 @@ def map_arrays(path: Path, *, verify: bool = True) -> tuple[dict[str, Any], dict
         mapped = np.memmap(path, kind, "c", start + place["at"], shape)
         arrays[name] = mapped.view(np.ndarray)
         if verify:
-            digest.update(_bytes(arrays[name]))
+            digest.update(_bytes(arrays[name]).data)
     if verify and digest.hexdigest() != header["digest"]:
         raise _damaged(path, "its checksum is wrong")
     return header["meta"], arrays
