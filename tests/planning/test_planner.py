@@ -92,3 +92,16 @@ def test_zero_bandwidth_is_planned_and_explained():
 def test_bad_input_is_refused_with_a_reason(changes, part):
     with pytest.raises(ProblemError, match=part):
         plan_deployment(deployment(**changes))
+
+
+def test_the_filter_algebra_tells_what_covers_what():
+    subscriptions = {
+        name: Subscription(name, "wind", site, where)
+        for name, site, where in (("wide", "paris", "speed > 5"), ("narrow", "lyon", "speed BETWEEN 6 AND 9"))
+    }
+    problem = problem_of(deployment(subscriptions=subscriptions), {"selectivity": {"wide": 0.6, "narrow": 0.25}})
+    wide, narrow = (next(m for m in problem.members if m.site == site).interest for site in ("paris", "lyon"))
+    assert wide.covers(narrow)
+    assert not narrow.covers(wide)
+    row = problem.flows[0].universe.row_bytes
+    assert (wide.size, narrow.size, wide.merge(narrow).size) == pytest.approx((0.6 * row, 0.25 * row, 0.6 * row))

@@ -1,27 +1,30 @@
 """The problem behind a deployment: its sites, links and streams, with subscriptions as interests.
 
-Every distinct delivery class of a stream (filter, resolution, region) is one piece of its universe, and every column
-of its schema one width, so a member's interest is the set of its local subscriptions' classes and columns. A class
-that takes the whole stream takes all pieces. What is not known is assumed and says so: a filter passes a fifth of the
-rows, a string takes 16 bytes. Measured figures replace assumptions through `sizes`.
+Every distinct delivery class of a stream (filter, resolution, region) has one piece of its universe and takes those of
+the classes that it covers by the filter algebra; every column of the schema has a width. A member's interest is the set
+of its local subscriptions' pieces and columns. A class that takes the whole stream takes all pieces. What is not known
+is assumed: a filter passes a fifth of the rows (and at least what it covers), a string takes 16 bytes. Measured
+figures replace assumptions through `sizes`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from headgate.filters import Filter, FilterError, context_types, covers, parse_filter
 from headgate.model import Deployment, Stream, Subscription
 from headgate.planning.interest import Pieces, Universe
 from headgate.planning.problem import Delays, Flow, Member, Problem, ProblemError, Want
 
 ASSUMED_SELECTIVITY = 0.2
 ASSUMED_STRING_BYTES = 16.0
+MAX_COMPARED = 200
 ROW_OVERHEAD_BYTES = 8.0  # class ids, sequence, framing: what a row costs besides its columns
 
 
@@ -104,6 +107,8 @@ def _members(stream: Stream, subscriptions: list[Subscription], measured: Sizes)
     for subscription in subscriptions:
         if subscription.name in measured.selectivity and class_text(subscription) in classes:
             weights[classes[class_text(subscription)]] = min(1.0, max(0.0, measured.selectivity[subscription.name]))
+    held = covered(stream, {class_text(s): s for s in subscriptions if not _whole(s)}, classes)
+    weights = _beyond(weights, held)
     # One more piece for the rows that no class asks for, so that taking the whole stream costs the whole stream.
     weights.append(max(0.0, 1.0 - sum(weights)))
     columns = {column.name: width(column.type) for column in stream.schema.columns}
@@ -116,7 +121,7 @@ def _members(stream: Stream, subscriptions: list[Subscription], measured: Sizes)
     position = {name: index for index, name in enumerate(columns)}
     found: dict[str, tuple[Pieces, list[Want]]] = {}
     for subscription in subscriptions:
-        rows = everything.rows if _whole(subscription) else 1 << classes[class_text(subscription)]
+        rows = everything.rows if _whole(subscription) else held[classes[class_text(subscription)]]
         chosen = everything.columns
         if subscription.select is not None:
             chosen = sum(1 << position[name] for name in set(subscription.select) & position.keys())
@@ -129,6 +134,39 @@ def _members(stream: Stream, subscriptions: list[Subscription], measured: Sizes)
             found[subscription.site] = (interest, [want])
     members = [Member(stream.name, site, interest, tuple(wants)) for site, (interest, wants) in found.items()]
     return flow, members
+
+
+def covered(stream: Stream, texts: Mapping[str, Subscription], classes: Mapping[str, int]) -> list[int]:
+    """For each class the bit set of its own piece and those of the classes it covers, itself first.
+
+    Only classes that differ in their filter alone are compared, and past `MAX_COMPARED` classes of a stream none are:
+    a class that is not known to cover another is planned as if it did not.
+    """
+    held = [1 << position for position in range(len(classes))]
+    if len(classes) > MAX_COMPARED:
+        return held
+    filters: list[tuple[int, str, Filter]] = []
+    for text, position in classes.items():
+        subscription = texts[text]
+        try:
+            parsed = parse_filter(subscription.where, stream.schema, context_types(subscription.context))
+        except FilterError:
+            continue
+        filters.append((position, class_text(replace(subscription, where="")), parsed))
+    for one, rest, wide in filters:
+        for other, other_rest, narrow in filters:
+            if one != other and rest == other_rest and covers(wide, narrow):
+                held[one] |= 1 << other
+    return held
+
+
+def _beyond(weights: list[float], held: list[int]) -> list[float]:
+    """What each class's piece weighs beyond the pieces of the classes that it covers, smallest classes first."""
+    pieces = [0.0] * len(weights)
+    for position in sorted(range(len(weights)), key=lambda index: held[index].bit_count()):
+        below = sum(pieces[other] for other in range(len(weights)) if other != position and held[position] >> other & 1)
+        pieces[position] = max(0.0, weights[position] - below)
+    return pieces
 
 
 def width(kind: pa.DataType) -> float:

@@ -1,0 +1,213 @@
+"""`headgate plan`: who forwards what to whom, the quality each subscription will get, and why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headgate.errors import HeadgateError
+
+if TYPE_CHECKING:
+    from headgate.model import Deployment, Plan
+    from headgate.planning import PlanResult
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command. `evaluate` in place of a file judges a problem and a plan of any origin."""
+    app.command("plan")(plan)
+
+
+def plan(
+    file: Annotated[Path, typer.Argument(help="The deployment file, or `evaluate` to judge a PROBLEM and a PLAN.")],
+    others: Annotated[list[Path] | None, typer.Argument(help="After `evaluate`: the JSON problem and plan.")] = None,
+    algorithm: Annotated[
+        str, typer.Option(help="brush, chain, unfas, unfag, qasds, qasdg, or search (QASDG improved).")
+    ] = "qasdg",
+    objective: Annotated[
+        str, typer.Option(help="For search: quality, arithmetic, contracts or minimum, then bandwidth, fairness.")
+    ] = "quality,bandwidth,fairness",
+    what_if: Annotated[
+        list[str] | None, typer.Option(help='A change to ask about, such as "site paris upload=1Mbit/s".')
+    ] = None,
+    compare: Annotated[bool, typer.Option(help="Show all algorithms side by side.")] = False,
+    svg: Annotated[Path | None, typer.Option(help="Draw the graph with its link loads there.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the join order and of the search.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Plan a deployment: print the trees, what each subscription will get, and which site or link binds."""
+    if str(file) == "evaluate":
+        _evaluate(others or [], as_json)
+        return
+    from headgate.cli.deployment import read_deployment
+    from headgate.planning.svg import draw
+    from headgate.planning.what_if import change
+
+    deployment = read_deployment(file)
+    before = None
+    if what_if:
+        before = _plan(deployment, algorithm, objective, seed)
+        for text in what_if:
+            deployment = change(deployment, text)
+    if compare:
+        _compare(deployment, objective, seed, as_json)
+        return
+    result = _plan(deployment, algorithm, objective, seed)
+    if svg is not None:
+        svg.write_text(draw(result.graph), encoding="utf-8")
+    if as_json:
+        typer.echo(json.dumps(_document(result)))
+        return
+    _print(result, before)
+    if svg is not None:
+        typer.echo(f"drawn to {svg}")
+
+
+def _plan(deployment: Deployment, algorithm: str, objective: str, seed: int) -> PlanResult:
+    from headgate.planning import plan_deployment
+    from headgate.planning.search import Search, parse_objective
+
+    search = None
+    if algorithm == "search":
+        steps = min(400_000, max(4_000, 500 * len(deployment.subscriptions)))
+        search = Search(steps=steps, objective=parse_objective(objective))
+    return plan_deployment(deployment, algorithm, seed, search=search)
+
+
+def _print(result: PlanResult, before: PlanResult | None) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    for name, tree in result.plan.trees.items():
+        typer.echo(f"{name}: {tree.root}")
+        _branch(result.plan, name, tree.root, "  ")
+    table = Table()
+    for heading in ("subscription", "stream", "site", "drop", "delay", "quality", "why"):
+        table.add_column(heading)
+    for found in result.subscriptions.values():
+        was = before.subscriptions.get(found.subscription) if before else None
+        quality = f"{found.quality:.2f}" + (f" (was {was.quality:.2f})" if was else "")
+        broken = "" if found.met else f"below its {found.at_least:.2f}; "
+        table.add_row(
+            found.subscription,
+            found.stream,
+            found.site,
+            f"{found.drop:.3f}",
+            f"{found.delay_s * 1000:.0f} ms",
+            quality,
+            broken + (found.binds or ""),
+        )
+    Console().print(table, markup=False)
+    typer.echo(result.explanation)
+    if before:
+        means = [found.metrics.geometric_mean for found in (before, result)]
+        typer.echo(f"with the change the geometric mean goes from {means[0]:.3f} to {means[1]:.3f}")
+
+
+def _branch(plan: Plan, stream: str, site: str, indent: str) -> None:
+    pending = [(child, indent) for child in reversed(plan.trees[stream].children(site))]
+    while pending:
+        child, space = pending.pop()
+        typer.echo(f"{space}└ {child}")
+        pending.extend((below, space + "  ") for below in reversed(plan.trees[stream].children(child)))
+
+
+def _compare(deployment: Deployment, objective: str, seed: int, as_json: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from headgate.planning import ALGORITHMS
+
+    names = [*(found.name for found in ALGORITHMS), "search"]
+    results = {name: _plan(deployment, name, objective, seed).metrics for name in names}
+    if as_json:
+        typer.echo(json.dumps({name: metrics.as_dict() for name, metrics in results.items()}))
+        return
+    table = Table()
+    for heading in (
+        "algorithm",
+        "geometric",
+        "zeros",
+        "arithmetic",
+        "minimum",
+        "contracts",
+        "kB/s",
+        "fairness",
+        "delay",
+    ):
+        table.add_column(heading)
+    for name, metrics in results.items():
+        table.add_row(
+            name,
+            f"{metrics.geometric_mean:.3f}",
+            str(metrics.zeros),
+            f"{metrics.arithmetic_mean:.3f}",
+            f"{metrics.minimum:.3f}",
+            f"{100 * metrics.contracts_met:.0f} %",
+            f"{metrics.total_bandwidth_bytes_per_s / 1000:,.1f}",
+            f"{metrics.fairness:.4f}",
+            f"{metrics.delay_mean_s * 1000:.0f} ms",
+        )
+    Console().print(table, markup=False)
+
+
+def _document(result: PlanResult) -> dict[str, Any]:
+    from headgate.planning.document import plan_document
+
+    return {
+        "algorithm": result.algorithm,
+        "plan": plan_document(result.plan),
+        "metrics": result.metrics.as_dict(),
+        "subscriptions": {
+            name: {
+                "stream": found.stream,
+                "site": found.site,
+                "drop": found.drop,
+                "delay_s": found.delay_s,
+                "quality": found.quality,
+                "at_least": found.at_least,
+                "met": found.met,
+                "binds": found.binds,
+            }
+            for name, found in result.subscriptions.items()
+        },
+        "overloads": [str(found) for found in result.overloads],
+    }
+
+
+def _evaluate(files: list[Path], as_json: bool) -> None:
+    """Judge a plan of any origin for a problem, both as JSON documents."""
+    from headgate.planning import Graph, edges_of, violations
+    from headgate.planning.document import parse_plan, parse_problem
+    from headgate.planning.graph import parents_of
+    from headgate.planning.planner import result_of
+
+    if len(files) != 2:
+        raise HeadgateError("evaluate takes a problem and a plan", hint="headgate plan evaluate PROBLEM.json PLAN.json")
+    problem, given = parse_problem(_read(files[0])), parse_plan(_read(files[1]))
+    broken = [found for found in violations(problem, edges_of(problem, parents_of(given))) if found.condition != 3]
+    if broken:
+        if as_json:
+            typer.echo(json.dumps({"valid": False, "violations": [str(found) for found in broken]}))
+        else:
+            typer.echo("\n".join(str(found) for found in broken))
+        raise typer.Exit(1)
+    result = result_of(Graph.of(problem, given), "given")
+    document = {"valid": True, **_document(result)}
+    if as_json:
+        typer.echo(json.dumps(document))
+    else:
+        for key, value in document["metrics"].items():
+            typer.echo(f"{key}: {value}")
+        typer.echo(result.explanation)
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise HeadgateError(f"cannot read {str(path)!r}: {(error.strerror or 'failed').lower()}") from None
+    except ValueError as error:
+        raise HeadgateError(f"not JSON: {error}", where=str(path)) from None

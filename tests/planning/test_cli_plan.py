@@ -1,0 +1,112 @@
+"""`headgate plan`: trees, reasons, questions, comparison, drawing, and judging plans of any origin."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from headgate.cli.plan import register
+from headgate.errors import HeadgateError
+from headgate.planning import measure
+from headgate.planning.construct import construct
+from headgate.planning.document import parse_plan, parse_problem, plan_document, problem_document
+from headgate.planning.generate import Workload, generate
+from headgate.planning.graph import Graph
+
+FILE = """
+sites:
+  oslo: {upload: 20 kbit/s}
+  paris: {upload: 1 Mbit/s}
+  lyon:
+links: {default_delay: 30 ms}
+streams:
+  wind: {root: oslo, schema: {station: string, speed: double}, rate: 100/s, source: {format: json}}
+subscriptions:
+  all: {stream: wind, site: paris, quality: {drop: 0.2, delay: 1 s, at_least: 0.9}}
+  strong: {stream: wind, site: lyon, where: speed > 10, quality: timely}
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    import typer
+
+    app = typer.Typer()
+    register(app)
+    app.command("other")(lambda: None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "headgate.yaml").write_text(FILE)
+
+    def call(*words, code=0):
+        result = CliRunner().invoke(app, ["plan", *words])
+        if isinstance(result.exception, HeadgateError):
+            raise result.exception
+        assert result.exit_code == code, result.output
+        return result.output
+
+    return call
+
+
+def test_trees_qualities_and_what_binds(run):
+    text = run("headgate.yaml", "--svg", "plan.svg")
+    assert "wind: oslo" in text
+    assert "└ paris" in text
+    assert "upload of oslo" in text
+    assert "contract broken: all" in text
+
+
+def test_json_and_the_drawing(run, tmp_path):
+    found = json.loads(run("headgate.yaml", "--json", "--svg", "plan.svg"))
+    assert set(found["subscriptions"]) == {"all", "strong"}
+    assert found["subscriptions"]["all"]["met"] is False
+    drawing = (tmp_path / "plan.svg").read_text()
+    assert drawing.startswith("<svg")
+    assert "lyon" in drawing
+
+
+def test_what_if(run):
+    text = run("headgate.yaml", "--what-if", "site oslo upload=1Mbit/s")
+    assert "nothing is overloaded" in text
+    assert "(was 0." in text
+    assert "└ lyon" not in run("headgate.yaml", "--what-if", "without site lyon")
+    assert "40 ms" in run("headgate.yaml", "--what-if", "link oslo-paris delay=40ms")
+    for question, part in (
+        ("site osslo upload=1Mbit/s", "did you mean 'oslo'"),
+        ("site oslo uplaod=1Mbit/s", "did you mean 'upload'"),
+        ("make it fast", "is not a question"),
+        ("without site oslo", "root of stream"),
+    ):
+        with pytest.raises(HeadgateError, match=part):
+            run("headgate.yaml", "--what-if", question)
+
+
+def test_compare_lists_all_algorithms(run):
+    found = json.loads(run("headgate.yaml", "--compare", "--json"))
+    assert list(found) == ["brush", "chain", "unfas", "unfag", "qasds", "qasdg", "search"]
+    assert found["search"]["geometric_mean"] >= found["qasdg"]["geometric_mean"] - 1e-12
+
+
+def test_evaluate_judges_a_plan_of_any_origin(run, tmp_path):
+    problem = generate(Workload(sites=12, streams=2, filters_per_stream=6), 1)
+    graph = construct(problem, "unfas", 1).graph
+    (tmp_path / "problem.json").write_text(json.dumps(problem_document(problem)))
+    (tmp_path / "plan.json").write_text(json.dumps(plan_document(graph.plan())))
+    found = json.loads(run("evaluate", "problem.json", "plan.json", "--json"))
+    assert found["valid"]
+    assert found["metrics"] == pytest.approx(measure(graph).as_dict())
+    assert measure(Graph.of(parse_problem(problem_document(problem)), graph.plan())) == measure(graph)
+    document = plan_document(graph.plan())
+    document["s0"]["parents"].popitem()
+    (tmp_path / "bad.json").write_text(json.dumps(document))
+    refused = json.loads(run("evaluate", "problem.json", "bad.json", "--json", code=1))
+    assert "filter satisfaction" in refused["violations"][0]
+    with pytest.raises(HeadgateError, match="takes a problem and a plan"):
+        run("evaluate")
+
+
+@pytest.mark.parametrize(("document", "part"), [({}, "no 'sites'"), ([], "not in its form"), ({"sites": 3}, "form")])
+def test_bad_problems_say_so(document, part):
+    with pytest.raises(HeadgateError, match=part):
+        parse_problem(document)
+    with pytest.raises(HeadgateError):
+        parse_plan([1])
