@@ -1,9 +1,9 @@
 """What is known of a stream's rows: a reservoir and histograms, and the estimates that they allow.
 
 A filter is first evaluated on the reservoir, which is right for any predicate and any correlation between columns. Rare
-filters have few hits there: their boxes are then measured on the histograms, which have seen every row. Either
-way the answer is kept within what both allow. Histograms know nothing of correlation, so a box over several attributes is bounded by
-Fréchet's inequalities, which hold for every correlation.
+filters have few hits there: their boxes are then measured on the histograms, which have seen every row. Either way the
+answer is kept within what both allow. Histograms know nothing of correlation, so a box over several attributes is
+bounded by Fréchet's inequalities, which hold for every correlation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headgate.filters.algebra.normal import NormalForm, normal_form
 from headgate.filters.algebra.relate import volume
 from headgate.filters.evaluate import Scope, evaluate
 from headgate.filters.expr import Column, Expr, Field
-from headgate.filters.filter import Filter
+from headgate.filters.profiles.base import Profile, relational
 from headgate.filters.render import render
 from headgate.filters.sizes.estimate import Estimate, proportion
 from headgate.filters.sizes.histogram import Histogram
@@ -96,15 +96,16 @@ class StreamStatistics:
         rows = max(1, self.reservoir.rows.num_rows)
         return 0.0 if self.reservoir.is_whole else sampled.error * (1_000 / rows) ** 0.5
 
-    def selectivity(self, of: Filter, context: Mapping[str, Any] | None = None) -> Estimate:
+    def selectivity(self, of: Profile, context: Mapping[str, Any] | None = None) -> Estimate:
         """The fraction of rows that match, with its error."""
         rows = self.reservoir.rows
         hits = int(of.evaluate(rows, context).sum()) if rows.num_rows else 0
         sampled = proportion(hits, rows.num_rows, "reservoir", whole=self.reservoir.is_whole and self.rows > 0)
         if self.reservoir.is_whole:
             return sampled
-        form = normal_form(of)
-        return self._with_boxes(form, sampled, hits) if form.exact else sampled
+        equivalent = relational(of)
+        form = None if equivalent is None else normal_form(equivalent)
+        return self._with_boxes(form, sampled, hits) if form is not None and form.exact else sampled
 
     def _with_boxes(self, form: NormalForm, sampled: Estimate, hits: int) -> Estimate:
         """The sample's estimate within what the histograms allow, or theirs where the sample has too few hits."""
@@ -125,7 +126,7 @@ class StreamStatistics:
         low = sum(mass - error for mass, error in masses) - (len(masses) - 1)
         return max(0.0, low), min(1.0, *(mass + error for mass, error in masses))
 
-    def row_bytes(self, select: Iterable[str] | None = None, where: Filter | None = None) -> Estimate:
+    def row_bytes(self, select: Iterable[str] | None = None, where: Profile | None = None) -> Estimate:
         """The mean size of a projected row, of matching rows where the sample has enough of them."""
         rows = self.reservoir.rows
         names = self.schema.names if select is None else tuple(dict.fromkeys(select))
@@ -143,7 +144,7 @@ class StreamStatistics:
         return Estimate(mean, max(0.0, mean - half), mean + half, "reservoir")
 
     def amortised_bytes(
-        self, of: Filter, select: Iterable[str] | None = None, context: Mapping[str, Any] | None = None
+        self, of: Profile, select: Iterable[str] | None = None, context: Mapping[str, Any] | None = None
     ) -> Estimate:
         """Bytes per row of the stream after filter and projection: selectivity times projected row size.
 
