@@ -160,25 +160,15 @@ def installed(tmp_path, monkeypatch):
     sys.modules.pop("jsonpath_profile", None)
 
 
+JSON_ROWS = ['{"t": 21}', '{"t": "warm"}', '{"name": "a", "values": [1, 2]}', "not json", None, "[1]", "null"]
+JSON_ROWS += ['{"deep": {"er": [{"x": 2}]}}', '{"t": 20.5, "values": []}']
+
+
 class TestJsonPath(ProfileContract):
     schema = Schema.of({"payload": "string"})
     accepted = ("$.t > 20", "$.t", '$.name = "a"', "$.values[1] <= 3", "payload: $.t > 20", "$.deep.er[0].x != 1", "$")
     refused = ("", "t > 20", "$.t > x", "$.t >", "other: $.t")
-    rows = pa.record_batch(
-        {
-            "payload": [
-                '{"t": 21}',
-                '{"t": "warm"}',
-                '{"name": "a", "values": [1, 2]}',
-                "not json",
-                None,
-                "[1]",
-                "null",
-                '{"deep": {"er": [{"x": 2}]}}',
-                '{"t": 20.5, "values": []}',
-            ]
-        }
-    )
+    rows = pa.record_batch({"payload": JSON_ROWS})
 
     @pytest.fixture(autouse=True)
     def _found_by_entry_point(self, installed):

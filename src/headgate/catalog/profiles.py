@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.filters import context_types, parse_filter
+from headgate.filters import context_types
+from headgate.filters.profiles import compile_profile, profile_names
 from headgate.model import Schema, Subscription
 
-PROFILES: tuple[str, ...] = ("relational",)
+PROFILES: tuple[str, ...] = profile_names()
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ def read_filter(subscription: Subscription, schema: Schema) -> BoundFilter:
 
     Context values that the filter does not mention are left out: they cannot change what it matches.
     """
-    parsed = parse_filter(subscription.where, schema, context_types(subscription.context))
+    types = context_types(subscription.context)
+    parsed = compile_profile(subscription.profile, subscription.where, schema, types)
     context = {name: subscription.context[name] for name in sorted(parsed.parameters)}
     return BoundFilter(parsed.text, context)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from headgate.catalog import Snapshot
-from headgate.filters import context_types, parse_filter
+from headgate.filters import context_types
+from headgate.filters.profiles import compile_profile
 from headgate.matching import ClassSpec, Index, build_index
 
 
@@ -14,7 +15,8 @@ def class_specs(snapshot: Snapshot, stream: str) -> list[ClassSpec]:
     for name, subscription in snapshot.deployment.subscriptions.items():
         class_id = snapshot.class_ids[name]
         if subscription.stream == stream and class_id not in found:
-            compiled = parse_filter(subscription.where, schema, context_types(subscription.context))
+            types = context_types(subscription.context)
+            compiled = compile_profile(subscription.profile, subscription.where, schema, types)
             found[class_id] = ClassSpec(class_id, compiled, dict(subscription.context))
     return list(found.values())
 

@@ -1,8 +1,8 @@
 """The type for texts: words that must, may or must not occur.
 
 `title, body: storm (hail OR "heavy rain") -drill flood*` matches rows whose columns, taken together, have the word
-storm, hail or the phrase, no drill, and a word that begins with flood. Words are compared without regard to case; a
-word ends where no letter, digit or underscore follows. Words side by side must all occur; `OR`, `AND`, `NOT` (or `-`) and
+storm, hail or the phrase, no drill, and a word that begins with flood. Words are compared without regard to case and
+end where no letter, digit or underscore follows. Words side by side must all occur; `OR`, `AND`, `NOT` (or `-`) and
 parentheses do the rest. A missing text has no words.
 """
 
