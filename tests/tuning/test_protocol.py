@@ -11,8 +11,9 @@ from headgate.tuning.combinations import random_case
 from headgate.tuning.compile import compile_objective
 from headgate.tuning.constraints import compile_constraint
 from headgate.tuning.evaluate import TreeView, evaluate
+from headgate.tuning.joint import adds_up
 from headgate.tuning.protocol import Settings, Simulation
-from headgate.tuning.protocol.decide import adds_up, choose, joins
+from headgate.tuning.protocol.decide import choose, joins
 from headgate.tuning.protocol.messages import Proposal, Report
 from headgate.tuning.protocol.simulation import setting_of, star_parents
 from headgate.tuning.search import Tuner

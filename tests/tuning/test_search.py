@@ -95,3 +95,13 @@ def test_random_moves_and_opportunistic_mode_stay_inside_the_constraints():
         for step in tuned.steps:
             now = now.moved(step.candidate.moves)
             assert limit.of(TreeView(overlay, now)) == 0
+
+
+def test_screening_demotions_changes_nothing():
+    for seed in range(6):
+        generator = np.random.default_rng(seed)
+        overlay, shape = plane_overlay(generator, 18, noise=0.6), random_shape(generator, 18)
+        compiled = compile_objective("minimise average(path_latency)")
+        found = [Tuner(overlay, compiled, options=Options(screen=screen)).run(shape) for screen in (True, False)]
+        assert found[0].shape.parents == found[1].shape.parents
+        assert found[0].priced < found[1].priced

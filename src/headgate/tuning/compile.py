@@ -73,6 +73,7 @@ class Compiled:
     metrics: frozenset[str]
     sign: float = 1.0
     text: str = ""
+    plain_links: frozenset[str] = frozenset()
 
     @property
     def needs_profiles(self) -> bool:
@@ -123,7 +124,9 @@ def compile_system(
     terms = tuple(compiler.terms)
     single = len(terms) == 1 and compiler.bare
     used = frozenset[str]().union(*(term.metrics for term in terms))
-    return Compiled(system.function, system.over, terms, None if single else combine, used, sign, text)
+    plain = isinstance(cost, Aggregate) and isinstance(cost.value, Name) and cost.value.name in vocabulary.link_metrics
+    links = used if plain and used != {"link_hop"} else frozenset[str]()
+    return Compiled(system.function, system.over, terms, None if single else combine, used, sign, text, links)
 
 
 def divide(left: Any, right: Any) -> Any:

@@ -14,7 +14,8 @@ import numpy as np
 
 from headgate.tuning.compile import Compiled
 from headgate.tuning.constraints import Limit
-from headgate.tuning.evaluate import TreeView
+from headgate.tuning.evaluate import TreeView, evaluate
+from headgate.tuning.joint import adds_up, plain_latency, useful_demotions
 from headgate.tuning.outlook import Outlook
 from headgate.tuning.overlay import Overlay
 from headgate.tuning.shape import Shape
@@ -30,7 +31,8 @@ class Options:
 
     `mode` is `bottleneck` (only changes that improve the system) or `opportunistic` (changes that improve their own
     unit); `concurrent` lets independent transformations run in one period; `random_share` is the chance that a period
-    tries a random change that breaks no constraint; `levels` is the depth of a unit.
+    tries a random change that breaks no constraint; `levels` is the depth of a unit; `screen` skips demotions that
+    cannot help where that is known without pricing.
     """
 
     transformations: tuple[Transformation, ...] = STANDARD
@@ -39,6 +41,7 @@ class Options:
     random_share: float = 0.0
     levels: int = 3
     periods: int = 1000
+    screen: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +122,18 @@ class Tuner:
         while period < self.options.periods and not settled:
             period += 1
             chosen, at_random = self.choose(scene)
+            shape = scene.objective.shape
             for offer in chosen:
-                scene = self.scene(scene.objective.shape.moved(offer.candidate.moves))
-                step = Applied(
-                    period, offer.candidate, offer.benefit, scene.objective.cost, sum(scene.misses), at_random
-                )
+                shape = shape.moved(offer.candidate.moves)
+                view = TreeView(self.overlay, shape)
+                missing = sum(limit.of(view) for limit in self.limits)
+                cost = evaluate(self.objective, view)
+                step = Applied(period, offer.candidate, offer.benefit, cost, missing, at_random)
                 steps.append(step)
                 if watch is not None:
                     watch(step)
+            if chosen:
+                scene = self.scene(shape)
             settled = not chosen and not self.options.random_share
         after, missing = scene.objective.cost, sum(scene.misses)
         return Tuned(scene.objective.shape, before, after, missed, missing, tuple(steps), period, settled, self.priced)
@@ -179,7 +186,9 @@ class Tuner:
         ]
         own_before = pricer.algebra.finish(pricer.inside)
         found: list[Offer] = []
-        for candidate in candidates(unit, self.options.transformations):
+        metric = plain_latency(self.objective) if not self.limits and self.options.screen else None
+        useful = None if metric is None else useful_demotions(scene.objective, unit.owner, metric)
+        for candidate in candidates(unit, self.options.transformations, useful):
             self.priced += 1
             relief = 0.0
             for limit, check in checks:
@@ -200,6 +209,13 @@ class Tuner:
     def _together(self, scene: _Scene, offers: list[Offer]) -> list[Offer]:
         """The best offer, and every further one that is independent of the chosen and adds to the joint benefit."""
         chosen, busy = [offers[0]], touched(scene.objective.shape, offers[0].candidate)
+        if adds_up(self.objective) and not self.limits and self.options.mode == "bottleneck":
+            for offer in offers[1:]:
+                mine = touched(scene.objective.shape, offer.candidate)
+                if not mine & busy:
+                    chosen.append(offer)
+                    busy |= mine
+            return chosen
         moves = dict(offers[0].candidate.moves)
         joint, missing = self._after(scene, moves)
         for offer in offers[1:]:

@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headgate.tuning.compile import Compiled
+from headgate.tuning.joint import adds_up
 from headgate.tuning.protocol.messages import Proposal
 from headgate.tuning.search import TOLERANCE
-
-
-def adds_up(compiled: Compiled) -> bool:
-    """Whether benefits of independent changes simply add: SUM or AVERAGE of a sum over the path, or off the path."""
-    if compiled.combine is not None or compiled.function not in ("sum", "average"):
-        return False
-    term = compiled.terms[0]
-    return term.kind != "path" or term.function == "sum"
 
 
 def joins(compiled: Compiled) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from headgate.tuning.transformations.composites import (
@@ -60,10 +61,13 @@ def apply(unit: Unit, transformation: Transformation, arguments: tuple[int, ...]
     return Candidate(transformation.name, unit.owner, arguments, moves, tuple(bench.steps))
 
 
-def candidates(unit: Unit, transformations: Iterable[Transformation]) -> Iterator[Candidate]:
-    """Everything that can be done to a unit, in a stable order."""
+def candidates(
+    unit: Unit, transformations: Iterable[Transformation], demotions: AbstractSet[tuple[int, int]] | None = None
+) -> Iterator[Candidate]:
+    """Everything that can be done to a unit, in a stable order; of child demotions only `demotions` where given."""
     for transformation in transformations:
-        for arguments in transformation.sites(unit):
+        screened = demotions is not None and transformation.rule is child_demotion
+        for arguments in sorted(demotions or ()) if screened else transformation.sites(unit):
             candidate = apply(unit, transformation, arguments)
             if candidate is not None:
                 yield candidate
