@@ -29,6 +29,16 @@ STUDIES: Mapping[str, Registered] = {
     "pack-locator": Registered("headgate.studies.pack_locator", "a slow consumer under six levels (PACK 5.2)"),
     "pack-fairness": Registered("headgate.studies.pack_fairness", "crossing paths and mixed policies"),
     "class-list-coding": Registered("headgate.studies.class_list_coding", "bytes of class lists under six codings"),
+    "xport-convergence": Registered(
+        "headgate.studies.xport_convergence", "path latency from a random tree to the star"
+    ),
+    "xport-superfluous": Registered("headgate.studies.xport_superfluous", "data carried for others, and the ablations"),
+    "xport-adaptivity": Registered("headgate.studies.xport_adaptivity", "matching load appears, the tree moves away"),
+    "xport-constraints": Registered("headgate.studies.xport_constraints", "tuning under fanout and latency limits"),
+    "xport-traffic": Registered("headgate.studies.xport_traffic", "what the tuning protocol sends, by type and size"),
+    "xport-statistics": Registered("headgate.studies.xport_statistics", "sending statistics less often"),
+    "xport-modes": Registered("headgate.studies.xport_modes", "bottleneck or opportunistic, serial or concurrent"),
+    "xport-scope": Registered("headgate.studies.xport_scope", "optimisation units of three to five levels"),
 }
 
 

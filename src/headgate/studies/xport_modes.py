@@ -1,0 +1,118 @@
+"""Bottleneck-based against opportunistic optimisation, serial against concurrent (XPORT, section 4.2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headgate.studies import charts
+from headgate.studies.study import FAILS, PARTLY, REPRODUCES, Parameters, Statement, Study
+from headgate.studies.xport import PAPER, mean_text, system
+from headgate.tuning.compile import compile_objective
+from headgate.tuning.search import Options, Tuner
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+OBJECTIVES = {
+    "sum of latency": "minimise sum(path_latency)",
+    "largest latency": "minimise max(path_latency)",
+    "smallest bandwidth": "maximise min(path_bandwidth)",
+}
+
+
+def run(parameters: Parameters, seed: int) -> dict[str, Any]:
+    """Final cost relative to the start, periods and transformations."""
+    overlay, shape = system(seed, int(parameters["sites"]))
+    options = Options(
+        mode=str(parameters["mode"]), concurrent=parameters["apply"] == "concurrent", periods=120, screen=False
+    )
+    tuned = Tuner(overlay, compile_objective(OBJECTIVES[str(parameters["objective"])]), options=options).run(shape)
+    return {
+        "after": tuned.after / tuned.before,
+        "steps": len(tuned.steps),
+        "periods": tuned.periods,
+        "settled": tuned.settled,
+    }
+
+
+def _part(results: pd.DataFrame, objective: str, mode: str, apply: str) -> pd.DataFrame:
+    keys = (results["objective"] == objective) & (results["mode"] == mode) & (results["apply"] == apply)
+    return results[keys].set_index("seed")
+
+
+def _faster(results: pd.DataFrame) -> tuple[str, str]:
+    serial = _part(results, "sum of latency", "bottleneck", "serial")["periods"]
+    side = _part(results, "sum of latency", "bottleneck", "concurrent")["periods"]
+    return f"{mean_text(serial)} periods serial, {mean_text(side)} concurrent", (
+        REPRODUCES if side.mean() < serial.mean() else FAILS
+    )
+
+
+def _useless(results: pd.DataFrame) -> tuple[str, str]:
+    told, more = [], 0
+    for objective in ("largest latency", "smallest bandwidth"):
+        narrow = _part(results, objective, "bottleneck", "serial")["steps"].mean()
+        wide = _part(results, objective, "opportunistic", "serial")["steps"].mean()
+        more += wide > narrow
+        told.append(f"{objective}: {narrow:.1f} against {wide:.1f}")
+    return "; ".join(told), REPRODUCES if more == 2 else PARTLY if more else FAILS
+
+
+def _better(results: pd.DataFrame) -> tuple[str, str]:
+    told, good = [], 0
+    for objective, sign in (("largest latency", 1), ("smallest bandwidth", -1)):
+        narrow = _part(results, objective, "bottleneck", "serial")["after"].mean()
+        wide = _part(results, objective, "opportunistic", "serial")["after"].mean()
+        good += sign * wide <= sign * narrow + 1e-9
+        told.append(f"{objective}: {narrow:.3f} of the start against {wide:.3f}")
+    return "; ".join(told), REPRODUCES if good == 2 else PARTLY if good else FAILS
+
+
+def chart(results: pd.DataFrame) -> Figure:
+    """Final cost by mode, one panel an objective."""
+    figure, panels = charts.panels(3, width=4.0, height=3.4)
+    for axes, objective in zip(panels, OBJECTIVES, strict=True):
+        names, heights = [], []
+        for mode in ("bottleneck", "opportunistic"):
+            for apply in ("serial", "concurrent"):
+                part = _part(results, objective, mode, apply)
+                if len(part):
+                    names.append(f"{mode}\n{apply}")
+                    heights.append(float(part["after"].mean()))
+        charts.draw_bars(axes, names, heights)
+        axes.set_title(f"{objective} (start = 1)")
+        axes.tick_params(axis="x", labelsize=7)
+    return figure
+
+
+def summary(results: pd.DataFrame) -> dict[str, Any]:
+    """Mean periods, steps and final cost by setting."""
+    means = results.groupby(["objective", "mode", "apply"])[["periods", "steps", "after"]].mean().reset_index()
+    return {
+        f"{row['objective']}, {row['mode']}, {row['apply']}: {name}": round(float(row[name]), 3)
+        for _, row in means.iterrows()
+        for name in ("periods", "steps", "after")
+    }
+
+
+STUDY = Study(
+    name="xport-modes",
+    about="How the choice of changes matters: what helps the system or what helps a unit, one or many at once.",
+    parameters={
+        "sites": [30],
+        "objective": list(OBJECTIVES),
+        "mode": ["bottleneck", "opportunistic"],
+        "apply": ["serial", "concurrent"],
+    },
+    run=run,
+    chart=chart,
+    statements=(
+        Statement("serial changes converge more slowly than concurrent ones (section 4.2.2)", _faster),
+        Statement("the opportunistic approach makes more, often useless, changes (section 4.2.1)", _useless),
+        Statement("it can still lead to a better configuration over time (section 4.2.1)", _better),
+    ),
+    summary=summary,
+    seeds=10,
+    paper=PAPER,
+)

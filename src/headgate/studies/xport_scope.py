@@ -1,0 +1,95 @@
+"""Optimisation units of three, four and five levels: what looking further brings and costs (XPORT, section 3.1)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from headgate.studies import charts
+from headgate.studies.study import FAILS, PARTLY, REPRODUCES, Parameters, Statement, Study
+from headgate.studies.xport import PAPER, system
+from headgate.tuning.compile import compile_objective
+from headgate.tuning.constraints import compile_constraint
+from headgate.tuning.evaluate import TreeView
+from headgate.tuning.outlook import Outlook
+from headgate.tuning.search import Options, Tuner
+from headgate.tuning.transformations import STANDARD, WIDE
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+
+def run(parameters: Parameters, seed: int) -> dict[str, Any]:
+    """Final cost under a fanout limit, steps, changes priced, and the mean size of a unit."""
+    levels = int(parameters["levels"])
+    overlay, shape = system(seed, int(parameters["sites"]))
+    compiled = compile_objective(str(parameters["objective"]))
+    limit = compile_constraint("fanout <= 4")
+    options = Options(transformations=STANDARD if levels == 3 else WIDE, levels=levels, periods=120)
+    tuned = Tuner(overlay, compiled, [limit], options).run(shape)
+    outlook = Outlook(compiled, TreeView(overlay, shape))
+    sizes = [len(outlook.unit(owner, levels).members) for owner in shape.order if shape.children[owner]]
+    return {
+        "after": tuned.after / tuned.before,
+        "steps": len(tuned.steps),
+        "priced": tuned.priced / max(1, tuned.periods),
+        "members": sum(sizes) / len(sizes),
+        "missed": tuned.violation,
+    }
+
+
+def _means(results: pd.DataFrame, column: str) -> list[float]:
+    return [float(value) for value in results.groupby("levels")[column].mean().sort_index()]
+
+
+def _better(results: pd.DataFrame) -> tuple[str, str]:
+    means = _means(results, "after")
+    good = all(later <= earlier + 1e-3 for earlier, later in pairwise(means))
+    text = ", ".join(f"{value:.3f}" for value in means)
+    return f"final cost (start = 1) with 3, 4, 5 levels: {text}", REPRODUCES if good else PARTLY
+
+
+def _dearer(results: pd.DataFrame) -> tuple[str, str]:
+    means = _means(results, "members")
+    text = ", ".join(f"{value:.1f}" for value in means)
+    return f"members of a unit: {text}", REPRODUCES if means == sorted(means) else FAILS
+
+
+def chart(results: pd.DataFrame) -> Figure:
+    """Final cost and changes priced per period by levels."""
+    figure, (left, right) = charts.panels(2, width=4.6)
+    names = [f"{levels} levels" for levels in sorted(results["levels"].unique())]
+    charts.draw_bars(left, names, _means(results, "after"))
+    charts.draw_bars(right, names, _means(results, "priced"))
+    left.set_title("final cost (start = 1)")
+    right.set_title("changes priced per period")
+    return figure
+
+
+def summary(results: pd.DataFrame) -> dict[str, Any]:
+    """Means by levels."""
+    means = results.groupby("levels")[["after", "steps", "priced", "members"]].mean()
+    return {
+        f"{levels} levels: {name}": round(float(v), 3) for levels, row in means.iterrows() for name, v in row.items()
+    }
+
+
+STUDY = Study(
+    name="xport-scope",
+    about="Units of three, four and five levels under a fanout limit.",
+    parameters={
+        "sites": [30],
+        "levels": [3, 4, 5],
+        "objective": ["minimise sum(path_latency)", "minimise variance(path_latency)"],
+    },
+    run=run,
+    chart=chart,
+    statements=(
+        Statement("a wider scope allows more powerful transformations (section 3.1)", _better),
+        Statement("and needs more state and traffic (section 3.1)", _dearer),
+    ),
+    summary=summary,
+    seeds=8,
+    paper=PAPER,
+)
