@@ -113,6 +113,8 @@ def _check_wishes(subscription: Subscription, stream: Stream) -> Iterator[Findin
             shown = subscription.where if len(subscription.where) <= 80 else subscription.where[:77] + "..."
             what = f"{error.message}, at character {error.position + 1} of {shown!r}"
             yield Finding(("where",), what, error.hint, error.position)
+        except HeadgateError as error:
+            yield Finding(("profile",), error.message, error.hint)
     try:
         read_grid(subscription, stream)
     except HeadgateError as error:
