@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pyarrow as pa
+
 from headgate.matching.index import ClassSpec, Index
 from headgate.matching.scan import ScanIndex
 from headgate.model import Schema
 
+SCAN_LIMIT = 24
 
-def build_index(schema: Schema, classes: Iterable[ClassSpec]) -> Index:
+
+def build_index(schema: Schema, classes: Iterable[ClassSpec], sample: pa.RecordBatch | None = None) -> Index:
     """The index of these classes over rows of that schema; every filter's columns must be in it.
+
+    Up to `SCAN_LIMIT` classes are scanned, which needs no compiler; more are compiled. A sample of rows lets the
+    compiled index split where rows fall.
 
     >>> build_index(Schema.of({"t": "double"}), []).classes
     array([], dtype=uint32)
@@ -18,4 +25,8 @@ def build_index(schema: Schema, classes: Iterable[ClassSpec]) -> Index:
     found = list(classes)
     for spec in found:
         schema.select(spec.filter.columns)
-    return ScanIndex(found)
+    if len(found) <= SCAN_LIMIT:
+        return ScanIndex(found)
+    from headgate.matching.compiled.class_index import ClassIndex
+
+    return ClassIndex(schema, found, sample)

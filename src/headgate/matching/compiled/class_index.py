@@ -1,0 +1,149 @@
+"""The index of delivery classes: boxes in the compiled index, what is no box beside it, both exact.
+
+Classes whose boxes do not decide alone are evaluated on the rows that the index found for them, and only there. Classes
+that the index cannot narrow are evaluated on every row, as `ScanIndex` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.matching.compiled.index import BoxIndex
+from headgate.matching.compiled.labels import Labels
+from headgate.matching.compiled.pieces import Pieces, attributes_of, boxes_of, pieces_of, text_columns, texts_of
+from headgate.matching.index import ClassSpec, MatchingError, check_unique
+from headgate.matching.lists import ClassLists, Ids
+from headgate.matching.scan import ScanIndex
+from headgate.model import Schema
+
+
+class ClassIndex:
+    """Classes of one stream, compiled; add, remove and bind them in place."""
+
+    __slots__ = ("_boxes", "_checked", "_pieces", "_sample", "_scan", "_schema", "_specs")
+
+    def __init__(self, schema: Schema, classes: Iterable[ClassSpec], sample: pa.RecordBatch | None = None) -> None:
+        found = list(classes)
+        check_unique(np.array([spec.id for spec in found], np.uint32))
+        self._schema = schema
+        self._sample = sample
+        self._specs = {spec.id: spec for spec in found}
+        self._pieces = {spec.id: pieces_of(spec) for spec in found}
+        self._compile()
+
+    def _compile(self) -> None:
+        indexed = [piece for piece in self._pieces.values() if piece is not None and piece.indexable]
+        columns = {name for piece in indexed for name in piece.columns}
+        self._boxes: BoxIndex | None = None
+        if columns:
+            types = {column.name: column.type for column in self._schema.columns}
+            attributes = attributes_of(columns, types)
+            texts = texts_of(indexed, text_columns(attributes))
+            labels = {name: Labels.of(strings) for name, strings in texts.items()}
+            boxes = boxes_of(indexed, attributes, labels)
+            self._boxes = BoxIndex.build(attributes, boxes, labels, self._sample)
+        inside = {piece.id for piece in indexed} if columns else set()
+        self._scan = ScanIndex(spec for spec in self._specs.values() if spec.id not in inside)
+        unsure = [piece.id for piece in indexed if piece.id in inside and not piece.exact]
+        self._checked = np.array(sorted(unsure), np.uint32)
+
+    @property
+    def classes(self) -> Ids:
+        """The ids it knows, ascending."""
+        return np.sort(np.fromiter(self._specs, np.uint32, len(self._specs)))
+
+    @property
+    def boxes(self) -> BoxIndex | None:
+        """The compiled part, None when no class is a box."""
+        return self._boxes
+
+    def match(self, batch: pa.RecordBatch) -> ClassLists:
+        """The classes of each row."""
+        scanned = self._scan.match(batch)
+        if self._boxes is None:
+            return scanned
+        found = self._boxes.match(batch)
+        if len(self._checked):
+            found = self._recheck(found, batch)
+        if len(scanned.ids) == 0:
+            return found
+        rows = np.concatenate([found.row_of_id(), scanned.row_of_id()])
+        return ClassLists.from_pairs(rows, np.concatenate([found.ids, scanned.ids]), batch.num_rows)
+
+    def _recheck(self, found: ClassLists, batch: pa.RecordBatch) -> ClassLists:
+        """Evaluate the classes whose boxes do not decide, each on the rows that have it."""
+        places = np.minimum(np.searchsorted(self._checked, found.ids), len(self._checked) - 1)
+        unsure = np.flatnonzero(self._checked[places] == found.ids)
+        if len(unsure) == 0:
+            return found
+        rows = found.row_of_id()
+        order = unsure[np.argsort(found.ids[unsure], kind="stable")]
+        ids, starts = np.unique(found.ids[order], return_index=True)
+        keep = np.ones(len(found.ids), bool)
+        for identity, part in zip(ids.tolist(), np.split(order, starts[1:]), strict=True):
+            spec = self._specs[identity]
+            chosen = batch.select(list(spec.filter.columns)).take(pa.array(rows[part]))
+            keep[part] = spec.filter.evaluate(chosen, spec.context)
+        kept = np.zeros(len(keep) + 1, np.int64)
+        np.cumsum(keep, out=kept[1:])
+        return ClassLists(kept[found.offsets], found.ids[keep])
+
+    def add(self, classes: Iterable[ClassSpec]) -> None:
+        """Add classes; an id that is known already is refused and nothing is changed."""
+        found = list(classes)
+        check_unique(np.array([*self._specs, *(spec.id for spec in found)], np.uint32))
+        pieces = {spec.id: pieces_of(spec) for spec in found}
+        self._specs.update({spec.id: spec for spec in found})
+        self._pieces.update(pieces)
+        if not self._insert(pieces):
+            self._compile()
+
+    def remove(self, ids: Iterable[int]) -> None:
+        """Forget classes; unknown ids are ignored."""
+        gone = [identity for identity in ids if identity in self._specs]
+        for identity in gone:
+            del self._specs[identity], self._pieces[identity]
+        self._scan.remove(gone)
+        if self._boxes is not None:
+            self._boxes.remove(np.array(gone, np.uint32))
+        self._checked = np.setdiff1d(self._checked, np.array(gone, np.uint32))
+
+    def bind(self, identity: int, context: Mapping[str, Any]) -> None:
+        """Give a class another context; its boxes are replaced in place."""
+        if identity not in self._specs:
+            raise MatchingError(f"class {identity} is not in the index", hint="add it first")
+        spec = ClassSpec(identity, self._specs[identity].filter, context)
+        self.remove([identity])
+        self.add([spec])
+
+    def _insert(self, pieces: Mapping[int, Pieces | None]) -> bool:
+        """Add boxes to the compiled part; False when that has to be built again."""
+        indexed = [piece for piece in pieces.values() if piece is not None and piece.indexable]
+        if indexed:
+            boxes = self._boxes
+            if boxes is None or not self._grow_labels(boxes, indexed):
+                return False
+            boxes.add(boxes_of(indexed, boxes.attributes, boxes.labels))
+        inside = {piece.id for piece in indexed}
+        self._scan.add(self._specs[identity] for identity in pieces if identity not in inside)
+        unsure = np.array([piece.id for piece in indexed if not piece.exact], np.uint32)
+        self._checked = np.union1d(self._checked, unsure).astype(np.uint32)
+        return True
+
+    @staticmethod
+    def _grow_labels(boxes: BoxIndex, indexed: list[Pieces]) -> bool:
+        known = {attribute.name for attribute in boxes.attributes}
+        if any(not piece.columns <= known for piece in indexed):
+            return False
+        grown: dict[str, Labels] = {}
+        for name, strings in texts_of(indexed, text_columns(boxes.attributes)).items():
+            more = boxes.labels[name].grown(strings)
+            if more is None:
+                return False
+            grown[name] = more
+        boxes.adopt_labels(grown)
+        return True
