@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headgate.filters import Filter, FilterError, context_types, covers, parse_filter
+from headgate.errors import HeadgateError
+from headgate.filters import context_types
+from headgate.filters.profiles import Profile, ProfileType, profile_type
 from headgate.model import Deployment, Stream, Subscription
 from headgate.planning.interest import Pieces, Universe
 from headgate.planning.problem import Delays, Flow, Member, Problem, ProblemError, Want
@@ -145,17 +147,18 @@ def covered(stream: Stream, texts: Mapping[str, Subscription], classes: Mapping[
     held = [1 << position for position in range(len(classes))]
     if len(classes) > MAX_COMPARED:
         return held
-    filters: list[tuple[int, str, Filter]] = []
+    filters: list[tuple[int, str, ProfileType, Profile]] = []
     for text, position in classes.items():
         subscription = texts[text]
         try:
-            parsed = parse_filter(subscription.where, stream.schema, context_types(subscription.context))
-        except FilterError:
+            kind = profile_type(subscription.profile)
+            parsed = kind.compile(subscription.where, stream.schema, context_types(subscription.context))
+        except HeadgateError:
             continue
-        filters.append((position, class_text(replace(subscription, where="")), parsed))
-    for one, rest, wide in filters:
-        for other, other_rest, narrow in filters:
-            if one != other and rest == other_rest and covers(wide, narrow):
+        filters.append((position, class_text(replace(subscription, where="")), kind, parsed))
+    for one, rest, kind, wide in filters:
+        for other, other_rest, _, narrow in filters:
+            if one != other and rest == other_rest and kind.covers(wide, narrow):
                 held[one] |= 1 << other
     return held
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 
 from headgate.filters.algebra.atoms import Atom, atom, implied, is_constant
@@ -61,6 +62,12 @@ def normal_form(of: Filter, limit: int = DEFAULT_BOXES) -> NormalForm:
     >>> form.exact, {name: domain.bounds() for name, domain in form.boxes[0].domains.items()}
     (True, {'t': ((4, 6),), 's': (('', 'a'), ('a\x00', None))})
     """
+    return _remembered(of, limit)
+
+
+@lru_cache(maxsize=4_096)
+def _remembered(of: Filter, limit: int) -> NormalForm:
+    """A filter and its form never change, and one filter is compared with many."""
     builder = _Builder(limit)
     boxes = tidy(builder.boxes(of.expr, want=True))
     return NormalForm(of, MappingProxyType(builder.attributes), boxes)
