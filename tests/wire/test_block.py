@@ -75,6 +75,15 @@ def test_since_keeps_exactly_what_comes_after(block: Block, data: st.DataObject)
     assert all(commit.upto > mark for commit in rest.commits)
 
 
+@given(blocks(), st.data())
+def test_until_and_since_part_a_block(block: Block, data: st.DataObject) -> None:
+    mark = data.draw(st.integers(block.after + 1, block.upto - 1)) if block.upto - block.after > 1 else block.upto
+    first = block.until(mark)
+    assert first.seqs.tolist() == [seq for seq in block.seqs.tolist() if seq <= mark]
+    if mark < block.upto:
+        _same(concat([first, block.since(mark)]), block)
+
+
 @given(blocks())
 def test_joining_keeps_every_shed_row(block: Block) -> None:
     pieces = list(block.pieces(1))

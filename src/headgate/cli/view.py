@@ -65,7 +65,7 @@ class View:
                 f"delivered {total['delivered']:,}, in flight {total['in_flight']:,}, "
                 f"links {total['bytes'] / 1e6:.2f} MB, ledger difference {total['difference']}"
             )
-            self._console.print(line, markup=False, highlight=False)
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
         self._before = (time.monotonic(), status)
 
     def render(self, status: dict[str, Any], share: float) -> RenderableType:

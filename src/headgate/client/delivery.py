@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from headgate.catalog import Snapshot
 from headgate.errors import HeadgateError
-from headgate.fabric import Fabric, FencedError
+from headgate.fabric import Fabric, FabricError, FencedError, cancel_all
 from headgate.relay.repair import fetch_range
 from headgate.relay.tables import Tables
 from headgate.wire.block import Block
@@ -96,6 +97,9 @@ class Inbox:
         self._ack_sequence = ack_sequence
         self._acked_s = 0.0
         self._done: bytes | None = None
+        self._unsure: bytes | None = None
+        self._acking: asyncio.Task[None] | None = None
+        self._taken_over: ClientError | None = None
         self._on_digest = on_digest
         self._on_gap = on_gap
 
@@ -111,10 +115,13 @@ class Inbox:
         try:
             async for batch in stream:
                 for stored in batch:
+                    if self._taken_over is not None:
+                        raise self._taken_over
                     async for block in self._in_order(await self._decode(stored.data)):
                         yield self._hand_over(block, stored.sequence)
                         self._done = self.tally.to_json()
-                        await self._acknowledge()
+                        if self._acking is None or self._acking.done():
+                            self._acking = asyncio.create_task(self._acknowledge_soon())
         finally:
             await stream.aclose()  # type: ignore[attr-defined] # follow is a generator
             await self.close()
@@ -143,8 +150,6 @@ class Inbox:
             )
             for data in answers:
                 missing = (await self._decode(data)).since(have)
-                if missing.upto > block.after:
-                    break
                 yield missing
                 have = missing.upto
         yield block if have is None else block.since(have)
@@ -156,20 +161,42 @@ class Inbox:
             self._on_digest(given_up, block.after, block.upto)
         return Delivery(block.rows, block.seqs, block.after, block.upto, given_up, encode_position(self.tally))
 
-    async def _acknowledge(self, *, now: bool = False) -> None:
+    async def _acknowledge_soon(self) -> None:
+        """Store positions while there are new ones, at most so often."""
+        while self._done is not None:
+            await asyncio.sleep(max(self._acked_s + _ACK_EVERY_S - time.monotonic(), 0.0))
+            try:
+                await self._acknowledge()
+            except ClientError as error:
+                self._taken_over = error
+                return
+
+    async def _acknowledge(self) -> None:
         """Store the position: the consumer has asked for more, so it is done with what it got."""
-        if self._done is None or (not now and time.monotonic() - self._acked_s < _ACK_EVERY_S):
+        if self._done is None:
             return
-        subject = self._fabric.logs.ack(self.id)
+        logs = self._fabric.logs
+        sent = self._done
+        self._acked_s = time.monotonic()
         try:
-            self._ack_sequence = await self._fabric.publish(subject, self._done, expect=self._ack_sequence)
+            if self._unsure is not None:
+                stored = await self._fabric.last(logs.state, logs.ack(self.id))
+                if stored is not None and stored.data == self._unsure:
+                    self._ack_sequence = stored.sequence
+            self._unsure = sent
+            self._ack_sequence = await self._fabric.publish(logs.ack(self.id), sent, expect=self._ack_sequence)
         except FencedError as error:
             raise ClientError(
                 f"another client has taken over the subscription {self.name!r}", hint="one reader at a time"
             ) from error
-        self._acked_s = time.monotonic()
-        self._done = None
+        except FabricError:
+            return  # stored or not: the next acknowledgement finds out
+        self._unsure = None
+        if self._done is sent:
+            self._done = None
 
     async def close(self) -> None:
         """Store the position up to the last delivery that the consumer has asked past: what it was done with."""
-        await self._acknowledge(now=True)
+        if self._acking is not None:
+            await cancel_all([self._acking])
+        await self._acknowledge()

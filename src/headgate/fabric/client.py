@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
@@ -28,6 +28,7 @@ _TIMEOUT_S: Final = 10.0
 _POLL_S: Final = 1.0
 _WRONG_LAST = frozenset({10071, 10164})
 _FULL = frozenset({10047, 10054, 10077, 10122})
+_EXISTS: Final = 10058
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 
 
@@ -112,12 +113,13 @@ class Fabric:
             duplicate_window=0.1,
             allow_direct=True,
         )
-        try:
-            await self._js.add_stream(config)
-        except APIError as error:
-            if error.err_code != 10058:
-                raise FabricError(f"cannot make the log {log.name}: {error.description}") from error
-            await self._js.update_stream(config)
+        with _translated(f"cannot make the log {log.name}"):
+            try:
+                await self._js.add_stream(config)
+            except APIError as error:
+                if error.err_code != _EXISTS:
+                    raise
+                await self._js.update_stream(config)
 
     async def publish(self, subject: str, data: bytes, *, expect: int | None = None) -> int:
         """Append to a log and return the sequence, once it is stored. `expect` fences the append."""
@@ -154,7 +156,8 @@ class Fabric:
     async def _direct(self, log: Log, request: Mapping[str, Any]) -> list[Stored]:
         inbox = self._client.new_inbox()
         answers: asyncio.Queue[Any] = asyncio.Queue()
-        subscription = await self._client.subscribe(inbox, cb=answers.put)
+        with _translated(f"cannot read {log.name}"):
+            subscription = await self._client.subscribe(inbox, cb=answers.put)
         found: list[Stored] = []
         single = "batch" not in request
         try:
@@ -209,26 +212,30 @@ class Fabric:
 
     async def purge(self, log: Log, subject: str, below: int) -> None:
         """Delete a subject's messages with a sequence below this one. Only the owner of a log calls this."""
-        await self._js.purge_stream(log.name, subject=subject, seq=below)
+        with _translated(f"cannot purge {log.name}"):
+            await self._js.purge_stream(log.name, subject=subject, seq=below)
 
     async def info(self, log: Log) -> api.StreamInfo | None:
         """What the server knows of a log, None when it does not exist."""
-        try:
-            return await self._js.stream_info(log.name)
-        except NotFoundError:
-            return None
+        with _translated(f"cannot ask about {log.name}"):
+            try:
+                return await self._js.stream_info(log.name)
+            except NotFoundError:
+                return None
 
     async def subjects(self, log: Log, pattern: str) -> dict[str, int]:
         """Subjects of a log that hold messages, and how many."""
-        try:
-            info = await self._js.stream_info(log.name, subjects_filter=pattern)
-        except NotFoundError:
-            return {}
-        return dict(info.state.subjects or {})
+        with _translated(f"cannot ask about {log.name}"):
+            try:
+                info = await self._js.stream_info(log.name, subjects_filter=pattern)
+            except NotFoundError:
+                return {}
+            return dict(info.state.subjects or {})
 
     async def delete(self, log: Log) -> None:
         """Delete a whole log."""
-        await self._js.delete_stream(log.name)
+        with _translated(f"cannot delete {log.name}"):
+            await self._js.delete_stream(log.name)
 
     async def request(self, subject: str, data: bytes, timeout_s: float = _TIMEOUT_S) -> bytes:
         """Ask a service and return its answer."""
@@ -238,13 +245,30 @@ class Fabric:
             raise FabricError(f"{subject} does not answer: {error!r}", hint="is the deployment up?") from error
         return bytes(reply.data)
 
-    async def serve(self, subject: str, handler: Any) -> Any:
-        """Answer requests: `handler` takes the request's bytes and gives the answer's."""
+    async def serve(self, subject: str, handler: Callable[[bytes], Awaitable[bytes]]) -> Callable[[], Awaitable[None]]:
+        """Answer requests: `handler` takes the request's bytes and gives the answer's. Returns what ends it."""
 
         async def answer(message: Any) -> None:
             await message.respond(await handler(message.data))
 
-        return await self._client.subscribe(subject, cb=answer)
+        serving = await self._client.subscribe(subject, cb=answer)
+
+        async def end() -> None:
+            if not self._client.is_closed:
+                await serving.unsubscribe()
+
+        return end
+
+
+@contextlib.contextmanager
+def _translated(what: str) -> Iterator[None]:
+    """Whatever NATS raises, as an error of ours."""
+    try:
+        yield
+    except APIError as error:
+        raise FabricError(f"{what}: {error.description}") from error
+    except (NatsError, TimeoutError, OSError) as error:
+        raise FabricError(f"{what}: {error!r}") from error
 
 
 async def _ignore(_: Exception) -> None:

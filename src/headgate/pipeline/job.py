@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _CHECK_S: Final = 0.5
 _RESTART_S: Final = 2.0
+_FIRST_S: Final = 90.0
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,8 @@ class Job:
                 ]
                 for stream in wanted:
                     self._start(spark, fabric, stream)
+                self._say(fabric, "running the first micro-batches")
+                self._wait_first()
                 self._say(fabric, "ready")
                 self._watch(spark, fabric, {stream.name: stream for stream in wanted})
             finally:
@@ -112,6 +115,13 @@ class Job:
         """Start the Python workers and load what they import, so that the first rows do not wait for it."""
         cores = spark.sparkContext.defaultParallelism
         spark.range(cores, numPartitions=cores).mapInArrow(_import_all, "id bigint").count()
+
+    def _wait_first(self) -> None:
+        """Wait until every query has run once: the first micro-batch compiles its plan and starts its workers."""
+        deadline = time.monotonic() + _FIRST_S
+        while time.monotonic() < deadline and not self._stop.wait(_CHECK_S / 5):
+            if all(query.lastProgress is not None or not query.isActive for query in self._queries.values()):
+                return
 
     def _watch(self, spark: SparkSession, fabric: SyncFabric, streams: Mapping[str, Stream]) -> None:
         """Restart what fails, until told to stop. A query that fails is tried again; its error is published."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from headgate import faults
-from headgate.fabric import Crew, Fabric, FabricError, FencedError, LogFullError, Stored, cancel_all
+from headgate.fabric import Crew, Fabric, FabricError, FencedError, Log, LogFullError, Stored, cancel_all
 from headgate.relay.budget import MESSAGE_S, Budgets
 from headgate.relay.core import Gap, Key, RelayCore, Send, key_of
 from headgate.relay.output import Output, QueueLimits
@@ -104,7 +104,7 @@ class RelayNode:
     async def _follow_root(self, stream: str) -> None:
         """Read the root log of a stream that starts here."""
         logs = self.fabric.logs
-        mark = await self.fabric.last(logs.state, logs.mark(self.site, stream))
+        mark = await self._last(logs.state, logs.mark(self.site, stream))
         done = int(mark.data) if mark else -1
         async for place, manifest in manifests(self.fabric, stream):
             if manifest.upto <= done or not manifest.evaluated:
@@ -184,9 +184,9 @@ class RelayNode:
             self._targets[key] = target
             if key not in self.core.outputs:
                 coverage, sequence = await self._tail(key)
-                output = self.core.restore(key, coverage, sequence)
                 logs = self.fabric.logs
-                held = await self.fabric.last(logs.site(self.site), logs.held(self.site, key.token))
+                held = await self._last(logs.site(self.site), logs.held(self.site, key.token))
+                output = self.core.restore(key, coverage, sequence)
                 if held is not None:
                     block = decode_block(held.data, target.schema)
                     classes = block.classes if key.child is not None else None
@@ -202,15 +202,18 @@ class RelayNode:
     async def _tail(self, key: Key) -> tuple[int | None, int]:
         logs = self.fabric.logs
         log = logs.site(key.child) if key.child is not None else logs.inbox(self.site)
-        if key.child is not None:
-            await self.fabric.ensure(log)
+        stored = await self._last(log, self._subject(key))
+        return (block_range(stored.data)[1], stored.sequence) if stored else (None, 0)
+
+    async def _last(self, log: Log, subject: str) -> Stored | None:
+        """The last message of a subject, however long NATS takes to answer; a log that is missing is made."""
         while True:
             try:
-                stored = await self.fabric.last(log, self._subject(key))
+                return await self.fabric.last(log, subject)
             except FabricError:
                 await asyncio.sleep(_STALL_S)
-                continue
-            return (block_range(stored.data)[1], stored.sequence) if stored else (None, 0)
+            with contextlib.suppress(FabricError):
+                await self.fabric.ensure(log)
 
     def _room(self, key: Key, output: Output) -> int:
         """How many rows an output may send now."""

@@ -1,16 +1,16 @@
 """Repair of gaps: a site that misses a range asks its parent, which reads its own log or asks further up.
 
-The answer holds adjacent blocks from the start of the range, as many as fit a message; the asker asks again for the
-rest. The root answers from the root log; what was purged there is declared expired, never left out.
+The answer holds adjacent blocks from the start of the range, never past its end, as many as fit a message; the asker
+asks again for the rest. The root answers from the root log; what was purged there is declared expired, never left out.
 """
 
 from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from headgate.fabric import Fabric, FabricError
 from headgate.relay.root import load_block
@@ -57,16 +57,17 @@ class RepairService:
         self._fabric = fabric
         self._site = site
         self._tables = tables
-        self._serving: Any = None
+        self._end: Callable[[], Awaitable[None]] | None = None
 
     async def __aenter__(self) -> Self:
-        self._serving = await self._fabric.serve(self._fabric.logs.repair(self._site), self._answer)
+        self._end = await self._fabric.serve(self._fabric.logs.repair(self._site), self._answer)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._serving.unsubscribe()
+        if self._end is not None:
+            await self._end()
 
     async def _answer(self, data: bytes) -> bytes:
         request = json.loads(data)
@@ -78,7 +79,7 @@ class RepairService:
         found: list[bytes] = []
         size = 0
         for block, routes in blocks:
-            piece = _for(block, routes, request["child"], int(request["subscription"]))
+            piece = _for(block.until(upto), routes, request["child"], int(request["subscription"]))
             if piece is None:
                 continue
             message = encode_block(piece)

@@ -42,6 +42,16 @@ class Child:
         return np.unique(np.array([receiver.class_id for receiver in self.receivers], dtype=np.uint32))
 
     @cached_property
+    def needing(self) -> Mapping[str, npt.NDArray[np.uint32]]:
+        """For each column, the sorted ids of the classes below the link that have a receiver who wants it."""
+        return {
+            name: np.unique(
+                np.array([each.class_id for each in self.receivers if name in each.schema.names], dtype=np.uint32)
+            )
+            for name in self.schema.names
+        }
+
+    @cached_property
     def receivers_of(self) -> Mapping[int, tuple[int, ...]]:
         """Subscriptions below the link by class."""
         found: dict[int, list[int]] = {}

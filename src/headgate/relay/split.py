@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headgate.matching import ClassLists
 from headgate.relay.routes import Child, Receiver, Routes
@@ -22,13 +23,35 @@ def split(block: Block, routes: Routes) -> Iterator[tuple[Child | Receiver, Bloc
 
 
 def for_child(block: Block, child: Child) -> Block:
-    """What goes down a link: rows that somebody below wants, their classes below, and the columns needed there."""
+    """What goes down a link: rows that somebody below wants, their classes below, and the values needed there."""
     assert block.classes is not None
     lists = block.classes.restrict(child.class_ids)
     rows = lists.rows_matched()
     declared = _declared_to(block.declared, child)
-    projected = replace(block, rows=block.rows.select(child.schema.names), classes=lists, declared=declared)
-    return projected if len(rows) == len(block.seqs) else projected.take(rows)
+    wanted = replace(block, rows=block.rows.select(child.schema.names), classes=lists, declared=declared)
+    if len(rows) < len(block.seqs):
+        wanted = wanted.take(rows)
+    return replace(wanted, rows=_masked(wanted, child))
+
+
+def _masked(block: Block, child: Child) -> pa.RecordBatch:
+    """The rows with nulls for values that no receiver of the row asked for.
+
+    One receiver may want two columns of every row and another all columns of a few: without this the link would carry
+    all columns of every row. Whoever gets the row has its own columns in full.
+    """
+    lists = block.classes
+    if not len(block.seqs) or lists is None:
+        return block.rows
+    columns = []
+    for name, column in zip(block.rows.schema.names, block.rows.columns, strict=True):
+        needing = child.needing[name]
+        needed = np.ones(1, dtype=np.bool_)
+        if len(needing) < len(child.class_ids):
+            needed = np.logical_or.reduceat(np.isin(lists.ids, needing), lists.offsets[:-1])
+        nothing = pa.scalar(None, column.type)
+        columns.append(column if needed.all() else pc.if_else(pa.array(needed), column, nothing))
+    return pa.RecordBatch.from_arrays(columns, schema=block.rows.schema)
 
 
 def _declared_to(declared: Declared, child: Child) -> Declared:

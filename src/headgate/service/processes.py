@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
@@ -20,8 +22,15 @@ _BACKOFF_S: Final = (1.0, 2.0, 5.0, 10.0)
 class JobProcess:
     """The Spark driver as a child process. It is restarted when it dies, until `stop`."""
 
-    def __init__(self, config: JobConfig, state_dir: Path) -> None:
-        self._config = config
+    def __init__(
+        self,
+        configure: Callable[[int], JobConfig],
+        state_dir: Path,
+        environment: Callable[[int], Mapping[str, str]] | None = None,
+    ) -> None:
+        """`configure` and `environment` are asked before each start, with the number of starts before it."""
+        self._configure = configure
+        self._environment = environment
         self._state_dir = state_dir
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = False
@@ -35,8 +44,9 @@ class JobProcess:
     async def run(self) -> None:
         """Keep the job running until `stop`."""
         path = self._state_dir / "job.json"
-        path.write_text(json.dumps(asdict(self._config)), encoding="utf-8")
         while not self._stopping:
+            path.write_text(json.dumps(asdict(self._configure(self.restarts))), encoding="utf-8")
+            more = self._environment(self.restarts) if self._environment else {}
             with (self._state_dir / "job.log").open("ab") as log:
                 self._process = await asyncio.create_subprocess_exec(
                     sys.executable,
@@ -46,6 +56,7 @@ class JobProcess:
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
+                    env={**os.environ, **more},
                     start_new_session=True,
                 )
             await self._process.wait()

@@ -27,6 +27,7 @@ from headgate.service.processes import JobProcess
 from headgate.service.status import read_status
 
 _READY_POLL_S: Final = 0.2
+_WATCH_S: Final = 0.2
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Settings:
     relays: bool = True
     job: bool = True
     spark_options: Mapping[str, str] = field(default_factory=dict)
+    job_environment: Callable[[int], Mapping[str, str]] | None = None
     nats_options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -90,8 +92,10 @@ class Runtime:
             self.keepers[name] = Keeper(self.fabric, self.tables, name)
             self._spawn(self.keepers[name].run(), f"ledger of {name}")
         if self.settings.job:
-            self.job = JobProcess(self._job_config(), self.settings.state_dir)
+            self.job = JobProcess(self.job_config, self.settings.state_dir, self.settings.job_environment)
             self._spawn(self.job.run(), "Spark job")
+        if self.server is not None:
+            self._spawn(self._watch_server(self.server), "NATS server")
 
     def _apply(self, deployment: Deployment) -> None:
         before = self.catalog.head()
@@ -100,8 +104,17 @@ class Runtime:
             current = self.catalog.snapshot().deployment
             self.catalog.set_plan(deployment.plan or plan_deployment(current).plan)
 
-    def _job_config(self) -> JobConfig:
+    async def _watch_server(self, server: EmbeddedServer) -> None:
+        """Start the embedded server again when it dies: its data and port are where they were."""
+        while True:
+            await asyncio.sleep(_WATCH_S)
+            if server.pid is None:
+                await asyncio.to_thread(server.start)
+
+    def job_config(self, restarts: int = 0) -> JobConfig:
+        """What the Spark job is started with."""
         settings = self.settings
+        del restarts
         url = settings.nats or (self.server.url if self.server else "")
         return JobConfig(
             url=url,
@@ -155,6 +168,8 @@ class Runtime:
     async def stop(self) -> None:
         """Stop everything that `start` started."""
         await self.stop_job()
+        if not self.failure.done():
+            self.failure.cancel()
         await cancel_all(self._tasks)
         for keeper in self.keepers.values():
             with contextlib.suppress(HeadgateError):

@@ -88,6 +88,14 @@ class Block:
         # Declarations have no place inside a block, so they belong to whoever takes its end.
         return replace(kept, after=after, commits=commits)
 
+    def until(self, upto: int) -> Block:
+        """The part of it that covers what comes up to a sequence number; declarations stay with the end."""
+        if upto >= self.upto:
+            return self
+        stop = int(np.searchsorted(self.seqs, np.uint64(upto), side="right"))
+        commits = tuple(commit for commit in self.commits if commit.after < upto)
+        return replace(self._slice(0, stop), upto=upto, commits=commits, declared={})
+
     def _slice(self, start: int, stop: int) -> Block:
         classes = None
         if self.classes is not None:

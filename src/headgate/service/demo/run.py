@@ -72,17 +72,23 @@ def drained(status: dict[str, Any]) -> bool:
 
 
 async def run_demo(
-    runtime: Runtime, watch: Watch, seconds: float | None = None, *, keep: bool = False
+    runtime: Runtime,
+    watch: Watch,
+    tell: Callable[[str], None],
+    seconds: float | None = None,
+    *,
+    keep: bool = False,
 ) -> dict[str, Any]:
     """Read everything until the sources end (or `seconds` have passed), then drain, then sum up."""
     snapshot = runtime.catalog.snapshot()
     expected = expected_rows(runtime)
     url = runtime.settings.nats or (runtime.server.url if runtime.server else "")
-    began = time.monotonic()
     async with await Client.connect(url, namespace=runtime.settings.namespace) as client:
         readers = Readers(client, keep=keep)
         readers.start(list(snapshot.deployment.subscriptions))
         try:
+            await runtime.wait_ready(tell)
+            began = time.monotonic()
             while True:
                 await asyncio.sleep(_POLL_S)
                 status = await _status(runtime)

@@ -1,0 +1,152 @@
+"""A deployment for tests: relays, books and control in this process, the suite's own Spark session for the queries."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import yaml
+
+from headgate.catalog import parse_deployment
+from headgate.client import Client
+from headgate.fabric import Logs, SyncFabric
+from headgate.pipeline.commit import commit, pin_version
+from headgate.pipeline.match import MatchPass
+from headgate.pipeline.query import start_query
+from headgate.pipeline.sources import GENERATOR_SCHEMAS
+from headgate.pipeline.worker import Address
+from headgate.service.demo.run import Readers, drained
+from headgate.service.runtime import Runtime, Settings, open_runtime
+
+
+@dataclass
+class Live:
+    """A running deployment and what a test does with it."""
+
+    runtime: Runtime
+    client: Client
+    spark: Any
+    address: Address
+    directory: Path
+    readers: Readers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.readers = Readers(self.client, keep=True)
+
+    async def run_queries(self, *names: str, partitions: int | None = None) -> None:
+        """Run each stream's query until its source has nothing more, and stop it."""
+        streams = self.runtime.catalog.snapshot().deployment.streams
+        await asyncio.to_thread(self._run, [streams[name] for name in names or streams], partitions)
+
+    def _run(self, streams: list[Any], partitions: int | None) -> None:
+        with SyncFabric(self.address.url, self.address.logs) as fabric:
+            shape = None if partitions is None else (lambda frame: frame.repartition(partitions))
+            queries = [
+                start_query(
+                    self.spark,
+                    stream,
+                    self.address,
+                    fabric,
+                    self.directory / "checkpoints" / stream.name,
+                    trigger_s=0.1,
+                    shape=shape,
+                )
+                for stream in streams
+            ]
+            try:
+                for query in queries:
+                    query.processAllAvailable()
+            finally:
+                for query in queries:
+                    query.stop()
+
+    async def commit(self, stream: str, rows: pa.RecordBatch, batch: int) -> None:
+        """Match, stage and commit rows as the Spark job does, without Spark."""
+        await asyncio.to_thread(self._commit, stream, rows, batch)
+
+    def _commit(self, stream: str, rows: pa.RecordBatch, batch: int) -> None:
+        nothing = pa.nulls(rows.num_rows, pa.string())
+        marked = rows.append_column("_dead", nothing).append_column("_raw", nothing)
+        with SyncFabric(self.address.url, self.address.logs) as fabric:
+            version = pin_version(fabric, stream, batch)
+            staged = MatchPass(self.address, stream, version)(iter([marked]))
+            commit(fabric, stream, "test", batch, version, [row for each in staged for row in each.to_pylist()])
+
+    async def settle(self, timeout_s: float = 60.0) -> dict[str, Any]:
+        """Wait until everything matched has been acknowledged, and return the status."""
+
+        async def done() -> dict[str, Any] | None:
+            status = await self.runtime.status()
+            self.readers.check()
+            return status if drained(status) else None
+
+        return await until(done, timeout_s)
+
+    def rows(self, name: str) -> pa.Table:
+        """What a reader got, in order."""
+        return pa.Table.from_batches([each.rows for each in self.readers.deliveries[name]])
+
+    def seqs(self, name: str) -> list[int]:
+        """The sequence numbers that a reader got, in order."""
+        return [seq for each in self.readers.deliveries[name] for seq in each.seqs.tolist()]
+
+
+async def until(check: Callable[[], Awaitable[Any]], timeout_s: float = 60.0) -> Any:
+    """Ask until there is an answer."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        found = await check()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"nothing after {timeout_s} s: {found!r}")
+        await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def running(
+    document: dict[str, Any] | str, directory: Path, nats: str, spark: Any = None, **settings: Any
+) -> AsyncIterator[Live]:
+    """A deployment from a document, on the suite's NATS server and in a namespace of its own."""
+    text = document if isinstance(document, str) else yaml.safe_dump(document)
+    deployment = parse_deployment(text, "test.yaml", GENERATOR_SCHEMAS)
+    namespace = settings.pop("namespace", f"t{uuid.uuid4().hex[:12]}")
+    chosen = Settings(state_dir=directory, nats=nats, namespace=namespace, job=False, emulate_delay=False, **settings)
+    async with (
+        open_runtime(chosen, deployment) as runtime,
+        await Client.connect(nats, namespace=namespace) as client,
+    ):
+        live = Live(runtime, client, spark, Address(nats, Logs(namespace)), directory)
+        try:
+            yield live
+        finally:
+            await live.readers.stop()
+
+
+def sites(*names: str) -> dict[str, dict[str, str]]:
+    """Sites without limits."""
+    return {name: {"upload": "unknown", "download": "unknown"} for name in names}
+
+
+def small(limit: int = 600, **subscriptions: dict[str, Any]) -> dict[str, Any]:
+    """Three sites in a chain, one fleet stream with so many rows, and these subscriptions."""
+    return {
+        "sites": sites("root", "mid", "leaf"),
+        "streams": {
+            "fleet": {
+                "root": "root",
+                "source": {"format": "generator", "kind": "fleet", "seed": 3, "limit": limit},
+                "key": "vehicle",
+                "event_time": "at",
+            }
+        },
+        "plan": {"fleet": {"mid": "root", "leaf": "mid"}},
+        "subscriptions": {name: {"stream": "fleet", **each} for name, each in subscriptions.items()},
+    }
