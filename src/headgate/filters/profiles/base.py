@@ -152,7 +152,7 @@ def parts_of(profile: Profile) -> tuple[Profile, ...]:
     return profile.profiles if isinstance(profile, AnyOf) else (profile,)
 
 
-def relational(profile: Profile) -> Filter | None:
+def relational(profile: object) -> Filter | None:
     """The filter that matches exactly the profile's rows, None if the profile has none."""
     found = profile if isinstance(profile, Filter) else getattr(profile, "filter", None)
     return found if isinstance(found, Filter) else None

@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from headgate.filters import Box, Domain, Filter, NormalForm, bind, normal_form
+from headgate.filters import Box, Domain, NormalForm, bind, normal_form
 from headgate.filters.algebra import intervals
 from headgate.filters.algebra.keys import space_of
 from headgate.filters.expr import Column
+from headgate.filters.profiles import relational
 from headgate.matching.compiled.boxes import Attribute, Boxes
 from headgate.matching.compiled.coding import ALSO_NULLS, HIGHEST, LOWEST, NO_NULLS, ONLY_NULLS
 from headgate.matching.compiled.keys import can_index, is_text
@@ -52,10 +53,11 @@ class Pieces:
 
 
 def pieces_of(spec: ClassSpec) -> Pieces | None:
-    """The boxes of a class, None when its filter is not one of the filter language."""
-    if not isinstance(spec.filter, Filter):
+    """The boxes of a class, None when its filter has no equivalent in the filter language."""
+    where = relational(spec.filter)
+    if where is None:
         return None
-    form = normal_form(bind(spec.filter, spec.context))
+    form = normal_form(bind(where, spec.context))
     exact = form.exact
     found: list[Mapping[str, Range]] = []
     for box in form.boxes:
