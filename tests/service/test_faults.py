@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.live import running, small
+from tests.live import running, small, until
 
 from headgate.cli.status import differences
 from headgate.fabric import Crew, FabricError
@@ -20,6 +20,7 @@ from headgate.relay.core import Key
 from headgate.relay.node import RelayNode
 from headgate.service import runtime as runtime_module
 from headgate.wire.block import Block
+from headgate.wire.message import block_range
 
 pytestmark = pytest.mark.nats
 

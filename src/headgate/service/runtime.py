@@ -50,6 +50,10 @@ class Settings:
     nats_options: Mapping[str, Any] = field(default_factory=dict)
 
 
+ConfigureJob = Callable[["Runtime", int], JobConfig]
+"""Gives the job's configuration before each start, by the number of starts before it."""
+
+
 class Runtime:
     """A running deployment. `open_runtime` makes one; `failed` is set when a part of it has ended by an error."""
 
@@ -63,6 +67,7 @@ class Runtime:
         self.nodes: dict[str, RelayNode] = {}
         self.keepers: dict[str, Keeper] = {}
         self.job: JobProcess | None = None
+        self.configure_job: ConfigureJob | None = None
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -92,7 +97,7 @@ class Runtime:
             self.keepers[name] = Keeper(self.fabric, self.tables, name)
             self._spawn(self.keepers[name].run(), f"ledger of {name}")
         if self.settings.job:
-            self.job = JobProcess(self.job_config, self.settings.state_dir, self.settings.job_environment)
+            self.job = JobProcess(self._configure, self.settings.state_dir, self.settings.job_environment)
             self._spawn(self.job.run(), "Spark job")
         if self.server is not None:
             self._spawn(self._watch_server(self.server), "NATS server")
@@ -111,10 +116,12 @@ class Runtime:
             if server.pid is None:
                 await asyncio.to_thread(server.start)
 
-    def job_config(self, restarts: int = 0) -> JobConfig:
+    def _configure(self, restarts: int) -> JobConfig:
+        return self.configure_job(self, restarts) if self.configure_job else self.job_config()
+
+    def job_config(self) -> JobConfig:
         """What the Spark job is started with."""
         settings = self.settings
-        del restarts
         url = settings.nats or (self.server.url if self.server else "")
         return JobConfig(
             url=url,
@@ -191,7 +198,9 @@ def _exclusive(state_dir: Path) -> Any:
 
 
 @asynccontextmanager
-async def open_runtime(settings: Settings, deployment: Deployment | None) -> AsyncIterator[Runtime]:
+async def open_runtime(
+    settings: Settings, deployment: Deployment | None, configure_job: ConfigureJob | None = None
+) -> AsyncIterator[Runtime]:
     """Start a deployment and stop it at the end of the block, whatever happens in between."""
     async with AsyncExitStack() as stack:
         stack.enter_context(_exclusive(settings.state_dir))
@@ -206,6 +215,7 @@ async def open_runtime(settings: Settings, deployment: Deployment | None) -> Asy
         place = settings.catalog or f"sqlite:///{settings.state_dir.absolute() / 'catalog.db'}"
         catalog = stack.enter_context(Catalog.open(place))
         runtime = Runtime(settings, fabric, catalog, server)
+        runtime.configure_job = configure_job
         stack.push_async_callback(runtime.stop)
         await runtime.start(deployment)
         yield runtime
