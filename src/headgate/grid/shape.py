@@ -31,10 +31,14 @@ _DEPTH = 6
 
 
 def shape_space(layout: GridLayout) -> DzSpace:
-    """The space of a layout's shapes: up to 64 cells along each of x, y, spatial and temporal resolution."""
+    """The space of a layout's shapes: up to 64 cells along each of x, y, spatial and temporal resolution.
+
+    The digits of x and y come first: a region's edge is then cut once, not once for every step of the resolutions.
+    """
     fine = [min(_DEPTH, max(0, (axis.size - 1).bit_length())) for axis in (layout.x, layout.y)]
     time = min(_DEPTH, layout.time.bits) if layout.time else 0
-    return DzSpace.round_robin({"x": fine[0], "y": fine[1], "space": min(_DEPTH, layout.space_bits), "time": time})
+    depths = {"x": fine[0], "y": fine[1], "space": min(_DEPTH, layout.space_bits), "time": time}
+    return DzSpace.round_robin(depths, first=("x", "y"))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,151 @@
+"""The overlay in virtual time: every site's core, the messages between them, and the clients' view.
+
+Nothing here is wall clock. A message takes `delay_s` of virtual time from site to site; the order of messages with the
+same time is the order they were sent in, so a run is a function of its input.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from headgate.grid.dzset import DzSet
+from headgate.grid.serving import messages as m
+from headgate.grid.serving.holdings import Budget
+from headgate.grid.serving.partition import Partition
+from headgate.grid.serving.site import Out, SiteCore
+
+
+@dataclass(slots=True)
+class Placement:
+    """What a client knows of its query: which site serves which parts, what it lacks, since when nothing."""
+
+    demand: m.Demand
+    asked_at: float
+    lacking: int
+    parts: dict[str, list[m.Parts]] = field(default_factory=dict)
+    refused: bool = False
+    complete_at: float | None = None
+
+
+class Overlay:
+    """Sites of one stream that exchange messages in virtual time."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        capacity: int | dict[str, int] | dict[str, Budget],
+        *,
+        limit: int,
+        delay_s: float = 0.02,
+    ) -> None:
+        self.partition = partition
+        self.now = 0.0
+        self.delay_s = delay_s
+        self.messages: Counter[str] = Counter()
+        self.clients: dict[int, Placement] = {}
+        numbers = itertools.count()
+        self.sites: dict[str, SiteCore] = {}
+        for site in partition.sites:
+            room = capacity[site] if isinstance(capacity, dict) else capacity
+            budget = room if isinstance(room, Budget) else Budget(room)
+            self.sites[site] = SiteCore(site, partition, budget, lambda: next(numbers), limit=limit)
+        self._queue: list[tuple[float, int, str | int, m.ToSite | m.ToClient]] = []
+        self._order = itertools.count()
+
+    def ask(self, site: str, parts: m.Parts) -> None:
+        """A client poses a query, cut into parts, at a site."""
+        self.clients[parts.demand.id] = Placement(parts.demand, self.now, parts.demand.size)
+        self._post(site, m.Query(parts))
+
+    def cancel(self, demand: int) -> None:
+        """A client leaves: it tells the sites that serve it, and the one it asked if nobody does yet."""
+        placement = self.clients.pop(demand)
+        for site in placement.parts:
+            self._post(site, m.Cancel(demand))
+
+    def post(self, site: str, message: m.ToSite) -> None:
+        """Put a message on its way to a site."""
+        self._post(site, message)
+
+    def run(self, until: float | None = None) -> None:
+        """Deliver messages until none is left, or until a virtual time."""
+        while self._queue and (until is None or self._queue[0][0] <= until):
+            self.now, _, to, message = heapq.heappop(self._queue)
+            if isinstance(to, int):
+                self._client(to, message)
+                continue
+            self.messages[type(message).__name__] += 1
+            self._spread(self.sites[to].handle(message))  # type: ignore[arg-type]  # sites get ToSite only
+        if until is not None:
+            self.now = max(self.now, until)
+
+    def _spread(self, out: list[Out]) -> None:
+        for to, message in out:
+            if isinstance(to, int):
+                self._client(to, message)
+            else:
+                self._post(to, message)
+
+    def _post(self, to: str | int, message: m.ToSite | m.ToClient) -> None:
+        heapq.heappush(self._queue, (self.now + self.delay_s, next(self._order), to, message))
+
+    def _client(self, demand: int, message: m.ToSite | m.ToClient) -> None:
+        placement = self.clients.get(demand)
+        match message:
+            case m.Placed(site, parts):
+                if placement is None:
+                    self._post(site, m.Cancel(demand))
+                    return
+                placement.parts.setdefault(site, []).append(parts)
+                placement.lacking -= self._weight(parts)
+                if placement.complete_at is None and placement.lacking == 0:
+                    placement.complete_at = self.now
+            case m.Left(site, parts):
+                if placement is not None:
+                    left = self._cells(placement.parts.get(site, [])) - self._cells([parts])
+                    placement.parts.pop(site, None)
+                    placement.lacking += self._weight(parts)
+                    if left:
+                        placement.parts[site] = [m.Parts(parts.demand, *left.expressions())]
+            case m.Refused():
+                if placement is not None:
+                    placement.refused = True
+
+    def _weight(self, parts: m.Parts) -> int:
+        return int(parts.demand.weights(self.partition.space, parts.codes, parts.lengths).sum())
+
+    def _cells(self, parts: list[m.Parts]) -> DzSet:
+        empty = np.empty(0, dtype=np.int64)
+        codes = np.concatenate([empty, *(part.codes for part in parts)])
+        lengths = np.concatenate([empty, *(part.lengths for part in parts)])
+        return DzSet.from_expressions(self.partition.space, codes, lengths)
+
+    @property
+    def client_load(self) -> int:
+        """Bandwidth that goes to clients, over all sites."""
+        return sum(core.holdings.clients.total for core in self.sites.values())
+
+    @property
+    def replication(self) -> int:
+        """Bandwidth that goes from site to site."""
+        return sum(core.holdings.outgoing.total for core in self.sites.values())
+
+    @property
+    def connections(self) -> int:
+        """Streams between sites."""
+        return sum(len(core.holdings.sinks) for core in self.sites.values())
+
+    @property
+    def capacity(self) -> int:
+        """Bandwidth of all sites together."""
+        return sum(core.holdings.budget.capacity for core in self.sites.values())
+
+    @property
+    def control_messages(self) -> int:
+        """Messages that make, change and end connections and place queries; announcements of free bandwidth apart."""
+        return sum(count for name, count in self.messages.items() if name != "Announce")
