@@ -7,21 +7,50 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from headgate.bench import grid_tree
+from headgate.bench import grid_load, grid_tree
+from headgate.grid.serving.experiment import LARGE
 
 
-def run(*, queries: list[int] | None = None, rounds: int = 200, seed: int = 1) -> dict[str, Any]:
-    """Print the tables and return the figures; `queries` lists the tree sizes to measure."""
+def run(
+    *,
+    queries: list[int] | None = None,
+    rounds: int = 200,
+    seeds: int = 2,
+    digits: int = 8,
+    seed: int = 1,
+) -> dict[str, Any]:
+    """Print the tables and return the figures; `queries` lists the tree sizes, `seeds` counts replication runs."""
     console = Console(width=160)
     rows = grid_tree.cost(tuple(queries or (1_000, 10_000, 100_000, 1_000_000)), seed)
     _print(console, "GBD-tree against the number of queries (up to 4 parts a query, 4 dimensions)", rows)
     wrong = grid_tree.mismatches(rounds, seed)
     console.print(f"serve, loads and removals against sets of cells: {wrong} mismatches in {rounds} random trees")
-    return {
+    figures: dict[str, Any] = {
         "insert_us": round(rows[-1]["insert_us"], 3),
         "serve_us": round(rows[-1]["serve_us"], 3),
         "queries": rows[-1]["queries"],
         "mismatches": wrong,
+    }
+    figures |= _load(console, seeds, digits)
+    return figures
+
+
+def _load(console: Console, seeds: int, digits: int) -> dict[str, Any]:
+    saved = grid_load.saving(seeds, digits, LARGE)
+    title = f"replication, large hot spot, 16 sites, {digits} digits, paper's ranking, {seeds} seeds (% of capacity)"
+    _print(console, title, saved)
+    refusal = grid_load.first_refusal(seeds, digits)
+    for name, loads in refusal.items():
+        spread = " ".join(f"{100 * load:.1f}" for load in sorted(loads))
+        console.print(f"client load at first refusal, {name} hot spot, queries of at most 1 % of a site (%): {spread}")
+    every = [load for loads in refusal.values() for load in loads]
+    at = {row["client_load"]: row["saving"] for row in saved}
+    return {
+        "replication_saving_large": round(at.get(grid_load.AT, 0.0), 4),
+        "replication_saving_large_at_client_load": grid_load.AT,
+        "replication_saving_large_90": round(at.get(0.9, 0.0), 4),
+        "max_load_first_refusal": round(sum(every) / len(every), 4),
+        "min_load_first_refusal": round(min(every), 4),
     }
 
 

@@ -41,6 +41,7 @@ class Overlay:
         capacity: int | dict[str, int] | dict[str, Budget],
         *,
         limit: int,
+        paper: bool = False,
         delay_s: float = 0.02,
     ) -> None:
         self.partition = partition
@@ -53,7 +54,7 @@ class Overlay:
         for site in partition.sites:
             room = capacity[site] if isinstance(capacity, dict) else capacity
             budget = room if isinstance(room, Budget) else Budget(room)
-            self.sites[site] = SiteCore(site, partition, budget, lambda: next(numbers), limit=limit)
+            self.sites[site] = SiteCore(site, partition, budget, lambda: next(numbers), limit=limit, paper=paper)
         self._queue: list[tuple[float, int, str | int, m.ToSite | m.ToClient]] = []
         self._order = itertools.count()
 

@@ -48,8 +48,11 @@ def choose(
     need: int,
     limit: int,
     failed: frozenset[tuple[int, int, str]],
+    paper: bool = False,
 ) -> Choice | None:
     """The replica that frees most for what its stream costs; None when none frees anything.
+
+    With `paper` the one that frees most whatever it costs, which is the paper's ranking.
 
     First among neighbours farther from the region's origin that do not provide it; then, so that corners are no dead
     ends, among all sites that the region did not pass on its way here.
@@ -64,7 +67,7 @@ def choose(
         for site, room in sites.items():
             if site == holdings.site or room <= 0:
                 continue
-            found = _best_for(holdings, candidates, site, room, need, failed, strict)
+            found = _best_for(holdings, candidates, site, room, need, failed, strict, paper)
             if found is not None and found[1] > best_score:
                 best, best_score = found
         if best is not None:
@@ -80,13 +83,15 @@ def _best_for(
     need: int,
     failed: frozenset[tuple[int, int, str]],
     strict: bool,
+    paper: bool,
 ) -> tuple[Choice, float] | None:
     sizes = np.int64(1) << (holdings.partition.space.digits - candidates.lengths)
     cost = sizes - covered(holdings.sent_to(site), candidates.codes, candidates.codes + sizes)
     moved = np.minimum(candidates.weights, room)
     gain = (moved - cost).astype(np.float64)
     # What a stream costs counts against all that can ever move over it; a region that is there already is best.
-    score = np.where(gain > 0, gain / (cost + need * THRIFT + 1), -1.0)
+    weighed = gain if paper else gain / (cost + need * THRIFT + 1)
+    score = np.where(gain > 0, weighed, -1.0)
     for at in np.argsort(-score, kind="stable").tolist():
         if score[at] <= 0:
             return None

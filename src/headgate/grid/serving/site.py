@@ -39,15 +39,25 @@ class _Placing:
 class SiteCore:
     """The protocol of one site for one stream; `limit` is the depth to which regions are replicated.
 
+    `paper` ranks regions as the paper does (most freed first) instead of by what their stream costs.
+
     `number` gives fresh numbers for regions and tickets, unique over all sites of the stream.
     """
 
     def __init__(
-        self, site: str, partition: Partition, budget: Budget, number: Callable[[], int], *, limit: int
+        self,
+        site: str,
+        partition: Partition,
+        budget: Budget,
+        number: Callable[[], int],
+        *,
+        limit: int,
+        paper: bool = False,
     ) -> None:
         self.site = site
         self.partition = partition
         self.limit = limit
+        self.paper = paper
         self.holdings = Holdings(site, partition, budget)
         self.known: dict[str, int] = {name: budget.capacity for name in partition.sites if name != site}
         self._heard: dict[str, int] = {}
@@ -136,7 +146,14 @@ class SiteCore:
         self._forward(placing, with_room=True)
         if len(placing.query.parts):
             need = int(placing.weights.sum()) - self.holdings.budget.free
-            choice = choose(self.holdings, self.known, need=need, limit=self.limit, failed=frozenset(placing.failed))
+            choice = choose(
+                self.holdings,
+                self.known,
+                need=need,
+                limit=self.limit,
+                failed=frozenset(placing.failed),
+                paper=self.paper,
+            )
             if choice is not None:
                 placing.ticket, placing.choice = self._number(), choice
                 wanted = min(choice.weight, need + choice.cost + self._slack)
