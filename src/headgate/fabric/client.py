@@ -112,6 +112,7 @@ class Fabric:
             max_age=0,
             duplicate_window=0.1,
             allow_direct=True,
+            allow_rollup_hdrs=True,
         )
         with _translated(f"cannot make the log {log.name}"):
             try:
@@ -121,11 +122,16 @@ class Fabric:
                     raise
                 await self._js.update_stream(config)
 
-    async def publish(self, subject: str, data: bytes, *, expect: int | None = None) -> int:
-        """Append to a log and return the sequence, once it is stored. `expect` fences the append."""
-        headers = None if expect is None else {_EXPECTED: str(expect)}
+    async def publish(self, subject: str, data: bytes, *, expect: int | None = None, replace: bool = False) -> int:
+        """Append to a log and return the sequence, once it is stored.
+
+        `expect` fences the append; `replace` takes everything before it off the subject in the same step.
+        """
+        headers = {} if expect is None else {_EXPECTED: str(expect)}
+        if replace:
+            headers["Nats-Rollup"] = "sub"
         try:
-            ack = await self._js.publish(subject, data, headers=headers)
+            ack = await self._js.publish(subject, data, headers=headers or None)
         except APIError as error:
             if error.err_code in _WRONG_LAST:
                 raise FencedError(f"{subject}: {error.description}") from error

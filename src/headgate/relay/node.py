@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from headgate import faults
 from headgate.fabric import Crew, Fabric, FabricError, FencedError, Log, LogFullError, Stored, cancel_all
@@ -18,16 +17,14 @@ from headgate.relay.repair import RepairService, fetch_range
 from headgate.relay.root import load_block, manifests
 from headgate.relay.routes import Child, Receiver, Routes
 from headgate.relay.tables import Tables
+from headgate.relay.upkeep import Upkeep
 from headgate.wire.block import Block
-from headgate.wire.ledger import Tally
 from headgate.wire.manifest import Manifest
 from headgate.wire.message import block_range, block_version, decode_block, encode_block, encode_json
 
 _TICK_S: Final = 0.02
-_UPKEEP_S: Final = 1.0
 _GRACE_S: Final = 1.0
 _STALL_S: Final = 0.5
-_CACHE_MESSAGES: Final = 64
 _ROWS: Final = 20_000
 _THREAD_ABOVE: Final = 5_000
 
@@ -48,7 +45,7 @@ class NodeStats:
 
 
 @dataclass
-class _Mark:
+class Mark:
     """How far the site log of a stream was read: places of messages by the end of what they cover."""
 
     ends: list[tuple[int, int, str]] = field(default_factory=list)
@@ -74,8 +71,9 @@ class RelayNode:
         self.core = RelayCore(site, limits)
         self.stats = NodeStats()
         self._emulate_delay = emulate_delay
-        self._targets: dict[Key, Child | Receiver] = {}
-        self._marks: dict[str, _Mark] = {}
+        self.targets: dict[Key, Child | Receiver] = {}
+        self.current: dict[str, frozenset[Key]] = {}
+        self.marks: dict[str, Mark] = {}
         self._retry_at: dict[Key, float] = {}
         self._row_bytes: dict[Key, float] = {}
         self._publishing: set[asyncio.Task[None]] = set()
@@ -96,7 +94,7 @@ class RelayNode:
                     crew.spawn(self._follow_root(stream))
                 crew.spawn(self._follow_site())
                 crew.spawn(self._publish_loop())
-                crew.spawn(self._upkeep_loop())
+                crew.spawn(Upkeep(self).run())
                 await crew.wait()
         finally:
             await cancel_all([*self._publishing, *self._repairing.values()])
@@ -153,8 +151,9 @@ class RelayNode:
         began = time.perf_counter()
         await self._restore_outputs(routes)
         gap = self.core.receive(block, routes, time.monotonic())
+        self.current[routes.stream] = frozenset(key_of(routes.stream, target) for target in routes.targets)
         self.stats.busy_s += time.perf_counter() - began
-        self._marks.setdefault(routes.stream, _Mark()).ends.append((block.upto, place, subject))
+        self.marks.setdefault(routes.stream, Mark()).ends.append((block.upto, place, subject))
         if gap is not None and routes.parent is not None and gap.stream not in self._repairing:
             task = asyncio.create_task(self._repair(gap, routes.parent))
             self._repairing[gap.stream] = task
@@ -181,9 +180,9 @@ class RelayNode:
         """Take up each output where its log ends, before its first block."""
         for target in routes.targets:
             key = key_of(routes.stream, target)
-            self._targets[key] = target
+            self.targets[key] = target
             if key not in self.core.outputs:
-                coverage, sequence = await self._tail(key)
+                coverage, sequence = await self.tail(key)
                 logs = self.fabric.logs
                 held = await self._last(logs.site(self.site), logs.held(self.site, key.token))
                 output = self.core.restore(key, coverage, sequence)
@@ -192,17 +191,19 @@ class RelayNode:
                     classes = block.classes if key.child is not None else None
                     output.restore_held(replace(block, classes=classes), target, time.monotonic())
 
-    def _subject(self, key: Key) -> str:
+    def subject(self, key: Key) -> str:
+        """The subject of an output."""
         logs = self.fabric.logs
         if key.child is not None:
             return logs.link(self.site, key.child, key.stream)
         assert key.subscription is not None
         return logs.delivery(self.site, key.subscription)
 
-    async def _tail(self, key: Key) -> tuple[int | None, int]:
+    async def tail(self, key: Key) -> tuple[int | None, int]:
+        """The coverage and the sequence of an output's last message."""
         logs = self.fabric.logs
         log = logs.site(key.child) if key.child is not None else logs.inbox(self.site)
-        stored = await self._last(log, self._subject(key))
+        stored = await self._last(log, self.subject(key))
         return (block_range(stored.data)[1], stored.sequence) if stored else (None, 0)
 
     async def _last(self, log: Log, subject: str) -> Stored | None:
@@ -244,7 +245,7 @@ class RelayNode:
             if key.child is not None and self.budgets is not None:
                 self.budgets.spend(self.site, key.child, len(data), time.monotonic())
             faults.reach("relay.before_publish")
-            sequence = await self.fabric.publish(self._subject(key), data, expect=send.expect)
+            sequence = await self.fabric.publish(self.subject(key), data, expect=send.expect)
             faults.reach("relay.after_publish")
         except LogFullError:
             self.stats.refused += 1
@@ -252,7 +253,7 @@ class RelayNode:
             self._retry_at[key] = time.monotonic() + _STALL_S
         except FabricError as error:
             # Stored or not, and by whom, is in the log: go on from its tail.
-            output.resume(*await self._tail(key))
+            output.resume(*await self.tail(key))
             if not isinstance(error, FencedError):
                 await asyncio.sleep(_STALL_S)
         else:
@@ -260,7 +261,7 @@ class RelayNode:
             self._count(key, send.block, len(data))
 
     async def _encode(self, send: Send) -> bytes:
-        target = self._targets[send.key]
+        target = self.targets[send.key]
         as_json = isinstance(target, Receiver) and target.subscription.format == "json"
         encode = encode_json if as_json else encode_block
         block = self.outgoing(send.key, send.block)
@@ -287,73 +288,3 @@ class RelayNode:
         if len(block.seqs):
             seen = self._row_bytes.get(key, size / len(block.seqs))
             self._row_bytes[key] = 0.8 * seen + 0.2 * size / len(block.seqs)
-
-    async def _upkeep_loop(self) -> None:
-        """Record what stalled outputs gave up, purge what is settled, and publish what was measured."""
-        while True:
-            await asyncio.sleep(_UPKEEP_S)
-            with contextlib.suppress(FabricError):
-                await self._record_held()
-                for stream in list(self._marks):
-                    await self._purge_settled(stream)
-                await self._purge_inboxes()
-                await self._publish_stats()
-
-    async def _record_held(self) -> None:
-        logs = self.fabric.logs
-        for key, output in list(self.core.outputs.items()):
-            block = output.hold()
-            if block is not None:
-                subject = logs.held(self.site, key.token)
-                place = await self.fabric.publish(subject, encode_block(block))
-                await self.fabric.purge(logs.site(self.site), subject, place)
-                output.held = block.upto
-
-    async def _purge_settled(self, stream: str) -> None:
-        settled = self.core.settled(stream)
-        ends = self._marks[stream].ends
-        if settled is None:
-            return
-        done = [entry for entry in ends if entry[0] <= settled]
-        if len(done) <= _CACHE_MESSAGES:
-            return
-        logs = self.fabric.logs
-        _, place, subject = done[-_CACHE_MESSAGES]
-        if subject == logs.commit(stream):
-            await self.fabric.publish(logs.mark(self.site, stream), str(settled).encode())
-        else:
-            await self.fabric.purge(logs.site(self.site), subject, place)
-        del ends[: len(done) - _CACHE_MESSAGES]
-
-    async def _purge_inboxes(self) -> None:
-        """Purge what subscribers have acknowledged, keeping the last message of each inbox."""
-        logs = self.fabric.logs
-        for key, output in list(self.core.outputs.items()):
-            if key.subscription is None or output.sequence == 0:
-                continue
-            stored = await self.fabric.last(logs.state, logs.ack(key.subscription))
-            if stored is not None:
-                read = Tally.from_json(stored.data).inbox
-                if read > output.purged:
-                    await self.fabric.purge(logs.inbox(self.site), self._subject(key), min(read, output.sequence))
-                    output.purged = read
-
-    async def _publish_stats(self) -> None:
-        logs = self.fabric.logs
-        outputs = {
-            key.token: {
-                "rows": output.rows,
-                "bytes": output.bytes,
-                "coverage": output.coverage,
-                "stalled": output.stalled,
-                "reduced": output.reduced,
-            }
-            for key, output in self.core.outputs.items()
-        }
-        document: dict[str, Any] = {
-            "site": self.site,
-            "time_ms": int(time.time() * 1000),
-            **{name: getattr(self.stats, name) for name in NodeStats.__dataclass_fields__},
-            "outputs": outputs,
-        }
-        await self.fabric.publish(logs.stats("relay", self.site), json.dumps(document).encode())

@@ -169,12 +169,11 @@ class Output:
         self.queue.appendleft((block, target, now))
         self.held = block.upto
 
-    def expire(self, reason: str, make: Callable[[Block, Declared], Block]) -> None:
-        """Give up everything queued, under a reason of its own."""
-        emptied = deque(
-            (make(block, declare_rows(block, target, reason)), target, since) for block, target, since in self.queue
-        )
-        self.queue, self.rows, self.bytes = emptied, 0, 0
+    def give_up_all(self, change: Callable[[Block], Block]) -> None:
+        """Replace every queued block by what is left of it; nothing may be under way."""
+        assert self.busy is None
+        self.queue = deque((change(block), target, since) for block, target, since in self.queue)
+        self.rows = self.bytes = 0
 
 
 def _without_rows(block: Block, declared: Declared) -> Block:

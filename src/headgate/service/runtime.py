@@ -20,6 +20,7 @@ from headgate.pipeline.job import JobConfig
 from headgate.planning import plan_deployment
 from headgate.relay.budget import Budgets
 from headgate.relay.node import RelayNode
+from headgate.relay.output import QueueLimits
 from headgate.relay.tables import Tables
 from headgate.service.books import Keeper
 from headgate.service.control import Control
@@ -43,6 +44,8 @@ class Settings:
     partitions: int | None = None
     new_lineage: bool = False
     emulate_delay: bool = True
+    limits: QueueLimits = field(default_factory=QueueLimits)
+    inbox_messages: int = 4096
     relays: bool = True
     job: bool = True
     spark_options: Mapping[str, str] = field(default_factory=dict)
@@ -89,7 +92,12 @@ class Runtime:
             budgets = Budgets(snapshot.deployment)
             for site in snapshot.deployment.sites:
                 node = RelayNode(
-                    self.fabric, site, tables=self.tables, budgets=budgets, emulate_delay=self.settings.emulate_delay
+                    self.fabric,
+                    site,
+                    tables=self.tables,
+                    budgets=budgets,
+                    limits=self.settings.limits,
+                    emulate_delay=self.settings.emulate_delay,
                 )
                 self.nodes[site] = node
                 self._spawn(node.run(), f"relay {site}")
@@ -210,7 +218,7 @@ async def open_runtime(
             stack.callback(server.stop)
             await asyncio.to_thread(server.start)
         url = settings.nats or (server.url if server else "")
-        logs = Logs(settings.namespace)
+        logs = Logs(settings.namespace, inbox_messages=settings.inbox_messages)
         fabric = await stack.enter_async_context(await Fabric.connect(url, logs, **settings.nats_options))
         place = settings.catalog or f"sqlite:///{settings.state_dir.absolute() / 'catalog.db'}"
         catalog = stack.enter_context(Catalog.open(place))

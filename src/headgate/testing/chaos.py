@@ -37,7 +37,7 @@ DRIVER_KILLS: Final = ("driver.after_part@2", "driver.before_manifest@2", "drive
 RELAY_KILLS: Final = ("relay.before_publish@4", "relay.after_publish@4")
 PARTITIONS: Final = (2, 3, 1, 4)
 _SEED: Final = 29
-_LIMIT_S: Final = 300.0
+_LIMIT_S: Final = 900.0
 
 DEPLOYMENT: Final = """
 streams:

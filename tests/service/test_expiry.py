@@ -1,0 +1,78 @@
+"""Subscribers that are away: full inboxes, the end of the grace period, and what they are told when they come back."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.live import Live, running, small, until
+
+from headgate.pipeline.sources import generate
+from headgate.relay.output import QueueLimits
+
+pytestmark = pytest.mark.nats
+
+
+async def _commit(live: Live, batches: int, rows: int = 50, first: int = 0) -> None:
+    for batch in range(first, first + batches):
+        await live.commit("fleet", generate("fleet", 3, rows * batch, rows * (batch + 1)), batch)
+
+
+async def _line(live: Live, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = (await live.runtime.status())["subscriptions"][name]
+    return found
+
+
+def test_rows_of_a_subscriber_that_stays_away_expire_and_are_declared(tmp_path: Path, nats_url: str) -> None:
+    document = small(100, away={"site": "leaf", "expires": "1 s"}, there={"site": "leaf"})
+
+    async def run() -> None:
+        async with running(document, tmp_path, nats_url) as live:
+            live.readers.start(["there"])
+            await _commit(live, 3)
+            fabric, logs = live.client.fabric, live.client.fabric.logs
+            inbox = logs.delivery("leaf", live.runtime.catalog.snapshot().subscription_ids["away"])
+
+            async def replaced() -> bool:
+                stored = await fabric.read(logs.inbox("leaf"), inbox, 0)
+                return bool(stored) and b'"expired"' in stored[0].data
+
+            await until(replaced, 30)
+            await _commit(live, 1, first=3)
+            live.readers.start(["away"])
+            status = await live.settle()
+            away, there = status["subscriptions"]["away"], status["subscriptions"]["there"]
+            assert there["delivered"] == 200
+            assert away["expired"] >= 150
+            assert away["expired"] + away["delivered"] == away["matched"] == 200
+            assert away["difference"] == 0
+            assert sum(each.given_up.get("expired", 0) for each in live.readers.deliveries["away"]) == away["expired"]
+
+    asyncio.run(run())
+
+
+def test_a_subscriber_that_reads_nothing_fills_only_its_own_inbox(tmp_path: Path, nats_url: str) -> None:
+    document = small(100, lazy={"site": "leaf"}, keen={"site": "leaf"})
+    limits = QueueLimits(max_rows=200, linger_s=0.0, idle_s=0.0)
+
+    async def run() -> None:
+        async with running(document, tmp_path, nats_url, limits=limits, inbox_messages=4) as live:
+            live.readers.start(["keen"])
+            for batch in range(24):
+                await _commit(live, 1, first=batch)
+                await until(lambda n=batch: _delivered(live, "keen", 50 * (n + 1)), 20)
+            assert (await _line(live, "lazy"))["in_flight"] == 1200
+            live.readers.start(["lazy"])
+            status = await live.settle()
+            lazy = status["subscriptions"]["lazy"]
+            assert lazy["difference"] == 0
+            assert lazy["reduced_by"]["overflow"] == lazy["reduced"] > 0
+            assert lazy["reduced"] + lazy["delivered"] == 1200
+            assert status["subscriptions"]["keen"]["delivered"] == 1200
+
+    async def _delivered(live: Live, name: str, count: int) -> bool:
+        return sum(map(len, live.readers.deliveries.get(name, []))) >= count
+
+    asyncio.run(run())
