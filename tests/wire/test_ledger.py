@@ -96,8 +96,18 @@ def test_folding_and_storing_change_no_sum() -> None:
     assert again.matched(1) == 7
     again.add(_manifest(1, 10, 5, {7: 3}), {1: 7})
     assert again.matched(1) == 7
-    with pytest.raises(ValueError, match="before the mark"):
-        again.matched(1, 5)
+
+
+def test_a_subscription_that_starts_earlier_is_counted_from_the_manifests_before_it() -> None:
+    books = _books()
+    books.fold(15)
+    books.add_history(9, 7, [_manifest(0, 0, 10, {7: 4}), _manifest(1, 10, 5, {7: 3, 8: 2})])
+    books.add(_manifest(2, 15, 5, {7: 1}), {1: 7, 2: 8, 9: 7})
+    account = Account(Tally(9))
+    account.add(_block(0, 10, [1, 2, 3, 4]), 1, 1100)
+    line = next(each for each in books.entries([account.tally]) if each.subscription == 9)
+    assert (line.starts, line.matched, line.delivered, line.in_flight, line.difference) == (0, 8, 4, 4, 0)
+    assert books.head == 20
 
 
 def test_a_missing_manifest_is_refused() -> None:

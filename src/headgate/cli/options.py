@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Coroutine
 from pathlib import Path
@@ -23,19 +24,25 @@ Nats = Annotated[
     str | None, typer.Option("--nats", envvar="HEADGATE_NATS", help="NATS address; default: the embedded server.")
 ]
 Namespace = Annotated[str, typer.Option("--namespace", help="Prefix of this deployment's subjects in NATS.")]
-Credentials = Annotated[Path | None, typer.Option("--creds", help="NATS credentials file.")]
+Credentials = Annotated[
+    Path | None,
+    typer.Option("--creds", help="NATS credentials file; HEADGATE_TLS_CA names the authority of a TLS server."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 STATE_DIR = Path(".headgate")
 
 
 def nats_options(credentials: Path | None) -> dict[str, Any]:
-    """Options of nats-py for a credentials file."""
-    if credentials is None:
-        return {}
-    if not credentials.exists():
-        raise HeadgateError(f"there is no credentials file {credentials}")
-    return {"user_credentials": str(credentials)}
+    """How to prove who we are to NATS, and who signed the server: a credentials file and `HEADGATE_TLS_CA`."""
+    found = {}
+    authority = os.environ.get("HEADGATE_TLS_CA")
+    for key, file in (("user_credentials", credentials), ("tls_ca", Path(authority) if authority else None)):
+        if file is not None and not file.exists():
+            raise HeadgateError(f"there is no file {file}", hint="check --creds and HEADGATE_TLS_CA")
+        if file is not None:
+            found[key] = str(file.absolute())
+    return found
 
 
 async def connect(nats: str | None, state_dir: Path, namespace: str, credentials: Path | None) -> Client:

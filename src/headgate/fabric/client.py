@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -64,7 +65,9 @@ class Fabric:
 
     @classmethod
     async def connect(cls, url: str, logs: Logs | None = None, **options: Any) -> Self:
-        """Connect; `options` are nats-py's own (credentials, TLS)."""
+        """Connect; `options` are nats-py's own, and `tls_ca`: a file with the authority that signed the server."""
+        if "tls_ca" in options:
+            options["tls"] = ssl.create_default_context(cafile=options.pop("tls_ca"))
         quiet = options.pop("error_cb", None) or _ignore
         try:
             client = await nats.connect(
@@ -76,7 +79,7 @@ class Fabric:
                 allow_reconnect=True,
                 **options,
             )
-        except (NatsError, OSError, TimeoutError) as error:
+        except (NatsError, OSError, TimeoutError, ValueError) as error:
             raise FabricError(f"cannot connect to NATS at {url}: {error!r}", hint="is the server running?") from error
         return cls(client, logs or Logs())
 

@@ -13,8 +13,8 @@ from headgate.fabric import Crew, Fabric, FabricError, FencedError, Log, LogFull
 from headgate.relay.budget import MESSAGE_S, Budgets
 from headgate.relay.core import Gap, Key, RelayCore, Send, key_of
 from headgate.relay.output import Output, QueueLimits
-from headgate.relay.repair import RepairService, fetch_range
-from headgate.relay.root import load_block, manifests
+from headgate.relay.repair import RepairService, fetch_history, fetch_range
+from headgate.relay.root import EARLIEST, load_block, manifests
 from headgate.relay.routes import Child, Receiver, Routes
 from headgate.relay.tables import Tables
 from headgate.relay.upkeep import Upkeep
@@ -150,6 +150,7 @@ class RelayNode:
     async def _receive(self, block: Block, routes: Routes, place: int, subject: str) -> None:
         began = time.perf_counter()
         await self._restore_outputs(routes)
+        await self._backfill(routes, block.after)
         gap = self.core.receive(block, routes, time.monotonic())
         self.current[routes.stream] = frozenset(key_of(routes.stream, target) for target in routes.targets)
         self.stats.busy_s += time.perf_counter() - began
@@ -175,6 +176,32 @@ class RelayNode:
                 await self._restore_outputs(routes)
                 self.core.receive(block, routes, time.monotonic())
                 self.stats.repairs += 1
+
+    async def _backfill(self, routes: Routes, upto: int) -> None:
+        """Give subscriptions that start earlier what the root log holds of their class, before their first block."""
+        for target in routes.local:
+            output = self.core.outputs[key_of(routes.stream, target)]
+            if target.subscription.start != EARLIEST or output.reach is not None or upto == 0:
+                continue
+            root = (await self.tables.snapshot(routes.version)).deployment.streams[routes.stream].root
+            reached = 0
+            while reached < upto:
+                answers = await self._history(root, target, routes, reached, upto)
+                if not answers:
+                    break
+                for data in answers:
+                    block = _as_own(decode_block(data, target.schema), target, routes.version)
+                    output.offer(block, target, time.monotonic())
+                    reached = block.upto
+
+    async def _history(self, root: str, target: Receiver, routes: Routes, after: int, upto: int) -> list[bytes]:
+        while True:
+            try:
+                return await fetch_history(
+                    self.fabric, root, routes.stream, after, upto, target.class_id, target.schema.names
+                )
+            except FabricError:
+                await asyncio.sleep(_STALL_S)
 
     async def _restore_outputs(self, routes: Routes) -> None:
         """Take up each output where its log ends, before its first block."""
@@ -288,3 +315,13 @@ class RelayNode:
         if len(block.seqs):
             seen = self._row_bytes.get(key, size / len(block.seqs))
             self._row_bytes[key] = 0.8 * seen + 0.2 * size / len(block.seqs)
+
+
+def _as_own(block: Block, target: Receiver, version: int) -> Block:
+    """A block of history as if it had been routed to this receiver, under the version that now serves it."""
+    return replace(
+        block,
+        classes=None,
+        commits=tuple(replace(commit, version=version) for commit in block.commits),
+        declared={target.id: next(iter(block.declared.values()))} if block.declared else {},
+    )

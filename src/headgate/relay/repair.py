@@ -13,7 +13,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from headgate.fabric import Fabric, FabricError
-from headgate.relay.root import load_block
+from headgate.model import Subscription
+from headgate.relay.root import committed, load_block
 from headgate.relay.routes import Child, Receiver, Routes
 from headgate.relay.split import for_child, for_local
 from headgate.relay.tables import Tables
@@ -23,6 +24,7 @@ from headgate.wire.message import block_range, block_version, decode_block, enco
 
 _MAX_ANSWER: Final = 4 << 20
 _TIMEOUT_S: Final = 20.0
+_MAX_COMMITS: Final = 200
 
 
 def _join(messages: Iterable[bytes]) -> bytes:
@@ -50,6 +52,14 @@ async def fetch_range(
     return found
 
 
+async def fetch_history(
+    fabric: Fabric, root: str, stream: str, after: int, upto: int, class_id: int, columns: list[str]
+) -> list[bytes]:
+    """Ask a stream's root for what its log holds of one delivery class in (after, upto], in these columns."""
+    request = {"stream": stream, "after": after, "upto": upto, "class": class_id, "columns": columns}
+    return _split(await fabric.request(fabric.logs.repair(root), json.dumps(request).encode(), _TIMEOUT_S))
+
+
 class RepairService:
     """Answers requests for ranges at one site."""
 
@@ -73,13 +83,18 @@ class RepairService:
         request = json.loads(data)
         stream, after, upto = request["stream"], int(request["after"]), int(request["upto"])
         try:
-            blocks = await self._blocks(stream, after, upto)
+            if "class" in request:
+                pieces = await self._of_class(stream, after, upto, int(request["class"]), request["columns"])
+            else:
+                pieces = [
+                    _for(block.until(upto), routes, request["child"], int(request["subscription"]))
+                    for block, routes in await self._blocks(stream, after, upto)
+                ]
         except FabricError:
             return b""
         found: list[bytes] = []
         size = 0
-        for block, routes in blocks:
-            piece = _for(block.until(upto), routes, request["child"], int(request["subscription"]))
+        for piece in pieces:
             if piece is None:
                 continue
             message = encode_block(piece)
@@ -128,6 +143,22 @@ class RepairService:
                     if routes is not None:
                         block = await load_block(self._fabric, manifest, routes.schema, routes)
                         found.append((block.since(after), routes))
+        return found
+
+    async def _of_class(
+        self, stream: str, after: int, upto: int, class_id: int, columns: list[str]
+    ) -> list[Block | None]:
+        """What the root log holds of one class, at most some commits at a time; purged rows are declared expired."""
+        found: list[Block | None] = []
+        async for manifest in committed(self._fabric, stream, upto):
+            if manifest.upto <= after or len(found) >= _MAX_COMMITS:
+                continue
+            snapshot = await self._tables.snapshot(manifest.version)
+            schema = snapshot.deployment.streams[stream].schema
+            mine = Receiver(0, class_id, Subscription("history", stream, self._site), schema.select(columns).arrow)
+            routes = Routes(self._site, stream, manifest.version, None, schema.arrow, (), (mine,))
+            block = await load_block(self._fabric, manifest, schema.arrow, routes)
+            found.extend(piece for _, piece in for_local(block, (mine,)))
         return found
 
     async def _from_parent(self, stream: str, after: int, upto: int) -> list[tuple[Block, Routes]]:

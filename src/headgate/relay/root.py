@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,9 @@ from headgate.relay.routes import Routes
 from headgate.wire.block import EXPIRED, Block, Commit
 from headgate.wire.manifest import Manifest, decode_manifest
 from headgate.wire.part import decode_part
+
+EARLIEST: Final = "earliest"
+"""The start of a subscription that wants what the root log still holds of its delivery class."""
 
 
 def commit_of(manifest: Manifest) -> Commit:
@@ -59,6 +63,20 @@ def _expired(manifest: Manifest, routes: Routes) -> dict[int, dict[str, int]]:
     return {
         receiver.id: {EXPIRED: int(count)} for receiver, count in zip(everyone, counts.tolist(), strict=True) if count
     }
+
+
+async def committed(fabric: Fabric, stream: str, upto: int) -> AsyncIterator[Manifest]:
+    """The manifests that the root log still holds up to a sequence number, oldest first."""
+    logs = fabric.logs
+    place = 0
+    while batch := await fabric.read(logs.root(stream), logs.commit(stream), place):
+        place = batch[-1].sequence
+        for stored in batch:
+            manifest = decode_manifest(stored.data)
+            if manifest.upto > upto:
+                return
+            if manifest.evaluated:
+                yield manifest
 
 
 async def manifests(fabric: Fabric, stream: str, after: int = 0) -> AsyncIterator[tuple[int, Manifest]]:

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from headgate.fabric import Crew, Fabric, FabricError
-from headgate.relay.root import manifests
+from headgate.relay.root import EARLIEST, committed, manifests
 from headgate.relay.tables import Tables
 from headgate.wire.ledger import Entry, Matched, Tally
-from headgate.wire.manifest import decode_manifest
+from headgate.wire.manifest import Manifest, decode_manifest
 
 _STORE_S: Final = 1.0
 
@@ -23,6 +23,20 @@ async def members(tables: Tables, stream: str, version: int) -> dict[int, int]:
         for name, subscription in snapshot.deployment.subscriptions.items()
         if subscription.stream == stream
     }
+
+
+async def add(fabric: Fabric, tables: Tables, matched: Matched, manifest: Manifest) -> None:
+    """Add a manifest, and before it the history of subscriptions that it serves first and that start earlier."""
+    stream = matched.stream
+    served = await members(tables, stream, manifest.version)
+    if manifest.batch > matched.batch:
+        snapshot = await tables.snapshot(manifest.version)
+        for name, subscription in snapshot.deployment.subscriptions.items():
+            identity = snapshot.subscription_ids[name]
+            if subscription.start == EARLIEST and identity in served and identity not in matched.starts:
+                history = [found async for found in committed(fabric, stream, manifest.after)]
+                matched.add_history(identity, served[identity], history)
+    matched.add(manifest, served)
 
 
 async def read_tallies(fabric: Fabric) -> dict[int, Tally]:
@@ -81,8 +95,7 @@ async def read_books(fabric: Fabric, tables: Tables, streams: list[str]) -> list
         while batch := await fabric.read(logs.root(stream), logs.commit(stream), place):
             place = batch[-1].sequence
             for stored in batch:
-                manifest = decode_manifest(stored.data)
-                matched.add(manifest, await members(tables, stream, manifest.version))
+                await add(fabric, tables, matched, decode_manifest(stored.data))
         found.append(
             StreamBooks(
                 stream,
@@ -118,8 +131,7 @@ class Keeper:
 
     async def _follow(self) -> None:
         async for place, manifest in manifests(self._fabric, self._stream, self._place):
-            served = await members(self._tables, self._stream, manifest.version)
-            self.matched.add(manifest, served)
+            await add(self._fabric, self._tables, self.matched, manifest)
             self._place = place
 
     async def _store_loop(self) -> None:

@@ -8,9 +8,12 @@ in flight is what was matched after it. No term is a remainder of the others.
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+import numpy as np
 
 from headgate.wire.block import EXPIRED, Block
 from headgate.wire.histogram import Histogram
@@ -146,7 +149,7 @@ class Matched:
     @property
     def head(self) -> int:
         """The sequence up to which manifests were added."""
-        return self.recent[-1][0] if self.recent else self.mark
+        return max(self.recent[-1][0], self.mark) if self.recent else self.mark
 
     def add(self, manifest: Manifest, members: Members) -> None:
         """Add the next manifest; one that was added before is passed over."""
@@ -169,10 +172,20 @@ class Matched:
         self.shed += manifest.shed
         self.gaps += manifest.gaps
 
+    def add_history(self, subscription: int, class_id: int, manifests: Iterable[Manifest]) -> None:
+        """Count a subscription from manifests that were committed before it was made, oldest first."""
+        for manifest in manifests:
+            self.starts.setdefault(subscription, manifest.after)
+            count = int(manifest.matched(np.array([class_id], dtype=np.uint64))[0])
+            if count:
+                place = bisect_left([end for end, _ in self.recent], manifest.upto)
+                if place < len(self.recent) and self.recent[place][0] == manifest.upto:
+                    self.recent[place][1][subscription] = count
+                else:
+                    self.recent.insert(place, (manifest.upto, {subscription: count}))
+
     def matched(self, subscription: int, upto: int | None = None) -> int:
-        """Rows matched for a subscription up to a boundary, or in all."""
-        if upto is not None and upto < self.mark:
-            raise ValueError(f"boundary {upto} lies before the mark {self.mark}")
+        """Rows matched for a subscription up to a boundary that it has reached, or in all."""
         later = sum(found.get(subscription, 0) for end, found in self.recent if upto is None or end <= upto)
         return self.folded.get(subscription, 0) + later
 
@@ -182,7 +195,7 @@ class Matched:
             end, found = self.recent.pop(0)
             for subscription, count in found.items():
                 self.folded[subscription] = self.folded.get(subscription, 0) + count
-            self.mark = end
+            self.mark = max(self.mark, end)
 
     def entries(self, tallies: Iterable[Tally]) -> list[Entry]:
         """The ledger: one line per subscription that was ever owed a row, in the order of their ids."""
@@ -190,8 +203,8 @@ class Matched:
         lines = []
         for subscription, starts in sorted(self.starts.items()):
             tally = by_id.get(subscription) or Tally(subscription)
-            boundary = max(tally.boundary, starts) if tally.starts is not None else max(starts, self.mark)
-            settled = self.matched(subscription, max(boundary, self.mark))
+            boundary = max(tally.boundary, starts)
+            settled = self.matched(subscription, boundary)
             reduced = sum(tally.reduced.values())
             lines.append(
                 Entry(

@@ -76,3 +76,28 @@ def test_a_subscriber_that_reads_nothing_fills_only_its_own_inbox(tmp_path: Path
         return sum(map(len, live.readers.deliveries.get(name, []))) >= count
 
     asyncio.run(run())
+
+
+def test_a_subscription_may_start_with_what_the_root_log_still_holds_of_its_class(
+    tmp_path: Path, nats_url: str
+) -> None:
+    document = small(100, first={"site": "mid", "where": "speed > 30"})
+
+    async def run() -> None:
+        async with running(document, tmp_path, nats_url) as live:
+            live.readers.start(["first"])
+            await _commit(live, 3)
+            await live.settle()
+            same = {"stream": "fleet", "site": "leaf", "where": "speed > 30"}
+            await live.client.control("subscribe", name="late", subscription={**same, "start": "earliest"})
+            await live.client.control("subscribe", name="later", subscription=same)
+            live.readers.start(["late", "later"])
+            await _commit(live, 2, first=3)
+            status = await live.settle()
+            assert live.seqs("late") == live.seqs("first")
+            assert live.seqs("later") == [seq for seq in live.seqs("first") if seq > 150]
+            assert status["subscriptions"]["late"]["starts"] == 0
+            assert status["subscriptions"]["later"]["starts"] == 150
+            assert all(each["difference"] == 0 for each in status["subscriptions"].values())
+
+    asyncio.run(run())
