@@ -39,6 +39,15 @@ STUDIES: Mapping[str, Registered] = {
     "xport-statistics": Registered("headgate.studies.xport_statistics", "sending statistics less often"),
     "xport-modes": Registered("headgate.studies.xport_modes", "bottleneck or opportunistic, serial or concurrent"),
     "xport-scope": Registered("headgate.studies.xport_scope", "optimisation units of three to five levels"),
+    "qasd-bandwidth": Registered("headgate.studies.qasd_bandwidth", "quality over bandwidth (QASD figures 4-6, 10)"),
+    "qasd-nodes": Registered("headgate.studies.qasd_nodes", "quality over the number of sites (QASD figures 7, 8)"),
+    "qasd-delays": Registered("headgate.studies.qasd_delays", "variance of perceived delays (QASD figure 9)"),
+    "qasd-filter-types": Registered("headgate.studies.qasd_filter_types", "kinds of filters (QASD figures 11, 12)"),
+    "qasd-drop-threshold": Registered("headgate.studies.qasd_drop_threshold", "tolerated drops (QASD figure 13)"),
+    "qasd-rounds": Registered("headgate.studies.qasd_rounds", "rounds of assignment per join (QASD Table 3)"),
+    "qasd-optimum": Registered("headgate.studies.qasd_optimum", "constructions and search against proven optima"),
+    "qasd-beyond": Registered("headgate.studies.qasd_beyond", "the search against QASDG, one CPU minute"),
+    "qasd-unknown": Registered("headgate.studies.qasd_unknown", "plans from wrong or unknown bandwidths"),
 }
 
 
