@@ -47,6 +47,7 @@ STUDIES: Mapping[str, Registered] = {
     "qasd-rounds": Registered("headgate.studies.qasd_rounds", "rounds of assignment per join (QASD Table 3)"),
     "qasd-optimum": Registered("headgate.studies.qasd_optimum", "constructions and search against proven optima"),
     "qasd-beyond": Registered("headgate.studies.qasd_beyond", "the search against QASDG, one CPU minute"),
+    "qasd-churn": Registered("headgate.studies.qasd_churn", "a living plan under 1,000 events against fresh plans"),
     "qasd-unknown": Registered("headgate.studies.qasd_unknown", "plans from wrong or unknown bandwidths"),
 }
 

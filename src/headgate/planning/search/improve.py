@@ -45,14 +45,19 @@ class Improved:
     curve: tuple[float, ...]
 
 
-def improve(graph: Graph, seed: int = 0, search: Search | None = None) -> Improved:
-    """Improve a graph in place by simulated annealing; it never ends below where it started."""
+def improve(
+    graph: Graph, seed: int = 0, search: Search | None = None, nodes: npt.NDArray[np.int32] | None = None
+) -> Improved:
+    """Improve a graph in place by simulated annealing; it never ends below where it started.
+
+    `nodes` limits what may be moved; else every member may, and relays where they are allowed.
+    """
     search = search or Search()
     net = graph.net
     net.counter[GOAL] = search.objective.goal
     graph.evaluate()
     start = graph.parent_array
-    nodes = movable(graph)
+    nodes = movable(graph) if nodes is None else nodes
     wish = wishes(graph, search.objective)
     best, best_parents = scalar_of(net, wish), start
     if not len(nodes):

@@ -1,0 +1,73 @@
+"""From one plan to another in steps that lose nothing: make before break, parents before children.
+
+Members are moved in the order of the new trees, from the root down. When one is moved, everybody above its new place is
+in the final place already, so no step closes a loop and every graph in between serves everybody whom both plans serve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headgate.model import Plan, Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that relays do.
+
+    `serve`: the parent begins to forward the stream to the child, after it and all above it carry what the child needs;
+    `switch`: the child takes coverage from the new parent once the old one's has reached the switching point;
+    `stop`: the parent ceases to forward to the child, and links above shrink to what is still needed.
+    """
+
+    action: str  # serve | switch | stop
+    stream: str
+    parent: str
+    child: str
+
+    def __str__(self) -> str:
+        return f"{self.stream}: {self.action} {self.parent} -> {self.child}"
+
+
+def difference(old: Plan, new: Plan) -> tuple[Step, ...]:
+    """The steps from one plan to another, stream after stream.
+
+    >>> one = Plan({"s": Tree("s", "a", {"b": "a", "c": "b"})})
+    >>> two = Plan({"s": Tree("s", "a", {"c": "a", "b": "c"})})
+    >>> print(*difference(one, two), sep="; ")
+    s: serve a -> c; s: switch a -> c; s: stop b -> c; s: serve c -> b; s: switch c -> b; s: stop a -> b
+    """
+    steps: list[Step] = []
+    for name in sorted({*old.trees, *new.trees}):
+        steps += _steps(name, old.trees.get(name), new.trees.get(name))
+    return tuple(steps)
+
+
+def moves(old: Plan, new: Plan) -> int:
+    """How many members have another parent, join or leave."""
+    count = 0
+    for name in {*old.trees, *new.trees}:
+        before, after = (plan.trees[name].parents if name in plan.trees else {} for plan in (old, new))
+        count += sum(before.get(site) != after.get(site) for site in {*before, *after})
+    return count
+
+
+def _steps(name: str, old: Tree | None, new: Tree | None) -> Iterator[Step]:
+    before = dict(old.parents) if old else {}
+    if old and new and old.root != new.root:
+        before = {}
+    order = new.members[1:] if new else ()
+    for child in order:
+        assert new is not None
+        parent, was = new.parents[child], before.get(child)
+        if was == parent:
+            continue
+        yield Step("serve", name, parent, child)
+        yield Step("switch", name, parent, child)
+        if was is not None:
+            yield Step("stop", name, was, child)
+    if old:
+        gone = [site for site in old.members[1:] if not new or site not in new.parents]
+        for child in reversed(gone):
+            yield Step("stop", name, old.parents[child], child)
