@@ -27,12 +27,7 @@ from headgate.reduction.held import Held, joined
 from headgate.reduction.link_taken import LinkTaken
 from headgate.reduction.policy import Policy
 from headgate.reduction.rows import Bools, Floats, Ints, Seqs
-from headgate.reduction.shares import by_priority
-
-_ROUNDS = 3
-_TIGHTER = 0.8
-_MEMORY = 0.8
-_MOST_BOOST = 16.0
+from headgate.reduction.sharing import Sharing, correct_shares
 
 
 class LinkBuffer:
@@ -154,20 +149,10 @@ class LinkBuffer:
             group.refs = np.concatenate([group.refs, fresh])
             group.backlog.arrived(len(fresh))
             group.came += float(cost[fresh].sum())
-        self._correct(everyone)
-        noted = _Notes()
-        by_bytes = self._limit.bytes is not None and self._bytes > self._limit.bytes
-        units = self._held.sizes if by_bytes else np.ones(self._count)
-        total = (self._limit.bytes if by_bytes else self._limit.rows) or 0.0
-        goal = total
-        for _ in range(_ROUNDS):
-            if self._fits(everyone):
-                break
-            self._share_out(everyone, units, goal * 0.9, now, noted)
-            goal *= _TIGHTER
-        if not self._fits(everyone):
-            self._drop_unwanted(everyone, noted)
-        self._compact(everyone, noted)
+        correct_shares(everyone)
+        sharing = Sharing(self._held, everyone, self._limit, self.packs)
+        sharing.run(now)
+        self._compact(everyone, sharing)
 
     def _cost(self, start: int, stop: int) -> Floats:
         """For each waiting row the bytes that each of its groups is charged, by class; 0 outside of the range."""
@@ -183,81 +168,14 @@ class LinkBuffer:
         cost: Floats = inside / np.maximum(1, keepers)
         return cost
 
-    def _correct(self, everyone: list[Group]) -> None:
-        """Move each group's share of the buffer towards what makes its share of the link fair."""
-        came = np.array([group.came for group in everyone])
-        left = np.array([group.left for group in everyone])
-        weight = np.array([group.weight for group in everyone])
-        priority = np.array([group.priority for group in everyone], dtype=np.int64)
-        fair = by_priority(came, weight, priority, float(left.sum()))
-        for group, due, got in zip(everyone, fair, left, strict=True):
-            if due > 0:
-                step = np.sqrt(due / max(got, 0.05 * due))
-                group.boost = float(np.clip(group.boost * step, 1 / _MOST_BOOST, _MOST_BOOST))
-            group.came *= _MEMORY
-            group.left *= _MEMORY
-
-    def _union(self, everyone: list[Group]) -> Ints:
-        counts = np.zeros(self._count, dtype=np.int64)
-        for group in everyone:
-            counts[group.refs] += 1
-        return counts
-
-    def _fits(self, everyone: list[Group]) -> bool:
-        kept = self._union(everyone) > 0
-        rows, size = self._limit.rows, self._limit.bytes
-        return (rows is None or int(kept.sum()) <= rows) and (
-            size is None or float(self._held.sizes[kept].sum()) <= size
-        )
-
-    def _share_out(self, everyone: list[Group], units: Floats, capacity: float, now: float, noted: _Notes) -> None:
-        """Pack the groups that hold more than their share."""
-        cost = units / np.maximum(1, self._union(everyone))
-        demand = np.array([float(cost[group.refs].sum()) for group in everyone])
-        weight = np.array([group.weight * group.boost for group in everyone])
-        priority = np.array([group.priority for group in everyone], dtype=np.int64)
-        share = by_priority(demand, weight, priority, capacity)
-        for group, asked, given in zip(everyone, demand, share, strict=True):
-            if given < asked - 1e-9:
-                held = self._held.select(group.columns).take(group.refs)
-                part = given / asked
-                verdict = group.backlog.pack(
-                    held, now, Limit(part * len(held), part * held.bytes), self.packs, exact=True
-                )
-                gone = ~verdict.kept
-                noted.add(group, group.refs[gone], verdict.why[gone], verdict.names)
-                group.refs = group.refs[verdict.kept]
-
-    def _drop_unwanted(self, everyone: list[Group], noted: _Notes) -> None:
-        """Where the policies keep different rows and free too little between them: rows that the fewest want go.
-
-        Rows count by the weight of the groups that keep them, the oldest first among equals.
-        """
-        wanted = np.zeros(self._count)
-        for group in everyone:
-            wanted[group.refs] += group.weight * len(group.receivers)
-        positions = np.flatnonzero(wanted > 0)
-        order = positions[np.argsort(wanted[positions], kind="stable")]
-        rows = 0.0 if self._limit.rows is None else len(positions) - 0.9 * self._limit.rows
-        count = max(0, int(np.ceil(rows)))
-        if self._limit.bytes is not None:
-            sizes = np.cumsum(self._held.sizes[order])
-            count = max(count, int(np.searchsorted(sizes, sizes[-1] - 0.9 * self._limit.bytes)) + 1)
-        gone = np.zeros(self._count, dtype=np.bool_)
-        gone[order[:count]] = True
-        for group in everyone:
-            hit = gone[group.refs]
-            noted.add(group, group.refs[hit], np.zeros(int(hit.sum()), dtype=np.int64), ("unwanted",))
-            group.refs = group.refs[~hit]
-
-    def _compact(self, everyone: list[Group], noted: _Notes) -> None:
+    def _compact(self, everyone: list[Group], sharing: Sharing) -> None:
         """Forget rows that nobody keeps and renumber references and gaps."""
-        kept: Bools = self._union(everyone) > 0
+        kept: Bools = sharing.keepers() > 0
         moved = np.concatenate([[0], np.cumsum(kept)]).astype(np.int64)
         for group in everyone:
             group.refs = moved[group.refs]
             group.backlog.move(moved)
-            for positions, why, names in noted.of(group):
+            for positions, why, names in sharing.notes(group):
                 gone = self._held.select(group.columns).take(positions)
                 group.backlog.note(gone, why, names, moved[positions + 1])
         lengths = np.diff(self._offsets)
@@ -330,17 +248,3 @@ class LinkBuffer:
         self._held = self._held.cut(count, self._count)
         self._count -= count
         self._bytes = self._held.bytes
-
-
-class _Notes:
-    """What was given up in one pack, kept until the final positions are known."""
-
-    def __init__(self) -> None:
-        self._found: dict[int, list[tuple[Ints, Ints, tuple[str, ...]]]] = {}
-
-    def add(self, group: Group, positions: Ints, why: Ints, names: tuple[str, ...]) -> None:
-        if len(positions):
-            self._found.setdefault(id(group), []).append((positions, why, names))
-
-    def of(self, group: Group) -> list[tuple[Ints, Ints, tuple[str, ...]]]:
-        return self._found.get(id(group), [])

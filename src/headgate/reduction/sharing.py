@@ -1,0 +1,123 @@
+"""One pack of rows that several groups of receivers share: who gives up what, so that the whole is under its limit.
+
+Groups that hold more than their weighted max-min share of the room are packed by their own policies, down to the share.
+Where policies keep different rows and so free too little between them, rows that the fewest want go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from headgate.reduction.backlog import Limit
+from headgate.reduction.group import Group
+from headgate.reduction.held import Held
+from headgate.reduction.rows import Floats, Ints
+from headgate.reduction.shares import by_priority
+
+Note = tuple[Ints, Ints, tuple[str, ...]]
+"""Positions of rows that one group gives up, the index of each one's reason, and the reasons."""
+
+_FULL = 0.9
+_ROUNDS = 3
+_TIGHTER = 0.8
+_MEMORY = 0.8
+_MOST_BOOST = 16.0
+
+
+def correct_shares(groups: Sequence[Group]) -> None:
+    """Move each group's share of the buffer towards what makes its share of the link fair."""
+    came = np.array([group.came for group in groups])
+    left = np.array([group.left for group in groups])
+    weight = np.array([group.weight for group in groups])
+    priority = np.array([group.priority for group in groups], dtype=np.int64)
+    fair = by_priority(came, weight, priority, float(left.sum()))
+    for group, due, got in zip(groups, fair, left, strict=True):
+        if due > 0:
+            step = np.sqrt(due / max(got, 0.05 * due))
+            group.boost = float(np.clip(group.boost * step, 1 / _MOST_BOOST, _MOST_BOOST))
+        group.came *= _MEMORY
+        group.left *= _MEMORY
+
+
+class Sharing:
+    """Waiting rows, the groups whose `refs` name the rows that each keeps, and the limit of the whole."""
+
+    def __init__(self, held: Held, groups: Sequence[Group], limit: Limit, round_: int) -> None:
+        self._held = held
+        self._groups = groups
+        self._limit = limit
+        self._round = round_
+        self._notes: dict[int, list[Note]] = {}
+
+    def run(self, now: float) -> None:
+        """Shorten the groups' `refs` until the rows that anybody keeps fit."""
+        by_bytes = self._limit.bytes is not None and self._held.bytes > self._limit.bytes
+        units = self._held.sizes if by_bytes else np.ones(len(self._held))
+        room = ((self._limit.bytes if by_bytes else self._limit.rows) or 0.0) * _FULL
+        for _ in range(_ROUNDS):
+            if self._fits():
+                return
+            self._share_out(units, room, now)
+            room *= _TIGHTER
+        if not self._fits():
+            self._drop_unwanted()
+
+    def notes(self, group: Group) -> list[Note]:
+        """What a group gave up."""
+        return self._notes.get(id(group), [])
+
+    def keepers(self) -> Ints:
+        """How many groups keep each row."""
+        counts = np.zeros(len(self._held), dtype=np.int64)
+        for group in self._groups:
+            counts[group.refs] += 1
+        return counts
+
+    def _fits(self) -> bool:
+        kept = self.keepers() > 0
+        rows, size = self._limit.rows, self._limit.bytes
+        return (rows is None or int(kept.sum()) <= rows) and (
+            size is None or float(self._held.sizes[kept].sum()) <= size
+        )
+
+    def _note(self, group: Group, positions: Ints, why: Ints, names: tuple[str, ...]) -> None:
+        if len(positions):
+            self._notes.setdefault(id(group), []).append((positions, why, names))
+
+    def _share_out(self, units: Floats, room: float, now: float) -> None:
+        """Pack the groups that hold more than their share."""
+        cost = units / np.maximum(1, self.keepers())
+        demand = np.array([float(cost[group.refs].sum()) for group in self._groups])
+        weight = np.array([group.weight * group.boost for group in self._groups])
+        priority = np.array([group.priority for group in self._groups], dtype=np.int64)
+        share = by_priority(demand, weight, priority, room)
+        for group, asked, given in zip(self._groups, demand, share, strict=True):
+            if given < asked - 1e-9:
+                held = self._held.select(group.columns).take(group.refs)
+                part = given / asked
+                limit = Limit(part * len(held), part * held.bytes)
+                verdict = group.backlog.pack(held, now, limit, self._round, exact=True)
+                gone = ~verdict.kept
+                self._note(group, group.refs[gone], verdict.why[gone], verdict.names)
+                group.refs = group.refs[verdict.kept]
+
+    def _drop_unwanted(self) -> None:
+        """Drop rows by the weight of the groups that keep them, the oldest first among equals."""
+        wanted = np.zeros(len(self._held))
+        for group in self._groups:
+            wanted[group.refs] += group.weight * len(group.receivers)
+        positions = np.flatnonzero(wanted > 0)
+        order = positions[np.argsort(wanted[positions], kind="stable")]
+        rows = 0.0 if self._limit.rows is None else len(positions) - _FULL * self._limit.rows
+        count = max(0, int(np.ceil(rows)))
+        if self._limit.bytes is not None:
+            sizes = np.cumsum(self._held.sizes[order])
+            count = max(count, int(np.searchsorted(sizes, sizes[-1] - _FULL * self._limit.bytes)) + 1)
+        gone = np.zeros(len(self._held), dtype=np.bool_)
+        gone[order[:count]] = True
+        for group in self._groups:
+            hit = gone[group.refs]
+            self._note(group, group.refs[hit], np.zeros(int(hit.sum()), dtype=np.int64), ("unwanted",))
+            group.refs = group.refs[~hit]
