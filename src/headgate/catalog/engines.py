@@ -43,11 +43,13 @@ def read_grid(subscription: Subscription, stream: Stream) -> BoundGrid | None:
 
 
 def check_policy(subscription: Subscription, stream: Stream) -> None:
-    """Refuse a policy that does not fit the stream's columns."""
+    """Refuse a policy that does not fit the columns that the subscription selects: queues hold no others."""
     if subscription.policy is not None:
         from headgate.reduction import parse_policy
 
-        parse_policy(subscription.policy, stream.schema, "policy")
+        selected = stream.schema.names if subscription.select is None else subscription.select
+        schema = stream.schema.select([name for name in stream.schema.names if name in selected])
+        parse_policy(subscription.policy, schema, "policy")
 
 
 def read_objective(text: str) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -33,6 +33,8 @@ class ClientError(HeadgateError):
 class Delivery:
     """Rows with the range of the stream that they cover, and what was given up in it, by reason.
 
+    `digest` says more about what was given up where the subscription's policy has digesters, as in
+    ``{"count": 3, "reasons": {"delta": 3}, "first": 17, "last": 21, "max(bpm)": 97}``.
     `position` is a token: a client that stores it together with what it did with the rows, and resumes with it, sees
     every row exactly once.
     """
@@ -43,6 +45,7 @@ class Delivery:
     upto: int
     given_up: Mapping[str, int]
     position: str
+    digest: Mapping[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.seqs)
@@ -159,7 +162,9 @@ class Inbox:
         given_up = dict(block.declared.get(self.id, {}))
         if given_up and self._on_digest:
             self._on_digest(given_up, block.after, block.upto)
-        return Delivery(block.rows, block.seqs, block.after, block.upto, given_up, encode_position(self.tally))
+        digest = block.digests[self.id].show() if self.id in block.digests else {}
+        position = encode_position(self.tally)
+        return Delivery(block.rows, block.seqs, block.after, block.upto, given_up, position, digest)
 
     async def _acknowledge_soon(self) -> None:
         """Store positions while there are new ones, at most so often."""

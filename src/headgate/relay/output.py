@@ -1,9 +1,11 @@
 """One output of a relay: a bounded queue of blocks towards a child's site log or a subscription's inbox.
 
 What was published is final: `coverage` is the end of the last message in the output's log, and the next message
-starts there. Rows that do not fit in the queue are given up oldest first and declared; nothing upstream is ever held
-up. `decided` is the end of what was given up without being published yet; it is recorded apart (`held`) when an
-output stalls, so that the site log can be purged behind it.
+starts there. Rows that do not fit in the queue are given up as the receivers' policies say, and declared; nothing
+upstream is ever held up. A policy may keep old rows, but not for ever: what came before the last `SPAN` times the
+limit is given up, oldest first, because the site log has to keep everything behind it. `decided` is the end of what
+was given up without being published yet; it is recorded apart (`held`) when an output stalls, so that the site log
+can be purged behind it.
 """
 
 from __future__ import annotations
@@ -15,10 +17,13 @@ from typing import Final
 
 import numpy as np
 
+from headgate.reduction.backlog import Limit
+from headgate.relay.reducer import Reducer, Waiting
 from headgate.relay.routes import Child, Receiver
 from headgate.wire.block import Block, Declared, concat, merge_declared
 
-OVERFLOW: Final = "overflow"
+OLDEST: Final = "oldest"
+SPAN: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,8 @@ class Output:
         self.limits = limits
         self.coverage = coverage
         self.sequence = sequence
-        self.queue: deque[tuple[Block, Child | Receiver, float]] = deque()
+        self.queue: deque[Waiting] = deque()
+        self.reducer = Reducer()
         self.rows = 0
         self.bytes = 0
         self.busy: Block | None = None
@@ -59,11 +65,12 @@ class Output:
         self.held: int | None = None
         self.reduced = 0
         self.purged = 0
+        self.came = 0
 
     @property
     def reach(self) -> int | None:
         """The end of what is queued or published."""
-        return self.queue[-1][0].upto if self.queue else (self.busy.upto if self.busy else self.coverage)
+        return self.queue[-1].block.upto if self.queue else (self.busy.upto if self.busy else self.coverage)
 
     @property
     def settled(self) -> int | None:
@@ -75,44 +82,88 @@ class Output:
         reach = self.reach
         if reach is not None and block.upto <= reach:
             return
-        block = block if reach is None else block.since(reach)
-        self.queue.append((block, target, now))
+        block = _meant_for(block if reach is None else block.since(reach), target)
+        self.queue.append(Waiting(block, target, now, self.came))
+        self.came += len(block.seqs)
         self.rows += len(block.seqs)
         self.bytes += block.rows.nbytes
-        if self.rows > self.limits.max_rows or self.bytes > self.limits.max_bytes:
-            self._give_up()
+        self.reducer.offered(block, target, now)
+        limit = self.reducer.limit(target, self.limits.max_rows, self.limits.max_bytes)
+        if self.rows > (limit.rows or 0) or self.bytes > (limit.bytes or 0):
+            self._reduce(limit, now)
 
-    def _give_up(self) -> None:
-        """Give up the oldest rows until half of the room is free, and merge what is left of their blocks."""
-        limits = self.limits
-        emptied: list[Block] = []
-        target: Child | Receiver | None = None
-        while self.queue and (self.rows > limits.max_rows // 2 or self.bytes > limits.max_bytes // 2):
-            block, target, since = self.queue[0]
-            if emptied and block.version != emptied[-1].version:
-                break
-            self.queue.popleft()
-            self.rows -= len(block.seqs)
-            self.bytes -= block.rows.nbytes
-            self.reduced += len(block.seqs)
-            emptied.append(_without_rows(block, declare_rows(block, target, OVERFLOW)))
-        if target is not None:
-            self.queue.appendleft((concat(emptied), target, since))
+    def _reduce(self, limit: Limit, now: float) -> None:
+        """Let the policies decide what goes of everything that is not on its way out."""
+        sent, waiting = self._apart()
+        sent_rows = sum(len(each.block.seqs) for each in sent)
+        sent_bytes = sum(each.block.rows.nbytes for each in sent)
+        room = Limit(max((limit.rows or 0) - sent_rows, 0), max((limit.bytes or 0) - sent_bytes, 0))
+        if waiting:
+            waiting = self._drop_ancient(self.reducer.reduce(waiting, room, now))
+        self._refill([*sent, *waiting])
+
+    def _apart(self) -> tuple[list[Waiting], list[Waiting]]:
+        """What the message on its way covers, which must stay as it is, and the rest."""
+        if self.busy is None:
+            return [], list(self.queue)
+        upto = self.busy.upto
+        sent, waiting = [], []
+        for each in self.queue:
+            if each.block.upto <= upto:
+                sent.append(each)
+            elif each.block.after >= upto:
+                waiting.append(each)
+            else:
+                sent.append(replace(each, block=each.block.until(upto)))
+                waiting.append(replace(each, block=each.block.since(upto)))
+        return sent, waiting
+
+    def _drop_ancient(self, waiting: list[Waiting]) -> list[Waiting]:
+        """Give up what came before the last `SPAN` times the limit, whatever the policies say."""
+        return [
+            self._emptied(each) if self.came - each.came > SPAN * self.limits.max_rows else each for each in waiting
+        ]
+
+    def _emptied(self, each: Waiting) -> Waiting:
+        if not len(each.block.seqs):
+            return each
+        self.reducer.reasons[OLDEST] += len(each.block.seqs)
+        return replace(each, block=_without_rows(each.block, declare_rows(each.block, each.target, OLDEST)))
+
+    def _refill(self, waiting: list[Waiting]) -> None:
+        """Put entries back; neighbours without rows become one, so that the queue's length is bounded by its rows."""
+        before = self.rows
+        merged: list[Waiting] = []
+        for each in waiting:
+            last = merged[-1] if merged else None
+            empty = last is not None and not len(each.block.seqs) and not len(last.block.seqs)
+            if last is not None and empty and each.target is last.target and each.block.version == last.block.version:
+                merged[-1] = replace(each, block=concat([last.block, each.block]), since=last.since)
+            else:
+                merged.append(each)
+        self.queue = deque(merged)
+        self.rows = sum(len(each.block.seqs) for each in merged)
+        self.bytes = sum(each.block.rows.nbytes for each in merged)
+        self.reduced += before - self.rows
 
     def next_message(self, now: float, max_rows: int) -> Block | None:
         """The next message, None when there is nothing to send yet; it stays queued until `published`."""
         if self.busy is not None or not self.queue:
             return None
-        first, _, since = self.queue[0]
+        fresh = self.reducer.expire(list(self.queue), now)
+        if fresh is not None:
+            self._refill(fresh)
+        first, since = self.queue[0].block, self.queue[0].since
         waited = now - since
-        has_content = self.rows > 0 or any(block.declared for block, _, _ in self.queue)
+        has_content = self.rows > 0 or any(each.block.declared for each in self.queue)
         if waited < (self.limits.linger_s if has_content else self.limits.idle_s):
             return None
         blocks = [first]
         rows = len(first.seqs)
-        for block, _, _ in list(self.queue)[1:]:
+        for block in [each.block for each in self.queue][1:]:
             rows += len(block.seqs)
-            if block.version != first.version or rows > max_rows:
+            # What is declared belongs to the last commit of a message, so nothing comes behind it.
+            if blocks[-1].declared or block.version != first.version or rows > max_rows:
                 break
             blocks.append(block)
         merged = concat(blocks)
@@ -124,22 +175,24 @@ class Output:
         assert self.busy is not None
         self.sequence = sequence
         self.stalled = False
+        if self.queue:
+            self.reducer.published(self.busy, self.queue[0].target)
         self._advance(self.busy.upto)
         self.busy = None
 
     def _advance(self, upto: int) -> None:
         self.coverage = upto
         self.held = None
-        while self.queue and self.queue[0][0].upto <= upto:
-            block, _, _ = self.queue.popleft()
+        while self.queue and self.queue[0].block.upto <= upto:
+            block = self.queue.popleft().block
             self.rows -= len(block.seqs)
             self.bytes -= block.rows.nbytes
-        if self.queue and self.queue[0][0].after < upto:
-            block, target, since = self.queue[0]
+        if self.queue and self.queue[0].block.after < upto:
+            block = self.queue[0].block
             rest = block.since(upto)
             self.rows -= len(block.seqs) - len(rest.seqs)
             self.bytes -= block.rows.nbytes - rest.rows.nbytes
-            self.queue[0] = (rest, target, since)
+            self.queue[0] = replace(self.queue[0], block=rest)
 
     def refused(self) -> None:
         """The output's log is full: keep the message and try again later."""
@@ -157,7 +210,7 @@ class Output:
         """What a stalled output has given up at its front, to be recorded so that a restart knows it."""
         if not self.stalled or not self.queue:
             return None
-        block = self.queue[0][0]
+        block = self.queue[0].block
         if len(block.seqs) or self.held == block.upto:
             return None
         return block
@@ -166,14 +219,22 @@ class Output:
         """Take back a recorded decision after a restart."""
         if self.coverage is None or block.upto <= self.coverage:
             return
-        self.queue.appendleft((block, target, now))
+        self.queue.appendleft(Waiting(block, target, now))
         self.held = block.upto
 
     def give_up_all(self, change: Callable[[Block], Block]) -> None:
         """Replace every queued block by what is left of it; nothing may be under way."""
         assert self.busy is None
-        self.queue = deque((change(block), target, since) for block, target, since in self.queue)
+        self.queue = deque(replace(each, block=change(each.block)) for each in self.queue)
         self.rows = self.bytes = 0
+
+
+def _meant_for(block: Block, target: Child | Receiver) -> Block:
+    """The block with the digests of the receivers behind the output only."""
+    if not block.digests:
+        return block
+    mine = {target.id} if isinstance(target, Receiver) else {receiver.id for receiver in target.receivers}
+    return replace(block, digests={receiver: found for receiver, found in block.digests.items() if receiver in mine})
 
 
 def _without_rows(block: Block, declared: Declared) -> Block:

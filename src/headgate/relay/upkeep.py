@@ -142,6 +142,9 @@ class Upkeep:
                 "coverage": output.coverage,
                 "stalled": output.stalled,
                 "reduced": output.reduced,
+                "reasons": dict(output.reducer.reasons),
+                "level": output.reducer.level,
+                "packs": output.reducer.packs,
             }
             for key, output in self.core.outputs.items()
         }

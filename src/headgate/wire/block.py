@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headgate.matching import ClassLists
+from headgate.reduction import Digest
 
 EXPIRED: Final = "expired"
 
@@ -50,9 +51,21 @@ def merge_declared(first: Declared, second: Declared) -> dict[int, dict[str, int
     return merged
 
 
+def merge_digests(first: Mapping[int, Digest], second: Mapping[int, Digest]) -> dict[int, Digest]:
+    """One digest per subscription from those of two blocks."""
+    merged = dict(first)
+    for receiver, digest in second.items():
+        merged[receiver] = digest if receiver not in merged else merged[receiver].merge(digest)
+    return merged
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Rows of one stream in sequence order. `classes` is None on the last hop, where every row is the receiver's."""
+    """Rows of one stream in sequence order. `classes` is None on the last hop, where every row is the receiver's.
+
+    `declared` counts for each subscription what was given up; `digests` has more about it where its policy asks. In a
+    block with rows both belong to the last commit, so that counts are exact wherever the block is cut.
+    """
 
     stream: str
     after: int
@@ -62,6 +75,7 @@ class Block:
     rows: pa.RecordBatch = field(repr=False)
     classes: ClassLists | None = field(default=None, repr=False)
     declared: Declared = field(default_factory=dict)
+    digests: Mapping[int, Digest] = field(default_factory=dict)
 
     @property
     def version(self) -> int:
@@ -94,7 +108,7 @@ class Block:
             return self
         stop = int(np.searchsorted(self.seqs, np.uint64(upto), side="right"))
         commits = tuple(commit for commit in self.commits if commit.after < upto)
-        return replace(self._slice(0, stop), upto=upto, commits=commits, declared={})
+        return replace(self._slice(0, stop), upto=upto, commits=commits, declared={}, digests={})
 
     def _slice(self, start: int, stop: int) -> Block:
         classes = None
@@ -124,7 +138,8 @@ class Block:
             commits = tuple(commit for commit in self.commits if commit.upto > after and commit.after < upto)
             piece = self._slice(start, stop)
             last = number == len(cuts) - 1
-            yield replace(piece, after=after, upto=upto, commits=commits, declared=self.declared if last else {})
+            declared, digests = (self.declared, self.digests) if last else ({}, {})
+            yield replace(piece, after=after, upto=upto, commits=commits, declared=declared, digests=digests)
             start, after = stop, upto
 
 
@@ -144,11 +159,13 @@ def concat(blocks: Sequence[Block]) -> Block:
     first, last = blocks[0], blocks[-1]
     commits: list[Commit] = []
     declared: dict[int, dict[str, int]] = {}
+    digests: dict[int, Digest] = {}
     for before, block in zip([None, *blocks[:-1]], blocks, strict=True):
         if before is not None and block.after != before.upto:
             raise ValueError(f"blocks are not adjacent: {before.upto} then {block.after}")
         commits.extend(commit for commit in block.commits if not commits or commit.upto > commits[-1].upto)
         declared = merge_declared(declared, block.declared)
+        digests = merge_digests(digests, block.digests)
     classes = None
     if first.classes is not None:
         classes = ClassLists.concat(block.classes for block in blocks if block.classes is not None)
@@ -163,6 +180,7 @@ def concat(blocks: Sequence[Block]) -> Block:
         rows[0] if rows else first.rows.slice(0, 0),
         classes,
         declared,
+        digests,
     )
 
 

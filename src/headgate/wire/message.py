@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.matching import ClassLists
+from headgate.reduction import Digest
 from headgate.wire.block import Block, Commit, Declared
 from headgate.wire.frame import WireError, decode_frame, encode_frame
 from headgate.wire.integers import decode_lists, decode_sorted, encode_lists, encode_sorted
@@ -33,11 +34,17 @@ def _header(block: Block) -> dict[str, Any]:
     }
     if block.declared:
         header["declared"] = {str(receiver): dict(reasons) for receiver, reasons in block.declared.items()}
+    if block.digests:
+        header["digests"] = {str(receiver): digest.to_dict() for receiver, digest in block.digests.items()}
     return header
 
 
 def _declared(header: Mapping[str, Any]) -> Declared:
     return {int(receiver): reasons for receiver, reasons in header.get("declared", {}).items()}
+
+
+def _digests(header: Mapping[str, Any]) -> Mapping[int, Digest]:
+    return {int(receiver): Digest.from_dict(found) for receiver, found in header.get("digests", {}).items()}
 
 
 def encode_block(block: Block) -> bytes:
@@ -71,7 +78,9 @@ def decode_block(data: bytes, schema: pa.Schema) -> Block:
         seqs, rows = np.zeros(0, dtype=np.uint64), schema.empty_table().to_batches()
         rows = rows[0] if rows else pa.RecordBatch.from_pylist([], schema=schema)
         classes = ClassLists.empty(0)
-    return Block(header["stream"], after, int(header["upto"]), commits, seqs, rows, classes, _declared(header))
+    return Block(
+        header["stream"], after, int(header["upto"]), commits, seqs, rows, classes, _declared(header), _digests(header)
+    )
 
 
 def _peek(data: bytes) -> Mapping[str, Any]:
@@ -120,7 +129,17 @@ def _decode_json(data: bytes, schema: pa.Schema) -> Block:
     seqs = np.array([row["_seq"] for row in documents], dtype=np.uint64)
     columns = [_json_column([row[field.name] for row in documents], field.type) for field in schema]
     rows = pa.RecordBatch.from_arrays(columns, schema=schema)
-    return Block(header["stream"], header["after"], header["upto"], commits, seqs, rows, None, _declared(header))
+    return Block(
+        header["stream"],
+        header["after"],
+        header["upto"],
+        commits,
+        seqs,
+        rows,
+        None,
+        _declared(header),
+        _digests(header),
+    )
 
 
 def _json_column(values: list[Any], kind: pa.DataType) -> pa.Array:

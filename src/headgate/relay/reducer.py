@@ -1,0 +1,310 @@
+"""The policies of an output at work on the blocks that wait in it.
+
+An inbox has one policy. A link has those of all receivers below it: groups of one class and policy share the room (see
+`headgate.reduction.sharing`), and because a link names rows by class, a row stays for a class as long as one of the
+class's policies keeps it. What goes is declared in the block that it was in, which ends where a commit ends, so the
+ledger is exact there. Nothing here is remembered beyond the process: decisions are final when they are published.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headgate.matching import ClassLists
+from headgate.model import Column, Schema
+from headgate.reduction import Digest, Policy, PolicyError, default_policy, merged, parse_policy
+from headgate.reduction.backlog import Backlog, Limit
+from headgate.reduction.digest import DigestTable
+from headgate.reduction.group import Group
+from headgate.reduction.held import Held
+from headgate.reduction.rows import row_bytes
+from headgate.reduction.sharing import Sharing, correct_shares
+from headgate.relay.routes import Child, Receiver
+from headgate.wire.block import Block, merge_declared, merge_digests
+
+Ints = npt.NDArray[np.int64]
+
+MAX_AGE: Final = "max_age"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A block that waits in an output: for whom, since when, and how many rows had come to the output before it."""
+
+    block: Block
+    target: Child | Receiver
+    since: float
+    came: int = 0
+
+
+def policy_of(receiver: Receiver) -> Policy:
+    """The policy of a subscription, over the columns that it selects. The catalog has checked it."""
+    schema = Schema(tuple(Column(field.name, field.type) for field in receiver.schema))
+    try:
+        return parse_policy(receiver.subscription.policy, schema)
+    except PolicyError:
+        return default_policy()
+
+
+class Reducer:
+    """Gives up rows of waiting blocks. `level` is that of the last pack, the highest of all groups on a link."""
+
+    def __init__(self) -> None:
+        self.packs = 0
+        self.reasons: Counter[str] = Counter()
+        self._groups: dict[tuple[int, str], Group] = {}
+        self._receivers: dict[int, Group] = {}
+        self._target: Child | Receiver | None = None
+        self._offset: float | None = None
+
+    @property
+    def level(self) -> int:
+        """The level of the last pack, 0 before the first."""
+        return max((group.backlog.level for group in self._groups.values()), default=0)
+
+    def limit(self, target: Child | Receiver, max_rows: float, max_bytes: float) -> Limit:
+        """The output's limits, or the policy's own where those of one receiver are lower."""
+        self._meet(target)
+        if isinstance(target, Receiver):
+            policy = self._receivers[target.id].policy
+            max_rows = min(max_rows, policy.max_rows or max_rows)
+            max_bytes = min(max_bytes, policy.max_bytes or max_bytes)
+        return Limit(max_rows, max_bytes)
+
+    def _meet(self, target: Child | Receiver) -> None:
+        """Make groups of the target's receivers; policies that did not change keep their state."""
+        if target is self._target:
+            return
+        self._target = target
+        receivers = [target] if isinstance(target, Receiver) else list(target.receivers)
+        groups: dict[tuple[int, str], Group] = {}
+        self._receivers = {}
+        for receiver in receivers:
+            policy = policy_of(receiver)
+            key = (receiver.class_id, policy.text)
+            group = groups.get(key)
+            if group is None:
+                backlog = Backlog(policy, shared=isinstance(target, Child))
+                group = self._groups.get(key) or Group(receiver.class_id, policy, 0.0, 0, backlog)
+                group.weight, group.receivers = 0.0, []
+                groups[key] = group
+            group.weight += max(receiver.subscription.weight, 1e-9)
+            group.receivers.append(str(receiver.id))
+            self._receivers[receiver.id] = group
+        self._groups = groups
+
+    def offered(self, block: Block, target: Child | Receiver, now: float) -> None:
+        """Rows came in. The commit's time tells how far this clock is from that of the rows."""
+        self._meet(target)
+        commit_s = block.commits[-1].time_ms / 1000.0
+        self._offset = max(commit_s - now, commit_s - now if self._offset is None else self._offset)
+        for group, count, size in self._shares(block, target):
+            group.backlog.arrived(count)
+            group.came += size
+
+    def published(self, block: Block, target: Child | Receiver) -> None:
+        """Rows went out for good."""
+        self._meet(target)
+        for group, count, size in self._shares(block, target):
+            group.backlog.left(count)
+            group.left += size
+        if isinstance(target, Receiver) and len(block.seqs) and self._receivers[target.id].backlog.remembers:
+            self._receivers[target.id].backlog.remember(block.rows)
+
+    def _shares(self, block: Block, target: Child | Receiver) -> Iterator[tuple[Group, int, float]]:
+        """Rows and bytes of each group in a block; a row of k classes counts 1/k for each."""
+        if not len(block.seqs):
+            return
+        if isinstance(target, Receiver) or block.classes is None:
+            yield from ((group, len(block.seqs), float(block.rows.nbytes)) for group in self._groups.values())
+            return
+        counts = np.diff(block.classes.offsets)
+        size = np.repeat(1.0 / np.maximum(counts, 1), counts) * (block.rows.nbytes / len(block.seqs))
+        ids, inverse = np.unique(block.classes.ids, return_inverse=True)
+        rows = dict(zip(ids.tolist(), np.bincount(inverse).tolist(), strict=True))
+        sizes = dict(zip(ids.tolist(), np.bincount(inverse, size).tolist(), strict=True))
+        for group in self._groups.values():
+            if group.class_id in rows:
+                yield group, rows[group.class_id], sizes[group.class_id]
+
+    def expire(self, waiting: Sequence[Waiting], now: float) -> list[Waiting] | None:
+        """What is left when rows older than an inbox's `max_age` are given up; None when nothing changes."""
+        target = waiting[-1].target
+        if not isinstance(target, Receiver):
+            return None
+        self._meet(target)
+        backlog = self._receivers[target.id].backlog
+        if backlog.policy.max_age is None:
+            return None
+        runs = []
+        for run in _runs(waiting):
+            held = self._held(run)
+            mask = backlog.expire(held, self._wall(now))
+            if mask is None:
+                runs.append(list(run))
+            else:
+                why = np.where(mask, -1, 0)
+                runs.append(self._written(run, held.pick(mask).rows, mask, [(target.id, why, (MAX_AGE,))], None))
+        changed = [each for run in runs for each in run]
+        return None if all(a.block is b.block for a, b in zip(changed, waiting, strict=True)) else changed
+
+    def reduce(self, waiting: Sequence[Waiting], limit: Limit, now: float) -> list[Waiting]:
+        """Give up rows until what waits is under the limit; runs of one schema share it by their rows."""
+        self.packs += 1
+        runs = list(_runs(waiting))
+        total = max(1, sum(len(each.block.seqs) for each in waiting))
+        result: list[Waiting] = []
+        for run in runs:
+            rows = sum(len(each.block.seqs) for each in run)
+            part = Limit(*(None if bound is None else bound * rows / total for bound in (limit.rows, limit.bytes)))
+            split = [piece for each in run for piece in _by_commit(each)]
+            if not rows:
+                result += split
+            elif isinstance(split[-1].target, Receiver):
+                result += self._reduce_inbox(split, split[-1].target, part, now)
+            else:
+                result += self._reduce_link(split, split[-1].target, part, now)
+        return result
+
+    def _wall(self, now: float) -> float:
+        return now + (self._offset or 0.0)
+
+    def _held(self, run: Sequence[Waiting]) -> Held:
+        rows = pa.concat_batches([each.block.rows for each in run])
+        counts = [len(each.block.seqs) for each in run]
+        since = np.repeat([self._wall(each.since) for each in run], counts)
+        seqs = np.concatenate([each.block.seqs for each in run])
+        return Held(seqs, rows, since, row_bytes(rows), np.ones(len(seqs)))
+
+    def _reduce_inbox(self, run: list[Waiting], target: Receiver, limit: Limit, now: float) -> list[Waiting]:
+        self._meet(target)
+        held = self._held(run)
+        verdict = self._receivers[target.id].backlog.pack(held, self._wall(now), _scaled(limit, held, run))
+        return self._written(run, verdict.held.rows, verdict.kept, [(target.id, verdict.why, verdict.names)], None)
+
+    def _reduce_link(self, run: list[Waiting], target: Child, limit: Limit, now: float) -> list[Waiting]:
+        self._meet(target)
+        held = self._held(run)
+        lists = ClassLists.concat(each.block.classes for each in run if each.block.classes is not None)
+        row_of = np.repeat(np.arange(len(held)), np.diff(lists.offsets))
+        order = np.argsort(lists.ids, kind="stable")
+        ids, starts = np.unique(lists.ids[order], return_index=True)
+        rows_of = dict(zip(ids.tolist(), np.split(row_of[order], starts[1:]) if len(ids) else [], strict=True))
+        groups = [group for group in self._groups.values() if group.class_id in rows_of]
+        for group in groups:
+            group.refs = rows_of[group.class_id].astype(np.int64)
+        correct_shares(groups)
+        sharing = Sharing(held, groups, _scaled(limit, held, run), self.packs)
+        sharing.run(self._wall(now))
+        stays = np.zeros(len(lists.ids), dtype=np.bool_)
+        by_class: dict[int, npt.NDArray[np.bool_]] = {}
+        for group in groups:
+            kept = by_class.setdefault(group.class_id, np.zeros(len(held), dtype=np.bool_))
+            kept[group.refs] = True
+        for class_id, kept in by_class.items():
+            mine = lists.ids == class_id
+            stays[mine] = kept[row_of[mine]]
+        notes = []
+        for group in groups:
+            for positions, why, names in sharing.notes(group):
+                gone = ~by_class[group.class_id][positions]
+                full = np.full(len(held), -1, dtype=np.int64)
+                full[positions[gone]] = why[gone]
+                notes += [(int(name), full, names) for name in group.receivers]
+        kept_rows = np.bincount(row_of[stays], minlength=len(held)) > 0
+        counts = np.bincount(row_of[stays], minlength=len(held))[kept_rows]
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        kept_lists = ClassLists(offsets, lists.ids[stays])
+        return self._written(run, held.rows.filter(pa.array(kept_rows)), kept_rows, notes, kept_lists)
+
+    def _written(
+        self,
+        run: Sequence[Waiting],
+        rows: pa.RecordBatch,
+        kept: npt.NDArray[np.bool_],
+        notes: Sequence[tuple[int, Ints, tuple[str, ...]]],
+        lists: ClassLists | None,
+    ) -> list[Waiting]:
+        """The blocks of a run with the rows that stay, and what went declared in the block that it was in."""
+        ends = np.cumsum([len(each.block.seqs) for each in run])
+        starts = np.concatenate([[0], ends[:-1]])
+        before = np.concatenate([[0], np.cumsum(kept)]).astype(np.int64)
+        everything = pa.concat_batches([each.block.rows for each in run])
+        seqs = np.concatenate([each.block.seqs for each in run])
+        declared: list[dict[int, dict[str, int]]] = [{} for _ in run]
+        digests: list[dict[int, Digest]] = [{} for _ in run]
+        for receiver, why, names in notes:
+            for index in np.unique(np.searchsorted(ends, np.flatnonzero(why >= 0), side="right")).tolist():
+                inside = np.flatnonzero(why[starts[index] : ends[index]] >= 0) + starts[index]
+                found = np.bincount(why[inside], minlength=len(names))
+                reasons = {name: int(count) for name, count in zip(names, found, strict=True) if count}
+                self.reasons.update(reasons)
+                declared[index] = merge_declared(declared[index], {receiver: reasons})
+                digesters = self._receivers[receiver].policy.digesters
+                if digesters:
+                    gone = everything.take(pa.array(inside))
+                    digest = DigestTable.of(gone, seqs[inside], why[inside], names, digesters).total()
+                    joined = merged(digests[index].get(receiver), digest)
+                    assert joined is not None
+                    digests[index][receiver] = joined
+        result = []
+        for index, each in enumerate(run):
+            low, high = int(before[starts[index]]), int(before[ends[index]])
+            inside = np.flatnonzero(kept[starts[index] : ends[index]])
+            block = replace(
+                each.block,
+                seqs=each.block.seqs[inside],
+                rows=rows.slice(low, high - low),
+                classes=each.block.classes if lists is None else _part(lists, low, high),
+                declared=merge_declared(each.block.declared, declared[index]),
+                digests=merge_digests(each.block.digests, digests[index]),
+            )
+            result.append(replace(each, block=block))
+        return result
+
+
+def _part(lists: ClassLists, low: int, high: int) -> ClassLists:
+    offsets = lists.offsets[low : high + 1]
+    return ClassLists(offsets - offsets[0], lists.ids[offsets[0] : offsets[-1]])
+
+
+def _scaled(limit: Limit, held: Held, run: Sequence[Waiting]) -> Limit:
+    """The limit in the bytes of the rows' own values, which is what policies weigh."""
+    if limit.bytes is None:
+        return limit
+    buffers = max(1.0, float(sum(each.block.rows.nbytes for each in run)))
+    return Limit(limit.rows, limit.bytes * held.bytes / buffers)
+
+
+def _runs(waiting: Sequence[Waiting]) -> Iterator[list[Waiting]]:
+    """Neighbours that can be looked at together: the same columns for the same receivers."""
+    run: list[Waiting] = []
+    for each in waiting:
+        if run and (each.target is not run[-1].target or each.block.rows.schema != run[-1].block.rows.schema):
+            yield run
+            run = []
+        run.append(each)
+    if run:
+        yield run
+
+
+def _by_commit(each: Waiting) -> Iterator[Waiting]:
+    """One block per commit, so that what is declared in a block is exact at its end.
+
+    A block without rows is left whole: what it declares is of all its commits.
+    """
+    block = each.block
+    if len(block.commits) == 1 or not len(block.seqs):
+        yield each
+        return
+    for commit in block.commits[:-1]:
+        yield replace(each, block=block.until(commit.upto))
+        block = block.since(commit.upto)
+    yield replace(each, block=block)

@@ -1,0 +1,131 @@
+"""Outputs give up rows as policies say, and every commit's end has exact counts, through crashes too."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headgate.matching import ClassLists
+from headgate.model import Subscription
+from headgate.reduction.backlog import Limit
+from headgate.relay.output import QueueLimits
+from headgate.relay.reducer import Reducer, Waiting
+from headgate.relay.routes import Child, Receiver
+from headgate.wire.block import Block, Commit
+from headgate.wire.message import decode_block, encode_block, encode_json
+from tests.relay import world as worlds
+from tests.relay.test_core import _run
+
+POLICIES: dict[int, dict[str, Any] | None] = {
+    1: {"levels": [{"every": 2}], "digest": [{"max": "x"}]},
+    2: {"levels": [{"drop where": "x % 4 = 0"}, {"latest": 3}], "controller": "ladder", "digest": ["count"]},
+    3: {"levels": [{"delta": {"attribute": "x", "change": 5}}], "max_rows": 6},
+    4: None,
+    5: {"levels": [{"guniq": "y"}, {"random": 0.5}], "digest": [{"distinct": "y"}]},
+}
+
+
+@pytest.fixture
+def with_policies(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = worlds.receiver
+
+    def receiver(identity: int) -> Receiver:
+        found = plain(identity)
+        return replace(found, subscription=replace(found.subscription, policy=POLICIES[identity]))
+
+    monkeypatch.setattr(worlds, "receiver", receiver)
+
+
+@pytest.mark.usefixtures("with_policies")
+@pytest.mark.parametrize("faults", [False, True])
+@pytest.mark.parametrize("seed", range(12))
+def test_counts_are_exact_at_every_end_of_a_commit(seed: int, faults: bool) -> None:
+    world = worlds.World(seed, limits=QueueLimits(max_rows=12, linger_s=0.0, idle_s=0.0), inbox_limit=4)
+    _run(world, 250, faults=faults)
+    world.drain()
+    reasons: set[str] = set()
+    for identity, (_, class_id, _) in worlds.RECEIVERS.items():
+        schema = worlds.receiver(identity).schema
+        told = 0
+        for _, _, data in world.inboxes[identity].messages:
+            block = decode_block(data, schema)
+            told += len(block.seqs) + sum(block.declared.get(identity, {}).values())
+            reasons |= set(block.declared.get(identity, {}))
+            assert set(block.digests) <= {identity}
+            if identity in block.digests:
+                assert block.digests[identity].count <= sum(block.declared[identity].values())
+            if block.at_boundary:
+                assert told == block.upto // class_id
+        assert told == world.head // class_id
+    assert reasons & {"every", "random", "delta", "latest", "guniq", "drop_where"}
+
+
+def _receiver(identity: int, class_id: int, policy: dict[str, Any] | None, weight: float = 1.0) -> Receiver:
+    subscription = Subscription(f"r{identity}", "s", "a", policy=policy, weight=weight)
+    return Receiver(identity, class_id, subscription, pa.schema([("x", pa.int64())]))
+
+
+def _block(first: int, last: int, classes: list[list[int]] | None, *, commits: int = 1) -> Block:
+    seqs = np.arange(first, last + 1, dtype=np.uint64)
+    ends = np.linspace(first - 1, last, commits + 1).astype(int).tolist()
+    found = tuple(Commit(low, high, 1, 1_000 * high) for low, high in itertools.pairwise(ends))
+    rows = pa.RecordBatch.from_arrays([pa.array(seqs.astype(np.int64))], names=["x"])
+    return Block("s", first - 1, last, found, seqs, rows, None if classes is None else ClassLists.of(classes))
+
+
+def test_a_link_drops_a_row_for_a_class_only_when_all_its_policies_do() -> None:
+    gentle = _receiver(1, 7, {"levels": [{"drop where": "x > 8"}]})
+    harsh = _receiver(2, 7, {"levels": [{"drop where": "x > 4"}]})
+    other = _receiver(3, 9, {"levels": [{"drop where": "x > 0"}]})
+    child = Child("c", (gentle, harsh, other), pa.schema([("x", pa.int64())]))
+    block = _block(1, 12, [[7, 9] for _ in range(12)])
+    reducer = Reducer()
+    reducer.offered(block, child, 0.0)
+    (result,) = reducer.reduce([Waiting(block, child, 0.0)], Limit(8, None), 1.0)
+    left = result.block
+    assert left.classes is not None
+    assert len(left.seqs) <= 8
+    for identity, class_id in ((1, 7), (2, 7), (3, 9)):
+        kept = sum(class_id in left.classes.row(row).tolist() for row in range(len(left.seqs)))
+        assert kept + sum(left.declared.get(identity, {}).values()) == 12
+    assert left.declared[1] is not left.declared[2]
+    assert sum(left.declared[1].values()) == sum(left.declared[2].values())
+
+
+def test_digests_travel_and_merge() -> None:
+    receiver = _receiver(1, 7, {"levels": [{"every": 3}], "digest": [{"max": "x"}, {"min": "x"}]})
+    blocks = [_block(1, 9, None), _block(10, 18, None)]
+    reducer = Reducer()
+    result = reducer.reduce([Waiting(block, receiver, 0.0) for block in blocks], Limit(8, None), 1.0)
+    assert [len(each.block.seqs) for each in result] == [3, 3]
+    for encode in (encode_block, encode_json):
+        back = decode_block(encode(result[0].block), receiver.schema)
+        assert back.digests == result[0].block.digests
+        assert back.digests[1].show() == {
+            "count": 6, "reasons": {"every": 6}, "first": 2, "last": 9, "max(x)": 9, "min(x)": 2,
+        }  # fmt: skip
+
+
+def test_a_block_of_several_commits_is_told_commit_by_commit() -> None:
+    receiver = _receiver(1, 7, {"levels": [{"every": 2}]})
+    result = Reducer().reduce([Waiting(_block(1, 12, None, commits=3), receiver, 0.0)], Limit(8, None), 1.0)
+    assert [(each.block.after, each.block.upto, each.block.at_boundary) for each in result] == [
+        (0, 4, True), (4, 8, True), (8, 12, True),
+    ]  # fmt: skip
+    assert [each.block.declared for each in result] == [{1: {"every": 2}}] * 3
+
+
+def test_old_rows_go_whatever_the_age_is_measured_by() -> None:
+    receiver = _receiver(1, 7, {"max_age": "5 s"})
+    reducer = Reducer()
+    waiting = [Waiting(_block(1, 3, None), receiver, 0.0), Waiting(_block(4, 6, None), receiver, 8.0)]
+    assert reducer.expire(waiting, 4.0) is None
+    fresh = reducer.expire(waiting, 9.0)
+    assert fresh is not None
+    assert [each.block.seqs.tolist() for each in fresh] == [[], [4, 5, 6]]
+    assert fresh[0].block.declared == {1: {"max_age": 3}}
