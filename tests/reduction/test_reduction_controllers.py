@@ -67,7 +67,7 @@ def test_the_ratio_is_taken_before_the_history_moves() -> None:
     for step in range(1, 6):
         assert ladder.start(Pressure(step * 10.0, 100, 10, 5, 3)) == 2
         ladder.packed(step * 10.0, 2, 0.3)
-    for now in (50.5, 51.0):
+    for now in (50.5, 51.0, 51.5):
         level = ladder.start(Pressure(now, 100, 10, 5, 3))
         ladder.packed(now, level, 0.3)
     assert level == 3

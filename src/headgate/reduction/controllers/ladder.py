@@ -3,7 +3,7 @@
 The metric is the turnaround time, from one pack to the next request, with a smoothed history per level. Repairs, with
 the reasons in docs/policies.md: the change ratio is taken before the history is updated (the other way round only ever
 climbs); the smoothing weight belongs to the observation; a change counts only when it is larger than the level's own
-usual variation, twice in a row, so that chance does not move the ladder; a level that was steady for some packs lets
+usual variation, three times in a row, so that chance does not move the ladder; a level that was steady for some packs lets
 the one below be tried, and each time that fails the next try waits twice as long. A pack that frees too little climbs
 on at once (`Backlog.pack`), so a try costs no row.
 """
@@ -17,6 +17,7 @@ from headgate.reduction.controllers.base import Pressure
 _ALPHA = 0.1
 _THRESHOLD = 0.1
 _DEVIATIONS = 3.0
+_STREAK = 3
 _STEADY = 8
 _LONGEST_WAIT = 1024
 
@@ -50,7 +51,8 @@ class Ladder:
         threshold = max(_THRESHOLD, _DEVIATIONS * spread / usual)
         direction = (change < -threshold) - (change > threshold)
         self.turnaround_s[self.level] = (1 - _ALPHA) * usual + _ALPHA * observed
-        self.variation_s[self.level] = (1 - _ALPHA) * spread + _ALPHA * abs(observed - usual)
+        if not direction:
+            self.variation_s[self.level] = (1 - _ALPHA) * spread + _ALPHA * abs(observed - usual)
         self._move(direction, pressure.levels)
         return min(self.level, pressure.levels)
 
@@ -63,7 +65,7 @@ class Ladder:
             return
         self.steady = 0
         self.streak = self.streak + direction if self.streak * direction > 0 else direction
-        if abs(self.streak) >= 2:
+        if abs(self.streak) >= _STREAK:
             self._step(max(1, min(self.level + direction, levels)))
 
     def _step(self, level: int) -> None:
@@ -71,7 +73,7 @@ class Ladder:
         if level > self.level and self.trying:
             self.patience = min(2 * self.patience, _LONGEST_WAIT)
         elif level < self.level:
-            self.patience = _STEADY
+            self.patience = max(_STEADY, self.patience // 2)
         self.level, self.steady, self.streak, self.trying = level, 0, 0, False
 
     def want(self, pressure: Pressure) -> float:
