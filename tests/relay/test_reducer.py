@@ -85,7 +85,7 @@ def test_a_link_drops_a_row_for_a_class_only_when_all_its_policies_do() -> None:
     child = Child("c", (gentle, harsh, other), pa.schema([("x", pa.int64())]))
     block = _block(1, 12, [[7, 9] for _ in range(12)])
     reducer = Reducer()
-    reducer.offered(block, child, 0.0)
+    reducer.offered(block, child)
     (result,) = reducer.reduce([Waiting(block, child, 0.0)], Limit(8, None), 1.0)
     left = result.block
     assert left.classes is not None

@@ -66,6 +66,7 @@ class Output:
         self.reduced = 0
         self.purged = 0
         self.came = 0
+        self.went = 0
 
     @property
     def reach(self) -> int | None:
@@ -87,7 +88,7 @@ class Output:
         self.came += len(block.seqs)
         self.rows += len(block.seqs)
         self.bytes += block.rows.nbytes
-        self.reducer.offered(block, target, now)
+        self.reducer.offered(block, target)
         limit = self.reducer.limit(target, self.limits.max_rows, self.limits.max_bytes)
         if self.rows > (limit.rows or 0) or self.bytes > (limit.bytes or 0):
             self._reduce(limit, now)
@@ -99,7 +100,7 @@ class Output:
         sent_bytes = sum(each.block.rows.nbytes for each in sent)
         room = Limit(max((limit.rows or 0) - sent_rows, 0), max((limit.bytes or 0) - sent_bytes, 0))
         if waiting:
-            waiting = self._drop_ancient(self.reducer.reduce(waiting, room, now))
+            waiting = self._drop_ancient(self.reducer.reduce(waiting, room, now, self.came, self.went))
         self._refill([*sent, *waiting])
 
     def _apart(self) -> tuple[list[Waiting], list[Waiting]]:
@@ -175,6 +176,7 @@ class Output:
         assert self.busy is not None
         self.sequence = sequence
         self.stalled = False
+        self.went += len(self.busy.seqs)
         if self.queue:
             self.reducer.published(self.busy, self.queue[0].target)
         self._advance(self.busy.upto)

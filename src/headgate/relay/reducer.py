@@ -46,6 +46,8 @@ class Waiting:
 
 def policy_of(receiver: Receiver) -> Policy:
     """The policy of a subscription, over the columns that it selects. The catalog has checked it."""
+    if receiver.subscription.policy is None:
+        return default_policy()
     schema = Schema(tuple(Column(field.name, field.type) for field in receiver.schema))
     try:
         return parse_policy(receiver.subscription.policy, schema)
@@ -62,7 +64,8 @@ class Reducer:
         self._groups: dict[tuple[int, str], Group] = {}
         self._receivers: dict[int, Group] = {}
         self._target: Child | Receiver | None = None
-        self._offset: float | None = None
+        self._offset = 0.0
+        self._counted = (0, 0)
 
     @property
     def level(self) -> int:
@@ -71,8 +74,8 @@ class Reducer:
 
     def limit(self, target: Child | Receiver, max_rows: float, max_bytes: float) -> Limit:
         """The output's limits, or the policy's own where those of one receiver are lower."""
-        self._meet(target)
-        if isinstance(target, Receiver):
+        if isinstance(target, Receiver) and target.subscription.policy is not None:
+            self._meet(target)
             policy = self._receivers[target.id].policy
             max_rows = min(max_rows, policy.max_rows or max_rows)
             max_bytes = min(max_bytes, policy.max_bytes or max_bytes)
@@ -100,30 +103,29 @@ class Reducer:
             self._receivers[receiver.id] = group
         self._groups = groups
 
-    def offered(self, block: Block, target: Child | Receiver, now: float) -> None:
-        """Rows came in. The commit's time tells how far this clock is from that of the rows."""
-        self._meet(target)
-        commit_s = block.commits[-1].time_ms / 1000.0
-        self._offset = max(commit_s - now, commit_s - now if self._offset is None else self._offset)
-        for group, count, size in self._shares(block, target):
-            group.backlog.arrived(count)
-            group.came += size
+    def offered(self, block: Block, target: Child | Receiver) -> None:
+        """Rows came in: on a link, count them for the groups that share it."""
+        if isinstance(target, Child):
+            self._meet(target)
+            for group, count, size in self._shares(block):
+                group.backlog.arrived(count)
+                group.came += size
 
     def published(self, block: Block, target: Child | Receiver) -> None:
-        """Rows went out for good."""
-        self._meet(target)
-        for group, count, size in self._shares(block, target):
-            group.backlog.left(count)
-            group.left += size
-        if isinstance(target, Receiver) and len(block.seqs) and self._receivers[target.id].backlog.remembers:
-            self._receivers[target.id].backlog.remember(block.rows)
+        """Rows went out for good: count them, and remember them where a policy compares with what was sent."""
+        if isinstance(target, Child):
+            self._meet(target)
+            for group, count, size in self._shares(block):
+                group.backlog.left(count)
+                group.left += size
+        elif target.subscription.policy is not None and len(block.seqs):
+            self._meet(target)
+            if self._receivers[target.id].backlog.remembers:
+                self._receivers[target.id].backlog.remember(block.rows)
 
-    def _shares(self, block: Block, target: Child | Receiver) -> Iterator[tuple[Group, int, float]]:
-        """Rows and bytes of each group in a block; a row of k classes counts 1/k for each."""
-        if not len(block.seqs):
-            return
-        if isinstance(target, Receiver) or block.classes is None:
-            yield from ((group, len(block.seqs), float(block.rows.nbytes)) for group in self._groups.values())
+    def _shares(self, block: Block) -> Iterator[tuple[Group, int, float]]:
+        """Rows and bytes of each group in a link's block; a row of k classes counts 1/k for each."""
+        if not len(block.seqs) or block.classes is None:
             return
         counts = np.diff(block.classes.offsets)
         size = np.repeat(1.0 / np.maximum(counts, 1), counts) * (block.rows.nbytes / len(block.seqs))
@@ -137,9 +139,10 @@ class Reducer:
     def expire(self, waiting: Sequence[Waiting], now: float) -> list[Waiting] | None:
         """What is left when rows older than an inbox's `max_age` are given up; None when nothing changes."""
         target = waiting[-1].target
-        if not isinstance(target, Receiver):
+        if not isinstance(target, Receiver) or target.subscription.policy is None:
             return None
         self._meet(target)
+        self._read_clock(waiting)
         backlog = self._receivers[target.id].backlog
         if backlog.policy.max_age is None:
             return None
@@ -155,9 +158,22 @@ class Reducer:
         changed = [each for run in runs for each in run]
         return None if all(a.block is b.block for a, b in zip(changed, waiting, strict=True)) else changed
 
-    def reduce(self, waiting: Sequence[Waiting], limit: Limit, now: float) -> list[Waiting]:
-        """Give up rows until what waits is under the limit; runs of one schema share it by their rows."""
+    def reduce(
+        self, waiting: Sequence[Waiting], limit: Limit, now: float, came: int = 0, went: int = 0
+    ) -> list[Waiting]:
+        """Give up rows until what waits is under the limit; runs of one schema share it by their rows.
+
+        `came` and `went` are how many rows the output has taken in and sent so far.
+        """
         self.packs += 1
+        self._read_clock(waiting)
+        target = waiting[-1].target
+        self._meet(target)
+        if isinstance(target, Receiver):
+            backlog = self._receivers[target.id].backlog
+            backlog.arrived(came - self._counted[0])
+            backlog.left(went - self._counted[1])
+            self._counted = (came, went)
         runs = list(_runs(waiting))
         total = max(1, sum(len(each.block.seqs) for each in waiting))
         result: list[Waiting] = []
@@ -173,8 +189,12 @@ class Reducer:
                 result += self._reduce_link(split, split[-1].target, part, now)
         return result
 
+    def _read_clock(self, waiting: Sequence[Waiting]) -> None:
+        """How far the clock of the rows, which is that of their commits, is ahead of the relay's own."""
+        self._offset = max(each.block.commits[-1].time_ms / 1000.0 - each.since for each in waiting)
+
     def _wall(self, now: float) -> float:
-        return now + (self._offset or 0.0)
+        return now + self._offset
 
     def _held(self, run: Sequence[Waiting]) -> Held:
         rows = pa.concat_batches([each.block.rows for each in run])

@@ -3,9 +3,9 @@
 The metric is the turnaround time, from one pack to the next request, with a smoothed history per level. Repairs, with
 the reasons in docs/policies.md: the change ratio is taken before the history is updated (the other way round only ever
 climbs); the smoothing weight belongs to the observation; a change counts only when it is larger than the level's own
-usual variation, three times in a row, so that chance does not move the ladder; a level that was steady for some packs lets
-the one below be tried, and each time that fails the next try waits twice as long. A pack that frees too little climbs
-on at once (`Backlog.pack`), so a try costs no row.
+usual variation, three times in a row, so that chance does not move the ladder; a level that was steady for some packs
+lets the one below be tried, and each time that fails the next try waits twice as long. A pack that frees too little
+climbs on at once (`Backlog.pack`), so a try costs no row.
 """
 
 from __future__ import annotations
