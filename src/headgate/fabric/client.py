@@ -69,16 +69,11 @@ class Fabric:
         if "tls_ca" in options:
             options["tls"] = ssl.create_default_context(cafile=options.pop("tls_ca"))
         quiet = options.pop("error_cb", None) or _ignore
+        known = {"error_cb": quiet, "connect_timeout": _TIMEOUT_S, **options}
         try:
-            client = await nats.connect(
-                url,
-                error_cb=quiet,
-                max_reconnect_attempts=-1,
-                reconnect_time_wait=0.2,
-                connect_timeout=_TIMEOUT_S,
-                allow_reconnect=True,
-                **options,
-            )
+            # A client that may reconnect never gives up on its first connection either: try once without.
+            await (await nats.connect(url, allow_reconnect=False, **known)).close()
+            client = await nats.connect(url, max_reconnect_attempts=-1, reconnect_time_wait=0.2, **known)
         except (NatsError, OSError, TimeoutError, ValueError) as error:
             raise FabricError(f"cannot connect to NATS at {url}: {error!r}", hint="is the server running?") from error
         return cls(client, logs or Logs())
