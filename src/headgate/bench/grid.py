@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from headgate.bench import grid_load, grid_tree
+from headgate.bench import grid_load, grid_regions, grid_tree
 from headgate.grid.serving.experiment import LARGE
 
 
@@ -17,6 +17,9 @@ def run(
     rounds: int = 200,
     seeds: int = 2,
     digits: int = 8,
+    subscriptions: int = 100_000,
+    sample: int = 20_000,
+    points: int = 500_000,
     seed: int = 1,
 ) -> dict[str, Any]:
     """Print the tables and return the figures; `queries` lists the tree sizes, `seeds` counts replication runs."""
@@ -31,8 +34,34 @@ def run(
         "queries": rows[-1]["queries"],
         "mismatches": wrong,
     }
-    figures |= _load(console, seeds, digits)
+    if seeds:
+        figures |= _load(console, seeds, digits)
+    if subscriptions:
+        matched = _regions(console, subscriptions, sample, points, seed)
+        figures["mismatches"] += matched.pop("mismatches")
+        figures |= matched
     return figures
+
+
+def _regions(console: Console, subscriptions: int, sample: int, points: int, seed: int) -> dict[str, Any]:
+    found = grid_regions.compare(subscriptions, sample, points, seed)
+    rows = [
+        {
+            "points": size,
+            "matches_per_point": found[f"matches_per_point_{size}"],
+            **{f"{way}_s": found.get(f"{way}_{size}_s", float("nan")) for way in ("sql_join", "tiled_join", "index")},
+        }
+        for size in (sample, points)
+    ]
+    _print(console, f"points against {subscriptions:,} regions in Spark", rows)
+    return {
+        "vs_sql_join": round(found[f"sql_join_{sample}_s"] / found[f"index_{sample}_s"], 2),
+        "vs_tiled_join": round(found[f"tiled_join_{points}_s"] / found[f"index_{points}_s"], 2),
+        "vs_tiled_join_sample": round(found[f"tiled_join_{sample}_s"] / found[f"index_{sample}_s"], 2),
+        "matches_per_point": round(found[f"matches_per_point_{points}"], 2),
+        "region_index_build_s": round(found["build_s"], 3),
+        "mismatches": found["mismatches"],
+    }
 
 
 def _load(console: Console, seeds: int, digits: int) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from headgate.grid.layout import GridLayout, layout_of, parse_layout
 from headgate.grid.permutation import Interval, gap_bound, line_rank, plane_gap_bound, plane_rank
 from headgate.grid.predicate import Both, GridPredicate, grid_predicate, with_grid
 from headgate.grid.region import Box, Circle, Polygon, Region, parse_region
+from headgate.grid.region_index import RegionIndex
 from headgate.grid.resolution import Resolution, parse_resolution
 from headgate.grid.shape import GridShape, ShapeFactory, grid_shape, shape_space
 from headgate.grid.space import DzSpace
@@ -35,6 +36,7 @@ __all__ = [
     "Interval",
     "Polygon",
     "Region",
+    "RegionIndex",
     "Resolution",
     "Served",
     "ShapeFactory",
