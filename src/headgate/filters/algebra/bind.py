@@ -23,7 +23,8 @@ def bind(of: Filter, context: Mapping[str, Any]) -> Filter:
     """The filter with context values as literals.
 
     `array_contains($list, column)` becomes IN. A value that has no literal (NaN, an infinity, a list used otherwise)
-    stays a parameter, so the bound filter's `parameters` say what it still needs.
+    stays a parameter, so the bound filter's `parameters` say what it still needs. Values keep the types of the context,
+    which literals of the same text need not have: a bound filter is for computing, its text for reading.
 
     >>> from headgate.filters import parse_filter
     >>> from headgate.model import Schema

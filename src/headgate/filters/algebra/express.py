@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from headgate.filters import build
 from headgate.filters.algebra import intervals
 from headgate.filters.algebra.box import Box
 from headgate.filters.algebra.domain import Domain
 from headgate.filters.algebra.keys import NAN_KEY, key_of, prefix_end, space_of, successor, value_of
 from headgate.filters.expr import FALSE, TRUE, Call, Expr, IsNull, Literal, Not
-from headgate.filters.types import BOOL, DOUBLE, FLOAT, STRING
+from headgate.filters.types import BOOL, DOUBLE, FLOAT, STRING, is_decimal
 
 _INFINITY = NAN_KEY - 1
 _LISTED = 16  # values that are written as a list rather than as ranges
@@ -90,7 +92,16 @@ def _few(domain: Domain) -> tuple[Any, ...] | None:
 
 
 def _literal(value: Any, domain: Domain) -> Literal:
+    if is_decimal(domain.kind):
+        return _decimal(value, domain.kind.scale)
     return Literal(DOUBLE if domain.kind == FLOAT else domain.kind, value)
+
+
+def _decimal(value: int, scale: int) -> Literal:
+    """A decimal in as few digits as its text has, so that the text means the same literal."""
+    while scale and value % 10 == 0:
+        value, scale = value // 10, scale - 1
+    return Literal(pa.decimal128(max(1, scale, len(str(abs(value)))), scale), value)
 
 
 def _writable(points: tuple[Any, ...], domain: Domain) -> bool:
