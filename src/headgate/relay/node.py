@@ -149,10 +149,11 @@ class RelayNode:
 
     async def _receive(self, block: Block, routes: Routes, place: int, subject: str) -> None:
         began = time.perf_counter()
+        # First, because upkeep forgets outputs that are not current.
+        self.current[routes.stream] = frozenset(key_of(routes.stream, target) for target in routes.targets)
         await self._restore_outputs(routes)
         await self._backfill(routes, block.after)
         gap = self.core.receive(block, routes, time.monotonic())
-        self.current[routes.stream] = frozenset(key_of(routes.stream, target) for target in routes.targets)
         self.stats.busy_s += time.perf_counter() - began
         self.marks.setdefault(routes.stream, Mark()).ends.append((block.upto, place, subject))
         if gap is not None and routes.parent is not None and gap.stream not in self._repairing:

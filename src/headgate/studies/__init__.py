@@ -27,6 +27,7 @@ class Registered:
 STUDIES: Mapping[str, Registered] = {
     "pack-queue": Registered("headgate.studies.pack_queue", "a policy against drop-tail on a slow link (PACK 5.1)"),
     "pack-locator": Registered("headgate.studies.pack_locator", "a slow consumer under six levels (PACK 5.2)"),
+    "silent-loss": Registered("headgate.studies.silent_loss", "a slow reader behind mosquitto, NATS and Headgate"),
     "pack-fairness": Registered("headgate.studies.pack_fairness", "crossing paths and mixed policies"),
     "grid-replication": Registered("headgate.studies.grid_replication", "hot spots over 16 sites, by index depth"),
     "grid-savings": Registered("headgate.studies.grid_savings", "one multi-resolution stream against one each"),
