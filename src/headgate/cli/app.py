@@ -20,6 +20,7 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.plan",
     "headgate.cli.tune",
     "headgate.cli.policy",
+    "headgate.cli.picture",
     "headgate.cli.study",
     "headgate.cli.bench",
 )

@@ -8,6 +8,7 @@ from headgate.grid.axis import Axis
 from headgate.grid.decompose import Cover, bounded_batch, choose_depths, decompose, decompose_batch, overlaps
 from headgate.grid.dzset import DzSet
 from headgate.grid.errors import GridError
+from headgate.grid.field import Field
 from headgate.grid.layout import GridLayout, layout_of, parse_layout
 from headgate.grid.permutation import Interval, gap_bound, line_rank, plane_gap_bound, plane_rank
 from headgate.grid.predicate import Both, GridPredicate, grid_predicate, with_grid
@@ -28,6 +29,7 @@ __all__ = [
     "Cover",
     "DzSet",
     "DzSpace",
+    "Field",
     "GbdTree",
     "GridError",
     "GridLayout",
