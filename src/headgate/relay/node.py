@@ -73,6 +73,8 @@ class RelayNode:
         self._emulate_delay = emulate_delay
         self.targets: dict[Key, Child | Receiver] = {}
         self.current: dict[str, frozenset[Key]] = {}
+        # Held from restoring a block's outputs to routing it, so that none is forgotten in between.
+        self.routing = asyncio.Lock()
         self.marks: dict[str, Mark] = {}
         self._retry_at: dict[Key, float] = {}
         self._row_bytes: dict[Key, float] = {}
@@ -149,11 +151,11 @@ class RelayNode:
 
     async def _receive(self, block: Block, routes: Routes, place: int, subject: str) -> None:
         began = time.perf_counter()
-        # First, because upkeep forgets outputs that are not current.
-        self.current[routes.stream] = frozenset(key_of(routes.stream, target) for target in routes.targets)
-        await self._restore_outputs(routes)
-        await self._backfill(routes, block.after)
-        gap = self.core.receive(block, routes, time.monotonic())
+        async with self.routing:
+            await self._restore_outputs(routes)
+            await self._backfill(routes, block.after)
+            gap = self.core.receive(block, routes, time.monotonic())
+            self.current[routes.stream] = frozenset(key_of(routes.stream, target) for target in routes.targets)
         self.stats.busy_s += time.perf_counter() - began
         self.marks.setdefault(routes.stream, Mark()).ends.append((block.upto, place, subject))
         if gap is not None and routes.parent is not None and gap.stream not in self._repairing:
@@ -174,8 +176,9 @@ class RelayNode:
                 block = await self._decode(data, gap.stream)
                 routes = await self.tables.routes(block.version, self.site, gap.stream)
                 assert routes is not None
-                await self._restore_outputs(routes)
-                self.core.receive(block, routes, time.monotonic())
+                async with self.routing:
+                    await self._restore_outputs(routes)
+                    self.core.receive(block, routes, time.monotonic())
                 self.stats.repairs += 1
 
     async def _backfill(self, routes: Routes, upto: int) -> None:

@@ -42,7 +42,7 @@ class Upkeep:
                 for stream in list(self.node.marks):
                     await self._purge_settled(stream)
                 await self._keep_inboxes()
-                self._forget_gone()
+                await self._forget_gone()
                 await self._publish_stats()
 
     async def _record_held(self) -> None:
@@ -86,11 +86,12 @@ class Upkeep:
         if summed is not None:
             await self.fabric.purge(log, logs.commit(stream), min(place, int(summed.data.partition(b"\n")[0])))
 
-    def _forget_gone(self) -> None:
+    async def _forget_gone(self) -> None:
         """Drop outputs that the newest routes no longer have, once everything they were owed is sent."""
-        for key, output in list(self.core.outputs.items()):
-            if key not in self.node.current.get(key.stream, ()) and not output.queue and output.busy is None:
-                self.core.forget(key)
+        async with self.node.routing:
+            for key, output in list(self.core.outputs.items()):
+                if key not in self.node.current.get(key.stream, ()) and not output.queue and output.busy is None:
+                    self.core.forget(key)
 
     async def _keep_inboxes(self) -> None:
         """Purge what subscribers have acknowledged, and expire what those who are away have left too long."""
