@@ -102,12 +102,12 @@ def ledger_table(document: dict[str, Any], *, delays: bool = False) -> Table:
     """The ledger, one line per subscription."""
     terms = ("matched", "delivered", "reduced", "expired", "in_flight", "difference")
     heads = ("matched", "deliv'd", "reduced", "expired", "in flight", "diff")
-    extra = ("p50 ms", "p99 ms", "event p50") if delays else ("from", "stream")
+    extra = ("level", "p50 ms", "p99 ms", "event p50") if delays else ("from", "stream")
     table = _table("subscriptions" if delays else "ledger", "subscription", *heads, *extra)
     for name, each in document["subscriptions"].items():
         if delays:
             commit, event = each.get("commit_delay_ms") or {}, each.get("event_delay_ms") or {}
-            more = [_ms(commit.get("p50")), _ms(commit.get("p99")), _ms(event.get("p50"))]
+            more = [str(each.get("level", 0)), _ms(commit.get("p50")), _ms(commit.get("p99")), _ms(event.get("p50"))]
         else:
             more = ["-" if each["starts"] is None else str(each["starts"]), each["stream"]]
         style = "bold red" if each["difference"] else None

@@ -58,6 +58,7 @@ def _site(name: str, relays: dict[str, dict[str, Any]]) -> dict[str, Any]:
             if link.rsplit(":", 1)[1] == name
         ),
         "queued_rows": sum(output["rows"] for output in report.get("outputs", {}).values()),
+        "level": max((output.get("level", 0) for output in report.get("outputs", {}).values()), default=0),
         "inbox_bytes": report.get("inbox_bytes", 0),
         "repairs": report.get("repairs", 0),
         "time_ms": report.get("time_ms"),
@@ -95,6 +96,7 @@ def _subscriptions(
             **_line(lines.get(identity)),
             **_delays(tallies.get(identity)),
             "queued_rows": outputs.get(f"sub-{identity}", {}).get("rows", 0),
+            "level": outputs.get(f"sub-{identity}", {}).get("level", 0),
         }
     for identity, entry in lines.items():
         if identity not in names:
