@@ -19,6 +19,7 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.demo",
     "headgate.cli.plan",
     "headgate.cli.tune",
+    "headgate.cli.feeds",
     "headgate.cli.policy",
     "headgate.cli.picture",
     "headgate.cli.study",
