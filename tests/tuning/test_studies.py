@@ -8,6 +8,9 @@ import pytest
 from headgate.studies import STUDIES, charts, load
 
 SMALL = {
+    "feeds-load": [
+        {"clients": 10, "feeds": 30, "per_client": 2, "client_min": 30, "root_min": minutes} for minutes in (5, 30)
+    ],
     "xport-convergence": [{"sites": 8, "noise": 0.0}, {"sites": 8, "noise": 0.4}],
     "xport-superfluous": [
         {"sites": 10, "rules": rules} for rules in ("all", "no subtree promotion", "no promotion at all")
@@ -33,7 +36,7 @@ SMALL = {
 
 
 def test_every_study_of_the_tuner_is_tried():
-    assert set(SMALL) == {name for name in STUDIES if name.startswith("xport-")}
+    assert set(SMALL) == {name for name in STUDIES if name.startswith(("xport-", "feeds-"))}
 
 
 @pytest.mark.parametrize("name", SMALL)

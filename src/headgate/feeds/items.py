@@ -9,10 +9,12 @@ from typing import Any
 
 from headgate.model import Schema
 
-# The columns of a stream of feed items. `key` is the same for the same item whenever it is polled.
+# The columns of a stream of feed items. `key` is the same for the same item whenever it is polled; `topic` is the feed
+# and its entry's first category (`news/weather`), which the profile type `topics` takes patterns over.
 SCHEMA = Schema.of(
     {
         "feed": "string",
+        "topic": "string",
         "key": "string",
         "title": "string",
         "link": "string",
@@ -37,10 +39,17 @@ class Item:
     topics: tuple[str, ...]
     published_s: float | None
 
+    @property
+    def topic(self) -> str:
+        """The feed and the first category, as levels of a topic."""
+        first = "-".join(self.topics[0].split()).replace("/", "-").lower() if self.topics else "other"
+        return f"{self.feed}/{first}"
+
     def row(self, fetched_s: float) -> dict[str, Any]:
         """The item as a row of the stream, with times in ISO 8601 and UTC."""
         return {
             "feed": self.feed,
+            "topic": self.topic,
             "key": self.key,
             "title": self.title,
             "link": self.link,

@@ -1,5 +1,8 @@
 """Where items go: JSON files in a directory that a Spark source reads, each written once and never changed.
 
+What could not be read stands in the same files as a line that is no row: the stream's job makes it a dead letter of the
+stream, with its reason, and the ledger counts it.
+
 A restart repeats nothing: the state names the file that is about to be written, the file appears whole under that name
 or not at all, and after that the state says that it is done. Whatever moment a crash picks, the state and the directory
 together tell which items are out.
@@ -19,7 +22,7 @@ from headgate.feeds.poller import Polled, Poller
 
 
 class Spool:
-    """A directory with `items/` (one row a line), `dead/` (one dead letter a line) and `state.json`."""
+    """A directory with `items/` (one row or dead letter a line), `dead/` (dead letters as JSON) and `state.json`."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -57,22 +60,25 @@ class Spool:
         letters = [letter for part in polled for letter in part.dead]
         if letters:
             self._append(letters, now_s)
-        if items:
+        if items or letters:
             pending = {part.feed: [item.key for item in part.items] for part in polled if part.items}
             self._save(poller, pending)
-            self._write(items, now_s)
+            self._write(items, letters, now_s)
             self.number += 1
             for part in polled:
                 poller.accept(part)
         self._save(poller, None)
         return len(items)
 
-    def _write(self, items: Sequence[Item], now_s: float) -> None:
+    def _write(self, items: Sequence[Item], letters: Sequence[DeadLetter], now_s: float) -> None:
+        """One file: rows as JSON objects, and dead letters as lines that are none, so that the stream counts them."""
         target = self.items / _name(self.number + 1)
         hidden = self.items / f".{target.name}.part"
         with hidden.open("w", encoding="utf-8") as file:
             for item in items:
                 file.write(json.dumps(item.row(now_s), ensure_ascii=False) + "\n")
+            for letter in letters:
+                file.write(f"dead letter {json.dumps(letter.row(now_s))}\n")
             file.flush()
             os.fsync(file.fileno())
         hidden.rename(target)

@@ -42,6 +42,7 @@ STUDIES: Mapping[str, Registered] = {
     "xport-traffic": Registered("headgate.studies.xport_traffic", "what the tuning protocol sends, by type and size"),
     "xport-statistics": Registered("headgate.studies.xport_statistics", "sending statistics less often"),
     "xport-modes": Registered("headgate.studies.xport_modes", "bottleneck or opportunistic, serial or concurrent"),
+    "feeds-load": Registered("headgate.studies.feeds_load", "polling feeds once for everybody: requests and staleness"),
     "xport-scope": Registered("headgate.studies.xport_scope", "optimisation units of three to five levels"),
     "qasd-bandwidth": Registered("headgate.studies.qasd_bandwidth", "quality over bandwidth (QASD figures 4-6, 10)"),
     "qasd-nodes": Registered("headgate.studies.qasd_nodes", "quality over the number of sites (QASD figures 7, 8)"),
