@@ -15,7 +15,7 @@ from headgate.planning import Graph, plan_deployment
 from headgate.tuning.compile import compile_objective
 from headgate.tuning.constraints import compile_constraint
 from headgate.tuning.deployment import tune_deployment
-from headgate.tuning.measured import MeasurementError, read_measured
+from headgate.tuning.measured import MeasurementError, from_status, read_measured
 from headgate.tuning.scene import Measured, Scene
 from headgate.tuning.search import Options
 
@@ -200,3 +200,21 @@ def test_the_command(tmp_path):
     assert found.exit_code == 0, found.output
     assert json.loads(found.output)["cost"] <= json.loads(found.output)["cost_before"]
     assert Options().levels == 3
+
+
+def test_measurements_of_a_running_deployment():
+    def status(time_ms, rows, matched):
+        return {
+            "time_ms": time_ms,
+            "streams": {"wind": {"rows_in": rows, "evaluated": rows}, "idle": {"rows_in": 5, "evaluated": 5}},
+            "subscriptions": {
+                "s1": {"stream": "wind", "site": "paris", "matched": matched},
+                "(ended 4)": {"stream": "wind", "site": None, "matched": 9},
+                "s9": {"stream": "idle", "site": "paris", "matched": 1},
+            },
+        }
+
+    found = from_status(status(1000, 100, 10), status(3000, 500, 110))
+    assert found == {"sizes": {"rate_rows_per_s": {"wind": 200.0}, "selectivity": {"s1": 0.25}}}
+    assert read_measured(found, ["paris"])[1].rate_rows_per_s == {"wind": 200.0}
+    assert from_status(status(1000, 0, 0), status(1000, 0, 0))["sizes"]["rate_rows_per_s"] == {}

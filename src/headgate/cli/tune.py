@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headgate.cli import options as o
 from headgate.errors import HeadgateError
 
 if TYPE_CHECKING:
     from headgate.model import Deployment, Plan
     from headgate.tuning.deployment import TuneResult, TuneStep
+    from headgate.tuning.search import Options
 
 _BARS = "▁▂▃▄▅▆▇█"
 
@@ -34,32 +36,49 @@ def tune(
     steps: Annotated[bool, typer.Option(help="Show the make-before-break steps of every change.")] = False,
     measured: Annotated[Path | None, typer.Option(help="Measured link, site and size figures (JSON).")] = None,
     watch: Annotated[
-        bool, typer.Option(help="Read the measured figures again and again and propose steps when they change.")
+        bool,
+        typer.Option(help="Look at the running deployment (or at --measured) again and again and propose steps."),
     ] = False,
     every: Annotated[float, typer.Option(help="Seconds between two looks with --watch.")] = 10.0,
     looks: Annotated[int, typer.Option(help="Stop --watch after so many looks; 0 goes on until interrupted.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Write the tuned plan there, as the file's `plan:` part.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
 ) -> None:
-    """Improve the plan of a deployment and show the cost over time and every transformation with its benefit."""
+    """Improve the plan of a deployment and show the cost over time and every transformation with its benefit.
+
+    With --watch the plan in force and its measured rates and selectivities come from the running deployment, and the
+    steps are proposed, not carried out.
+    """
     from headgate.cli.deployment import read_deployment
+    from headgate.tuning.measured import from_status
     from headgate.tuning.search import Options
     from headgate.tuning.transformations import STANDARD, WIDE
 
     deployment = read_deployment(file)
     options = Options(transformations=STANDARD if levels == 3 else WIDE, levels=levels, periods=periods)
     wishes = (*deployment.constraints, *(constraint or ()))
-    if watch and measured is None:
-        raise HeadgateError("--watch needs measured figures", hint="give --measured FILE, which `headgate up` writes")
-    seen: str | None = None
     plan: Plan | None = None
+    seen: dict[str, Any] | None = None
+    before: dict[str, Any] | None = None
     count = 0
     while True:
-        text = _read(measured) if measured else None
-        if text != seen or count == 0:
-            seen = text
-            result = _tuned(deployment, plan, objective, wishes, options, text, measured)
-            _show(result, steps=steps, as_json=as_json)
+        if watch and measured is None:
+            if before is None:
+                before, plan = o.run(_look(nats, state_dir, namespace, creds))
+                time.sleep(every)
+            status, plan = o.run(_look(nats, state_dir, namespace, creds))
+            figures: dict[str, Any] | None = from_status(before, status)
+            before = status
+        else:
+            figures = _read(measured) if measured else None
+        if figures != seen or count == 0:
+            seen = figures
+            result = _tuned(deployment, plan, objective, wishes, options, figures)
+            _show(result, steps=steps or watch, as_json=as_json)
             plan = result.plan
             if out is not None:
                 out.write_text(plan_text(result.plan))
@@ -69,11 +88,27 @@ def tune(
         time.sleep(every)
 
 
-def _read(path: Path) -> str:
+async def _look(
+    nats: str | None, state_dir: Path, namespace: str, creds: Path | None
+) -> tuple[dict[str, Any], Plan | None]:
+    """The status of the running deployment and the plan in force."""
+    from headgate.service.status import read_status
+
+    async with await o.connect(nats, state_dir, namespace, creds) as client:
+        snapshot = await anext(client.tables.heads())
+        return await read_status(client.fabric, client.tables), snapshot.deployment.plan
+
+
+def _read(path: Path) -> dict[str, Any]:
     try:
-        return path.read_text()
+        document = json.loads(path.read_text())
     except OSError as error:
         raise HeadgateError(f"cannot read {path}", hint=str(error.strerror)) from None
+    except json.JSONDecodeError as error:
+        raise HeadgateError(f"{error.msg}", where=f"{path}:{error.lineno}:{error.colno}") from None
+    if not isinstance(document, dict):
+        raise HeadgateError("measured figures are one JSON object", where=str(path))
+    return document
 
 
 def _tuned(
@@ -81,20 +116,13 @@ def _tuned(
     plan: Plan | None,
     objective: str | None,
     constraints: tuple[str, ...],
-    options: Any,
-    text: str | None,
-    path: Path | None,
+    options: Options,
+    figures: dict[str, Any] | None,
 ) -> TuneResult:
     from headgate.tuning.deployment import tune_deployment
     from headgate.tuning.measured import read_measured
 
-    found, sizes = None, None
-    if text is not None:
-        try:
-            document = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise HeadgateError(f"{error.msg}", where=f"{path}:{error.lineno}:{error.colno}") from None
-        found, sizes = read_measured(document, deployment.sites)
+    found, sizes = read_measured(figures or {}, deployment.sites)
     return tune_deployment(
         deployment,
         plan=plan,

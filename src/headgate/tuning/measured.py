@@ -44,6 +44,28 @@ def read_measured(document: Mapping[str, Any], sites: Collection[str]) -> tuple[
     return Measured(links, values), Sizes.of(document.get("sizes"))
 
 
+def from_status(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Measurements from two status documents of a running deployment: rates of streams, selectivities, row sizes.
+
+    What did not happen between them is left out: a stream without rows, a subscription of such a stream.
+    """
+    elapsed_s = (after["time_ms"] - before["time_ms"]) / 1000
+    rates: dict[str, float] = {}
+    selectivity: dict[str, float] = {}
+    evaluated: dict[str, int] = {}
+    for name, stream in after["streams"].items():
+        earlier = before["streams"].get(name, {})
+        rows = stream["rows_in"] - earlier.get("rows_in", 0)
+        evaluated[name] = stream["evaluated"] - earlier.get("evaluated", 0)
+        if elapsed_s > 0 and rows > 0:
+            rates[name] = rows / elapsed_s
+    for name, line in after["subscriptions"].items():
+        matched = line["matched"] - before["subscriptions"].get(name, {}).get("matched", 0)
+        if line["site"] is not None and evaluated.get(line["stream"], 0) > 0:
+            selectivity[name] = min(1.0, max(0.0, matched / evaluated[line["stream"]]))
+    return {"sizes": {"rate_rows_per_s": rates, "selectivity": selectivity}}
+
+
 def _known(found: Mapping[str, Any], known: Collection[str], what: str) -> None:
     for name in found:
         if name not in known:

@@ -19,7 +19,7 @@ from headgate.filters import Box, Domain, NormalForm, bind, normal_form
 from headgate.filters.algebra import intervals
 from headgate.filters.algebra.keys import space_of
 from headgate.filters.expr import Column
-from headgate.filters.profiles import relational
+from headgate.filters.profiles.base import relational
 from headgate.matching.compiled.boxes import Attribute, Boxes
 from headgate.matching.compiled.coding import ALSO_NULLS, HIGHEST, LOWEST, NO_NULLS, ONLY_NULLS
 from headgate.matching.compiled.keys import can_index, is_text
