@@ -44,7 +44,8 @@ def run(parameters: Parameters, seed: int) -> dict[str, Any]:
     pairs = [(site, feed) for site in range(_SITES) for feed in np.flatnonzero(profiles.bits[site])]
     weights = np.array([max(1, int(counts[site])) for site, _ in pairs])
     polled = _DAY_S / client_s * weights.sum()
-    alone, pushed = [], []
+    alone: list[Any] = []
+    pushed: list[Any] = []
     root_phase = generator.uniform(0, root_s, feeds)
     for (site, feed), weight in zip(pairs, weights.tolist(), strict=True):
         appeared = generator.uniform(0, _DAY_S, max(1, int(generator.poisson(rates[feed] * _DAY_S))))
