@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _NONE: Mapping[str, str] = {}
 
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
@@ -46,13 +47,19 @@ def make_session(
         return running
     _prepare_environment(master, state_dir)
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in {**settings(master, state_dir), **options}.items():
+    ours = settings(master, state_dir)
+    given = dict(options)
+    if _JAVA_OPTIONS in given:  # a list of flags, of which the later one wins
+        given[_JAVA_OPTIONS] = f"{ours[_JAVA_OPTIONS]} {given[_JAVA_OPTIONS]}"
+    for key, value in {**ours, **given}.items():
         builder = builder.config(key, value)
     try:
         spark = builder.getOrCreate()
     except Exception as error:
+        java = getattr(error, "java_exception", None)
+        reason = str(java.getMessage() if java is not None else error).strip().split("\n", 1)[0]
         raise SessionError(
-            f"Spark did not start on {master!r}: {error}", hint="check --master and the Spark options"
+            f"Spark did not start on {master!r}: {reason}", hint="check --master and the Spark options"
         ) from error
     from headgate.pipeline.sources.reading import register_sources
 
@@ -67,7 +74,9 @@ def settings(master: str = "local[*]", state_dir: Path | None = None) -> dict[st
     core. The checkpoint file manager that renames plain files costs half the CPU of the default on a local disk; it is
     left to Spark where the master is not local, since checkpoints are then elsewhere.
     """
+    log = Path(__file__).with_name("log4j2.properties").absolute().as_uri()
     found = {
+        _JAVA_OPTIONS: f"-Duser.timezone=UTC -Dlog4j2.configurationFile={log}",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -84,9 +93,7 @@ def settings(master: str = "local[*]", state_dir: Path | None = None) -> dict[st
     }
     if master.startswith("local"):
         cores = _cores(master)
-        log = Path(__file__).with_name("log4j2.properties").absolute().as_uri()
         found |= {
-            "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Dlog4j2.configurationFile={log}",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.shuffle.partitions": str(cores),

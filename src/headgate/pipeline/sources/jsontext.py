@@ -37,8 +37,10 @@ JSON_OPTIONS = frozenset(
 """Options of Spark's JSON reader that a source of JSON may give."""
 
 # Put after a text inside of an array, they are counted only if the text was one whole value.
-_MARKS = ",0,0,0]"
+_MARKS = ",{},{},{}]"
 _COUNT = 4
+# A column that no object has: the parser only skips what it meets.
+_NOTHING = "array<struct<`\u00a0`:boolean>>"
 
 
 def from_json(frame: DataFrame, stream: Stream) -> DataFrame:
@@ -63,17 +65,22 @@ def from_json(frame: DataFrame, stream: Stream) -> DataFrame:
     parsed = f.from_json(value, f"{stream.schema.ddl}, `{CORRUPT}` string", reading)
     given = f.col(ERROR) if ERROR in frame.columns else f.lit(None).cast("string")
     there = [name for name in stream.schema.names if name in frame.columns and name != "value"]
-    rows = frame.select(*there, value.alias(RAW), given.alias(ERROR), parsed.alias("_row"))
-    whole = f.size(f.from_json(f.concat(f.lit("["), f.col(RAW), f.lit(_MARKS)), "array<string>", reading)) == _COUNT
-    corrupt = f.col("_row").isNull() | f.col(f"_row.{CORRUPT}").isNotNull() | ~f.coalesce(whole, f.lit(False))
+    whole = f.size(f.from_json(f.concat(f.lit("["), value, f.lit(_MARKS)), _NOTHING, reading)) == _COUNT
+    rows = frame.select(
+        *there,
+        value.alias(RAW),
+        given.alias(ERROR),
+        parsed.alias("_row"),
+        f.coalesce(whole, f.lit(False)).alias("_whole"),
+    )
+    corrupt = f.col("_row").isNull() | f.col(f"_row.{CORRUPT}").isNotNull() | ~f.col("_whole")
     errors = [f.col(ERROR), f.when(corrupt, f.lit("not a JSON object of the stream's schema"))]
     if strict:
         known = f.array(*[f.lit(name) for name in stream.schema.names])
         unknown = f.array_except(f.json_object_keys(RAW), known)
         errors.append(f.when(f.size(unknown) > 0, f.concat(f.lit("unknown columns: "), f.array_join(unknown, ", "))))
-    error = f.coalesce(*errors)
-    return rows.select(
-        *[f.col(f"`{name}`") if name in there else f.col(f"_row.`{name}`").alias(name) for name in stream.schema.names],
-        f.when(error.isNotNull(), f.col(RAW)).alias(RAW),
-        error.alias(ERROR),
-    )
+    columns = [
+        f.col(f"`{name}`") if name in there else f.col(f"_row.`{name}`").alias(name) for name in stream.schema.names
+    ]
+    judged = rows.select(*columns, RAW, f.coalesce(*errors).alias(ERROR))
+    return judged.withColumn(RAW, f.when(f.col(ERROR).isNotNull(), f.col(RAW)))
