@@ -50,8 +50,8 @@ def _home(splits: Splits, codes: Codes) -> Int:
     """The leaf that the splits give a box."""
     here: Int = 0
     while here >= 0:
-        side = np.int64(codes[splits.side[here]] >= splits.threshold[here])
-        here = np.int64(splits.children[here, side])
+        side = np.int64(np.int64(codes[splits[here, 0]]) >= np.int64(splits[here, 1]))
+        here = np.int64(splits[here, 2 + side])
     return ~here
 
 
@@ -98,18 +98,20 @@ def _write(blocks: Blocks, levels: Integers, leaf: Int, lane: Int, codes: Codes)
     """Write a box into a lane and let the bounding boxes above contain it."""
     for column in range(len(codes)):
         blocks[leaf, column, lane] = codes[column]
+    above, side = levels[1] + (leaf >> 5), leaf & 31
     for attribute in range(len(codes) // 2):
-        _widen(blocks, levels, leaf, attribute, codes[2 * attribute], codes[2 * attribute + 1])
+        low, high = codes[2 * attribute], codes[2 * attribute + 1]
+        if blocks[above, 2 * attribute, side] > low or blocks[above, 2 * attribute + 1, side] < high:
+            _widen(blocks, levels, leaf, attribute, low, high)
 
 
 @inner
 def _clear(blocks: Blocks, used: Slots, place: Int) -> None:
-    """Empty a lane. Every column is reset, so that `summarise` need not know which lanes are used."""
+    """Empty a lane: one attribute that no row meets is enough, `summarise` does the others."""
     leaf, lane = place >> 5, place & 31
     used[leaf] &= ~(np.uint32(1) << np.uint32(lane))
-    for column in range(0, blocks.shape[1], 2):
-        blocks[leaf, column, lane] = 65535
-        blocks[leaf, column + 1, lane] = 0
+    blocks[leaf, 0, lane] = 65535
+    blocks[leaf, 1, lane] = 0
 
 
 @inner

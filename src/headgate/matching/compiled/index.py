@@ -117,7 +117,7 @@ class BoxIndex:
     def _order(self, codes: Codes) -> Integers:
         """Rows by cell of the attributes that were split most."""
         splits, coder = self._tree.splits, self._tree.coder
-        shares = np.bincount(splits.side >> 1, minlength=codes.shape[1])
+        shares = np.bincount(splits[:, 0] >> 1, minlength=codes.shape[1])
         chosen = np.argsort(-shares, kind="stable")[:4]
         limits = (coder.starts[chosen + 1] - coder.starts[chosen] + 2).astype(np.int64)
         order = np.empty(len(codes), np.int64)
@@ -201,7 +201,7 @@ class BoxIndex:
 
     def tighten(self) -> None:
         """Make bounding boxes tight again after changes; much cheaper than `repack`."""
-        summarise(self._tree.blocks, self._tree.levels)
+        summarise(self._tree.blocks, self._tree.levels, self._tree.used)
         self._changed = 0
 
     def _maintain(self) -> None:

@@ -9,8 +9,6 @@ evenly. The splits are kept: they lead a changed box to its new leaf.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
@@ -22,15 +20,9 @@ SAMPLE = 64
 Integers = npt.NDArray[np.int64]
 
 
-class Splits(NamedTuple):
-    """The binary tree of splits by column `side`. Child c >= 0 is a split, otherwise leaf ~c.
-
-    A box takes child 1 if its code is at or above `threshold`.
-    """
-
-    side: npt.NDArray[np.uint16]
-    threshold: npt.NDArray[np.uint16]
-    children: npt.NDArray[np.int32]
+# The binary tree of splits, one line of four numbers each: column, threshold, child below it, child at or above it.
+# A child c >= 0 is a split, otherwise it is leaf ~c.
+Splits = npt.NDArray[np.int32]
 
 
 @inner
@@ -125,7 +117,7 @@ def split_boxes(
         start, stop, leaf, count, parent = pending[depth]
         here = made if count > 1 else ~leaf
         if parent >= 0:
-            splits.children[parent >> 1, parent & 1] = here
+            splits[parent >> 1, 2 + (parent & 1)] = here
         if count == 1:
             starts[leaf] = start
             continue
@@ -143,8 +135,8 @@ def split_boxes(
             threshold = 65535
             for k in range(rank, stop):
                 threshold = min(threshold, np.int64(codes[order[k], column]))
-        splits.side[here] = column
-        splits.threshold[here] = threshold
+        splits[here, 0] = column
+        splits[here, 1] = threshold
         pending[depth] = (start, rank, leaf, left, 2 * here)
         pending[depth + 1] = (rank, stop, leaf + left, count - left, 2 * here + 1)
         depth += 2

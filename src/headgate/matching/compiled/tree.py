@@ -58,10 +58,9 @@ def arrays_of(tree: Tree) -> dict[str, np.ndarray]:
 
 def tree_of(arrays: dict[str, np.ndarray]) -> Tree:
     """The inverse of `arrays_of`."""
-    splits = Splits(*(arrays[f"splits.{part}"] for part in Splits._fields))
     coder = Coder(*(arrays[f"coder.{part}"] for part in Coder._fields))
     plain = {name: arrays[name] for name in Tree._fields if name in arrays}
-    return Tree(**plain, splits=splits, coder=coder)
+    return Tree(**plain, coder=coder)
 
 
 def aligned(shape: tuple[int, ...], dtype: type[np.generic]) -> np.ndarray:
@@ -73,8 +72,14 @@ def aligned(shape: tuple[int, ...], dtype: type[np.generic]) -> np.ndarray:
 
 
 @kernel
-def summarise(blocks: npt.NDArray[np.uint16], levels: Integers) -> None:
-    """Recompute every bounding box from the leaves up; after changes this makes them tight again."""
+def summarise(blocks: npt.NDArray[np.uint16], levels: Integers, used: npt.NDArray[np.uint32]) -> None:
+    """Empty the lanes that are not used and recompute every bounding box from the leaves up."""
+    for leaf in range(len(used)):
+        for lane in range(LANES):
+            if not (used[leaf] >> np.uint32(lane)) & np.uint32(1):
+                for column in range(0, blocks.shape[1], 2):
+                    blocks[leaf, column, lane] = 65535
+                    blocks[leaf, column + 1, lane] = 0
     for level in range(1, len(levels)):
         first, stop = levels[level], len(blocks)
         if level + 1 < len(levels):
@@ -155,11 +160,14 @@ def build_tree(
     places = np.arange(1, capacity + 1, dtype=np.uint32)
     places[-1] = EMPTY
     order, starts = np.arange(count, dtype=np.int64), np.zeros(leaves + 1, np.int64)
-    splits = Splits(np.zeros(leaves, np.uint16), np.zeros(leaves, np.uint16), np.full((leaves, 2), -1, np.int32))
+    splits = aligned((leaves, 4), np.int32)
+    splits[:] = (0, 0, -1, -1)
     split_boxes(codes, leaves, row_weights(attributes, coder, rows), order, starts, splits)
     fill_leaves(codes, order, starts, blocks, lane_slots, places)
     levels = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
-    summarise(blocks, levels)
+    filled = np.diff(starts).astype(np.uint64)
+    used = ((np.uint64(1) << filled) - np.uint64(1)).astype(np.uint32)
+    summarise(blocks, levels, used)
     slot_ids = np.zeros(capacity, np.uint32)
     slot_ids[:count] = ids
     kept = np.empty((capacity, attributes, 2), np.int64)
@@ -169,7 +177,6 @@ def build_tree(
     if len(hashed) * 3 < capacity * 4:
         hashed = np.full(2 * len(hashed), EMPTY, np.uint32)
     repeated = _fill_table(slot_ids, hashed, count)
-    filled = np.diff(starts).astype(np.uint64)
     lane_ids = np.where(lane_slots == EMPTY, 0, slot_ids[np.minimum(lane_slots, capacity - 1)]).astype(np.uint32)
     free = count if count < capacity else int(EMPTY)
     return Tree(
@@ -177,7 +184,7 @@ def build_tree(
         levels,
         lane_ids,
         lane_slots,
-        ((np.uint64(1) << filled) - np.uint64(1)).astype(np.uint32),
+        used,
         slot_ids,
         places,
         kept,
