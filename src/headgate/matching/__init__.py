@@ -5,6 +5,7 @@ runs on NumPy, Numba and PyArrow, reads no clock and opens no socket.
 """
 
 from headgate.matching.build import build_index
+from headgate.matching.context import ContextState, ContextUpdate
 from headgate.matching.index import ClassSpec, Index, MatchingError, RowFilter
 from headgate.matching.lists import ClassLists
 from headgate.matching.scan import ScanIndex
@@ -13,6 +14,8 @@ from headgate.matching.warm import warm_up
 __all__ = [
     "ClassLists",
     "ClassSpec",
+    "ContextState",
+    "ContextUpdate",
     "Index",
     "MatchingError",
     "RowFilter",

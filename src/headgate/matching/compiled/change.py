@@ -155,12 +155,19 @@ def _prefetch_lane(blocks: Blocks, place: Int) -> None:
 
 @kernel
 def change_ranges(
-    tree: Tree, slots: Integers, attributes: Integers, lows: Keys, highs: Keys, lowers: Integers, uppers: Integers
+    tree: Tree,
+    slots: Integers,
+    attributes: Integers,
+    lows: Keys,
+    highs: Keys,
+    lowers: Integers,
+    uppers: Integers,
+    move: bool,
 ) -> None:
     """Give each slot's attribute a new range of non-null keys, in the order given.
 
     Memory is what this costs, so the lines that a change will touch are asked for some changes ahead, in two steps.
-    `lowers` and `uppers` are room for one code per change.
+    `lowers` and `uppers` are room for one code per change. Without `move` boxes widen their leaves instead.
     """
     blocks, levels, used, places, exact = tree.blocks, tree.levels, tree.used, tree.places, tree.exact
     codes = np.empty(blocks.shape[1], np.uint16)
@@ -197,7 +204,7 @@ def change_ranges(
                 codes[other] = blocks[leaf, other, lane]
             codes[column], codes[column + 1] = lower, upper
             home = leaf
-            if len(used) > 1:
+            if move and len(used) > 1:
                 home = _home(tree.splits, codes)
                 if home != leaf:
                     home = _roomy(used, home)

@@ -16,7 +16,7 @@ from headgate.matching.compiled.keys import column_keys
 from headgate.matching.compiled.labels import Labels
 from headgate.matching.compiled.packing import Integers
 from headgate.matching.compiled.search import Work, gather, make_work, match_rows, order_rows
-from headgate.matching.compiled.tree import LIVE, MISPLACED, Tree, arrays_of, build_tree, summarise
+from headgate.matching.compiled.tree import LIVE, MISPLACED, Tree, arrays_of, build_tree, summarise, tree_of
 from headgate.matching.index import MatchingError
 from headgate.matching.lists import ClassLists, Ids
 
@@ -29,13 +29,13 @@ GROWTH = 0.25
 class BoxIndex:
     """An exact index of boxes over keyed attributes; see `tree` for its form and `packing` for how it is built."""
 
-    __slots__ = ("_attributes", "_changed", "_labels", "_room", "_sample", "_tree")
+    __slots__ = ("_attributes", "_changed", "_labels", "_room", "_sample", "_tree", "_widened")
 
     def __init__(self, attributes: Sequence[Attribute], tree: Tree, labels: Mapping[str, Labels]) -> None:
         self._attributes = tuple(attributes)
         self._tree = tree
         self._labels = dict(labels)
-        self._changed = 0
+        self._changed = self._widened = 0
         self._sample: Codes | None = None
         self._room: npt.NDArray[np.uint32] = np.empty(0, np.uint32)
 
@@ -83,6 +83,11 @@ class BoxIndex:
     def nbytes(self) -> int:
         """Memory of all arrays."""
         return sum(array.nbytes for array in arrays_of(self._tree).values())
+
+    @property
+    def widened(self) -> int:
+        """Changes since the last `tighten` that stayed where they were."""
+        return self._widened
 
     def __len__(self) -> int:
         return int(self._tree.state[LIVE])
@@ -156,8 +161,12 @@ class BoxIndex:
         attributes: npt.NDArray[np.int64],
         lows: Keys,
         highs: Keys,
+        *,
+        move: bool = True,
     ) -> None:
         """Give one attribute of each named class a new closed range of keys, in the order given.
+
+        With `move` False boxes stay in their leaves and widen them: changes get cheaper, later matches dearer.
 
         An unknown id, a class of several boxes or a reversed range is refused, and then nothing is changed.
         """
@@ -169,7 +178,9 @@ class BoxIndex:
         if (lows > highs).any():
             place = int(np.argmax(lows > highs))
             raise MatchingError(f"the new range of class {ids[place]} is reversed", hint="give the lower bound first")
-        change_ranges(self._tree, slots, attributes, lows, highs, np.empty_like(slots), np.empty_like(slots))
+        room = np.empty((2, len(slots)), np.int64)
+        change_ranges(self._tree, slots, attributes, lows, highs, room[0], room[1], move)
+        self._widened += 0 if move else len(ids)
         self._changed += len(ids)
         self._maintain()
 
@@ -195,6 +206,11 @@ class BoxIndex:
         """Use dictionaries that were grown from the ones it has."""
         self._labels.update(labels)
 
+    def copy(self) -> BoxIndex:
+        """An independent index of the same boxes."""
+        arrays = {name: array.copy() for name, array in arrays_of(self._tree).items()}
+        return BoxIndex(self._attributes, tree_of(arrays), self._labels)
+
     def repack(self) -> None:
         """Build again from the boxes it holds: best shape, exact codes."""
         self._rebuild(self.boxes(), 1 / 64)
@@ -202,7 +218,7 @@ class BoxIndex:
     def tighten(self) -> None:
         """Make bounding boxes tight again after changes; much cheaper than `repack`."""
         summarise(self._tree.blocks, self._tree.levels, self._tree.used)
-        self._changed = 0
+        self._changed = self._widened = 0
 
     def _maintain(self) -> None:
         count = max(1, len(self))
@@ -214,7 +230,7 @@ class BoxIndex:
     def _rebuild(self, boxes: Boxes, spare: float) -> None:
         coder = make_coder(boxes.exact, boxes.nulls, self._tree.coder.floating)
         self._tree = build_tree(boxes.ids, boxes.exact, boxes.nulls, coder, None, spare)
-        self._changed = 0
+        self._changed = self._widened = 0
 
 
 def _flat(values: npt.ArrayLike, dtype: type[np.generic] = np.int64) -> np.ndarray:

@@ -1,0 +1,52 @@
+"""Control under overload (Fischer and Kossmann, section 4): what is matched, in which order, and what is shed.
+
+Methods are pure: waiting events, the time and believed costs in, steps out. `replay` runs one against an engine by the
+paper's rule for time; `BatchGate` is the same control for the Spark job, which sees whole micro-batches.
+"""
+
+from headgate.matching.admission.batching import Batching
+from headgate.matching.admission.costs import Costs, LearnedCosts, believed
+from headgate.matching.admission.estimate import ErrorEstimate, estimate_errors
+from headgate.matching.admission.fine_grained import FineGrained, Group
+from headgate.matching.admission.frontend import METHODS, PRESETS, Requirement, choose, make_method
+from headgate.matching.admission.gate import BatchGate, Gated
+from headgate.matching.admission.hybrid import Hybrid
+from headgate.matching.admission.method import Method, Step, Waiting
+from headgate.matching.admission.replay import Engine, Events, Outcome, compare, replay
+from headgate.matching.admission.shed_both import ShedBoth
+from headgate.matching.admission.shed_messages import ShedMessages
+from headgate.matching.admission.shed_updates import ShedUpdates
+from headgate.matching.admission.traditional_adaptive import TraditionalAdaptive
+from headgate.matching.admission.traditional_eager import TraditionalEager
+
+__all__ = [
+    "METHODS",
+    "PRESETS",
+    "BatchGate",
+    "Batching",
+    "Costs",
+    "Engine",
+    "ErrorEstimate",
+    "Events",
+    "FineGrained",
+    "Gated",
+    "Group",
+    "Hybrid",
+    "LearnedCosts",
+    "Method",
+    "Outcome",
+    "Requirement",
+    "ShedBoth",
+    "ShedMessages",
+    "ShedUpdates",
+    "Step",
+    "TraditionalAdaptive",
+    "TraditionalEager",
+    "Waiting",
+    "believed",
+    "choose",
+    "compare",
+    "estimate_errors",
+    "make_method",
+    "replay",
+]

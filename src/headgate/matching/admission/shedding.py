@@ -1,0 +1,74 @@
+"""What the three shedding methods share (section 4.2): when to shed, how much, and whom.
+
+When the filter is ready, the whole queue's believed work is compared with the time that the oldest message has left; if
+it does not fit, as many events are dropped as bring it down to `settle` of that time. Settling below the bound keeps
+the next decision from having to shed again at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from headgate.matching.admission.costs import Costs
+from headgate.matching.admission.method import Numbers, Step, Waiting, next_in_order
+
+# Worth of events by number: those of least worth are shed first. None sheds at random.
+Worth = Callable[[Numbers], npt.NDArray[np.float64]]
+
+
+@dataclass(slots=True)
+class Shedder:
+    """Chooses victims, at random by seed or by least worth."""
+
+    bound_s: float
+    seed: int = 0
+    worth: Worth | None = None
+    settle: float = 0.9
+    _random: np.random.Generator = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not self.bound_s > 0:
+            raise ValueError(f"a latency bound is above 0 seconds, not {self.bound_s}")
+        self._random = np.random.default_rng(self.seed)
+
+    def excess_s(self, work_s: float, remaining_s: float) -> float:
+        """Seconds of work to get rid of; 0 when it all fits."""
+        return 0.0 if work_s <= remaining_s else work_s - self.settle * max(0.0, remaining_s)
+
+    def victims(self, events: Numbers, count: int) -> Numbers:
+        """So many of the events, ascending; the newest is always kept, so that work goes on and costs are learned."""
+        events = events[:-1]
+        if count >= len(events):
+            return events
+        if self.worth is None:
+            chosen = self._random.choice(len(events), count, replace=False, shuffle=False)
+        else:
+            chosen = np.argpartition(self.worth(events), count)[:count]
+        return events[np.sort(chosen)]
+
+
+def shed_and_go(waiting: Waiting, messages: Numbers, updates: Numbers) -> list[Step]:
+    """Steps that shed those messages and updates and then take the next message of what is left, if any."""
+    steps = []
+    if len(messages):
+        steps.append(Step("shed messages", messages))
+    if len(updates):
+        steps.append(Step("shed updates", updates))
+    left = np.setdiff1d(waiting.messages, messages, assume_unique=True) if len(messages) else waiting.messages
+    kept = np.setdiff1d(waiting.updates, updates, assume_unique=True) if len(updates) else waiting.updates
+    return [*steps, *next_in_order(left, kept)] if len(left) or len(kept) else steps
+
+
+def count_for(seconds: float, each_s: float) -> int:
+    """How many events of that cost make up so many seconds."""
+    return int(np.ceil(seconds / each_s)) if seconds > 0 and each_s > 0 else 0
+
+
+def excess_work(shedder: Shedder, waiting: Waiting, now_s: float, costs: Costs) -> float:
+    """Seconds by which in-order execution of the queue passes the bound."""
+    work = costs.work(len(waiting.messages), len(waiting.updates))
+    return shedder.excess_s(work, waiting.remaining_s(now_s, shedder.bound_s))
