@@ -85,11 +85,13 @@ def check(overlay):
 
 
 @quick
-@given(st.integers(0, 2**32 - 1), st.sampled_from([20, 60, 200]), st.booleans())
-def test_random_queries_and_removals_leave_a_true_ledger(seed, capacity, together):
+@given(st.integers(0, 2**32 - 1), st.sampled_from([20, 60, 200]), st.booleans(), st.sampled_from([0.0, 0.3]))
+def test_random_queries_and_removals_leave_a_true_ledger(seed, capacity, together, ahead_s):
     rng = np.random.default_rng(seed)
-    overlay = Overlay(Partition.squares(SPACE, 2), capacity, limit=SPACE.digits)
+    overlay = Overlay(Partition.squares(SPACE, 2), capacity, limit=SPACE.digits, ahead_s=ahead_s)
     for identity in range(30):
+        if ahead_s:
+            overlay.tick()
         overlay.ask(f"s{rng.integers(4)}", query(identity, *random_box(rng)))
         if not together:
             overlay.run()
@@ -102,6 +104,10 @@ def test_random_queries_and_removals_leave_a_true_ledger(seed, capacity, togethe
         if rng.random() < 0.5:
             overlay.run()
             check(overlay)
+    for _ in range(4):
+        overlay.run()
+        overlay.run(until=overlay.now + 1.0)
+        overlay.tick()
     overlay.run()
     check(overlay)
     assert (overlay.client_load, overlay.replication, overlay.connections) == (0, 0, 0)
@@ -181,3 +187,29 @@ def test_partitions_that_are_none_are_refused():
         Partition(SPACE, ("a",), np.zeros((3, 3), dtype=np.int64))
     with pytest.raises(ValueError, match="every site must own"):
         Partition(SPACE, ("a", "b"), np.zeros((2, 2), dtype=np.int64))
+
+
+def test_a_region_on_the_way_of_a_crowd_is_replicated_before_it_comes():
+    space = index_space(4)
+    partition = Partition.squares(space, 4)
+    overlay = Overlay(partition, space.cells // 16, limit=8, ahead_s=2.0)
+    sent = []
+    for identity in range(80):
+        at = 0.1 * identity
+        overlay.run(until=at)
+        left = round((0.05 + 0.05 * at) * 1024)
+        overlay.ask("s0", cut(space, identity, (left, 40, 0, 0), (left + 150, 190, 512, 512), 8))
+        if identity % 10 == 9:
+            overlay.tick()
+            overlay.run(until=at + 0.05)
+            sent.append({s.region.id for core in overlay.sites.values() for s in core.holdings.sinks.values()})
+    assert overlay.messages["Expect"] + sum(len(core._unused) for core in overlay.sites.values()) > 0
+    assert any(sent)
+    for identity in range(80):
+        overlay.cancel(identity)
+    for _ in range(8):
+        overlay.run(until=overlay.now + 1.0)
+        overlay.tick()
+    overlay.run()
+    check(overlay)
+    assert overlay.connections == 0

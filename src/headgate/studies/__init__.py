@@ -32,6 +32,7 @@ STUDIES: Mapping[str, Registered] = {
     "pack-fairness": Registered("headgate.studies.pack_fairness", "crossing paths and mixed policies"),
     "grid-replication": Registered("headgate.studies.grid_replication", "hot spots over 16 sites, by index depth"),
     "grid-weather": Registered("headgate.studies.grid_weather", "ten subscribers of one field at five resolutions"),
+    "grid-moving-hotspot": Registered("headgate.studies.grid_moving_hotspot", "replicas that follow a moving crowd"),
     "grid-savings": Registered("headgate.studies.grid_savings", "one multi-resolution stream against one each"),
     "class-list-coding": Registered("headgate.studies.class_list_coding", "bytes of class lists under six codings"),
     "xport-convergence": Registered(

@@ -53,11 +53,12 @@ class Parts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """Parts that look for a site. `tried` were asked before; `trail` leads back when a way ends."""
+    """Parts that look for a site since `at`. `tried` were asked before; `trail` leads back when a way ends."""
 
     parts: Parts
     tried: frozenset[str] = frozenset()
     trail: tuple[str, ...] = ()
+    at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,8 @@ class Answer:
 class Replica:
     """The region now flows to you (None when you have it already); these queries are yours.
 
-    `held` gives back what was held for the offer, `replaced` lists smaller regions that the new one includes.
+    `held` gives back what was held for the offer, `replaced` lists smaller regions that the new one includes. A region
+    that is sent ahead of its queries was not offered.
     """
 
     sender: str
@@ -103,6 +105,7 @@ class Replica:
     moved: tuple[Parts, ...]
     held: int
     replaced: tuple[int, ...] = ()
+    offered: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,6 +132,22 @@ class Revoke:
     """Your region has ended, and nobody feeds it; what you served of it looks for a site again."""
 
     region: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """The time, for a site that looks ahead."""
+
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """A crowd is heading for this region: who has it should replicate it ahead of time."""
+
+    code: int
+    length: int
+    tried: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,5 +189,5 @@ class Refused:
     parts: Parts
 
 
-ToSite = Query | Offer | Answer | Replica | Release | Reparent | Revoke | Cancel | Announce
+ToSite = Query | Offer | Answer | Replica | Release | Reparent | Revoke | Tick | Expect | Cancel | Announce
 ToClient = Placed | Left | Refused

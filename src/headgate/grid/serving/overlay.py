@@ -42,6 +42,7 @@ class Overlay:
         *,
         limit: int,
         paper: bool = False,
+        ahead_s: float = 0.0,
         delay_s: float = 0.02,
     ) -> None:
         self.partition = partition
@@ -54,14 +55,16 @@ class Overlay:
         for site in partition.sites:
             room = capacity[site] if isinstance(capacity, dict) else capacity
             budget = room if isinstance(room, Budget) else Budget(room)
-            self.sites[site] = SiteCore(site, partition, budget, lambda: next(numbers), limit=limit, paper=paper)
+            self.sites[site] = SiteCore(
+                site, partition, budget, lambda: next(numbers), limit=limit, paper=paper, ahead_s=ahead_s
+            )
         self._queue: list[tuple[float, int, str | int, m.ToSite | m.ToClient]] = []
         self._order = itertools.count()
 
     def ask(self, site: str, parts: m.Parts) -> None:
         """A client poses a query, cut into parts, at a site."""
         self.clients[parts.demand.id] = Placement(parts.demand, self.now, parts.demand.size)
-        self._post(site, m.Query(parts))
+        self._post(site, m.Query(parts, at=self.now))
 
     def cancel(self, demand: int) -> None:
         """A client leaves: it tells the sites that serve it, and the one it asked if nobody does yet."""
@@ -69,9 +72,10 @@ class Overlay:
         for site in placement.parts:
             self._post(site, m.Cancel(demand))
 
-    def post(self, site: str, message: m.ToSite) -> None:
-        """Put a message on its way to a site."""
-        self._post(site, message)
+    def tick(self) -> None:
+        """Tell every site the time, so that those that look ahead can."""
+        for site in self.sites:
+            self._post(site, m.Tick(self.now))
 
     def run(self, until: float | None = None) -> None:
         """Deliver messages until none is left, or until a virtual time."""
@@ -149,4 +153,4 @@ class Overlay:
     @property
     def control_messages(self) -> int:
         """Messages that make, change and end connections and place queries; announcements of free bandwidth apart."""
-        return sum(count for name, count in self.messages.items() if name != "Announce")
+        return sum(count for name, count in self.messages.items() if name not in ("Announce", "Tick"))

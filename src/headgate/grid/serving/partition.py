@@ -82,6 +82,11 @@ class Partition:
         low, high = _bounds(self.space, code, length)
         return tuple((low[d] + high[d]) / 2 / self.space.shape[d] for d in range(2))  # type: ignore[return-value]  # two
 
+    def middle(self, low: Sequence[int], high: Sequence[int]) -> tuple[float, float]:
+        """Centre of a box of finest cells, in fractions of the field."""
+        x, y = ((low[d] + high[d]) / 2 / self.space.shape[d] for d in range(2))
+        return x, y
+
     def owner_at(self, place: tuple[float, float]) -> str:
         """The site whose region holds a place."""
         rows, columns = self.owners.shape

@@ -18,9 +18,13 @@ import numpy as np
 from headgate.grid.dzset import DzSet
 from headgate.grid.serving import messages as m
 from headgate.grid.serving.holdings import Budget, Holdings
+from headgate.grid.serving.motion import Motion, moved
 from headgate.grid.serving.partition import Partition
 from headgate.grid.serving.placing import Choice, choose, covered, eligible
 from headgate.grid.space import Ints
+
+# Of the loaded regions, so many are followed.
+_AHEAD = 8
 
 Out = tuple[str | int, m.ToSite | m.ToClient]
 
@@ -53,11 +57,13 @@ class SiteCore:
         *,
         limit: int,
         paper: bool = False,
+        ahead_s: float = 0.0,
     ) -> None:
         self.site = site
         self.partition = partition
         self.limit = limit
         self.paper = paper
+        self.ahead_s = ahead_s
         self.holdings = Holdings(site, partition, budget)
         self.known: dict[str, int] = {name: budget.capacity for name in partition.sites if name != site}
         self._heard: dict[str, int] = {}
@@ -66,6 +72,9 @@ class SiteCore:
         self._waiting: deque[m.Query] = deque()
         self._placing: _Placing | None = None
         self._leaving = False
+        self._motion = Motion(2 * ahead_s) if ahead_s > 0 else None
+        self._unused: dict[int, float] = {}
+        self._now = 0.0
         self._promised: Counter[str] = Counter()
         self._out: list[Out] = []
 
@@ -86,6 +95,10 @@ class SiteCore:
                 self._reparented(message)
             case m.Revoke(identity):
                 self._revoked(identity)
+            case m.Tick(now):
+                self._look_ahead(now)
+            case m.Expect():
+                self._expect(message)
             case m.Cancel(demand):
                 self._cancel(demand)
             case m.Announce():
@@ -110,6 +123,8 @@ class SiteCore:
             parts = m.Parts(demand, served.have_codes, served.have_lengths)
             weights = demand.weights(self.partition.space, parts.codes, parts.lengths)
             wanted = np.flatnonzero(weights)
+            if len(wanted) and self._motion is not None:
+                self._motion.add(query.at, self.partition.middle(demand.low, demand.high))
             if len(wanted):
                 self._placing = _Placing(replace(query, parts=parts.take(wanted)), weights[wanted])
                 self._advance()
@@ -126,7 +141,9 @@ class SiteCore:
         for i, site in enumerate(ways):
             which = np.flatnonzero(nearest == i)
             if len(which):
-                self._send(site, m.Query(query.parts.take(which), tried, (*query.trail, self.site)))
+                self._send(
+                    site, replace(query, parts=query.parts.take(which), tried=tried, trail=(*query.trail, self.site))
+                )
 
     def _back(self, query: m.Query) -> None:
         """This way has ended: return to the site before, or give up when there is none."""
@@ -219,7 +236,8 @@ class SiteCore:
             return
         query = placing.query
         self.known[site] = max(0, self.known.get(site, 0) - int(placing.weights[which].sum()))
-        self._send(site, m.Query(query.parts.take(which), query.tried | {self.site}, (*query.trail, self.site)))
+        tried = query.tried | {self.site}
+        self._send(site, replace(query, parts=query.parts.take(which), tried=tried, trail=(*query.trail, self.site)))
         self._keep(placing, np.setdiff1d(np.arange(len(placing.weights)), which))
 
     # Replication
@@ -285,9 +303,11 @@ class SiteCore:
     def _replica(self, message: m.Replica) -> None:
         holdings = self.holdings
         holdings.budget.held -= message.held
-        self._promised[message.sender] -= 1
+        self._promised[message.sender] -= message.offered
         if message.region is not None:
             holdings.receive(message.sender, message.region)
+            if not message.offered:
+                self._unused[message.region.id] = self._now
         for identity in message.replaced:
             if identity in holdings.sources:
                 holdings.stop_receiving(identity)
@@ -404,6 +424,57 @@ class SiteCore:
             sink = holdings.sinks[key].region
             if not DzSet.from_expressions(self.partition.space, [sink.code], [sink.length]) <= holdings.available:
                 self._send(holdings.stop_sending(key).peer, m.Revoke(key))
+
+    # Moving crowds
+
+    def _look_ahead(self, now: float) -> None:
+        """Ask for replicas where the crowd will be, and give back those that nobody came for."""
+        self._now = now
+        for identity, since in list(self._unused.items()):
+            source = self.holdings.sources.get(identity)
+            used = source is not None and self.holdings.clients.weight(source.region.code, source.region.length)
+            if source is None or used:
+                del self._unused[identity]
+            elif since < now - 2 * self.ahead_s:
+                del self._unused[identity]
+                self._retreat({identity})
+        if self._motion is None:
+            return
+        place = self._motion.predict(now, self.ahead_s)
+        busy = self.holdings.budget.free * 2 < self.holdings.budget.capacity
+        if place is None or not busy:
+            return
+        hot = self.holdings.clients.find(limit=self.limit, within=self.holdings.available)
+        for code, length in list(zip(hot.codes.tolist(), hot.lengths.tolist(), strict=True))[:_AHEAD]:
+            target = moved(self.partition.space, code, length, place)
+            if target is not None:
+                self._expect(m.Expect(*target))
+
+    def _expect(self, message: m.Expect) -> None:
+        """Replicate a region before its crowd comes, if it is here and nobody has it yet; else pass the word on."""
+        holdings = self.holdings
+        code, length = message.code, message.length
+        size = holdings.size(length)
+        if not DzSet.from_expressions(self.partition.space, [code], [length]) <= holdings.available:
+            tried = message.tried | {self.site}
+            ways = [site for site in self.partition.neighbours[self.site] if site not in tried]
+            if ways:
+                square = self.partition.squares_of(np.array([code]), np.array([length]))[0]
+                rows = [self.partition.sites.index(site) for site in ways]
+                nearest = ways[int(self.partition.distances[rows, square].argmin())]
+                self._send(nearest, m.Expect(code, length, tried))
+            return
+        start, end = np.array([code]), np.array([code + size])
+        if size * 10 > holdings.budget.free or int(covered(holdings.outgoing.regions(), start, end)[0]):
+            return
+        ways = [
+            site for site in self.partition.neighbours[self.site] if eligible(holdings, code, length, site, strict=True)
+        ]
+        if ways:
+            best = max(ways, key=lambda site: (self.known.get(site, 0), site))
+            region = m.Region(self._number(), code, length, self._path(code, length))
+            holdings.send(best, region)
+            self._send(best, m.Replica(self.site, region, (), 0, offered=False))
 
     # Free bandwidth
 
