@@ -15,9 +15,10 @@ import numpy as np
 
 from headgate.grid.dzset import DzSet
 from headgate.grid.serving import messages as m
+from headgate.grid.serving.exchange import Out
 from headgate.grid.serving.holdings import Budget
 from headgate.grid.serving.partition import Partition
-from headgate.grid.serving.site import Out, SiteCore
+from headgate.grid.serving.site import SiteCore
 
 
 @dataclass(slots=True)
