@@ -78,19 +78,14 @@ def summary_tables(summary: dict[str, Any]) -> list[Table]:
     rows = _table("rows", "stream", "in", "dead", "shed", "evaluated")
     for name, each in status["streams"].items():
         rows.add_row(name, *(f"{each[key]:,}" for key in ("rows_in", "dead", "shed", "evaluated")))
-    roots = {each["root"] for each in status["streams"].values()}
-    used = summary["link_bytes"]
-    network = _table("bytes on links", "", "MB", "against the plan")
-    for label, value in (
-        ("this plan", used),
-        ("one copy per site", summary["site_copy_bytes"]),
-        ("one copy per subscriber", summary["unicast_bytes"]),
-    ):
-        network.add_row(label, f"{value / 1e6:,.2f}", f"{value / used:,.2f} x" if used else "-")
-    uploaded = sum(summary["per_site_bytes"][root] for root in roots)
-    network.add_row("roots' upload", f"{uploaded / 1e6:,.2f}", ", ".join(sorted(roots)))
     busiest = summary["busiest_site"]
-    network.add_row("busiest site", f"{summary['per_site_bytes'][busiest] / 1e6:,.2f}", busiest)
+    network = _table("megabytes on links", "", "in all", "from the roots", "busiest site")
+    for label, total, root, site, name in (
+        ("this plan", summary["link_bytes"], summary["root_bytes"], summary["per_site_bytes"][busiest], busiest),
+        ("one copy per site", *[summary["site_copy_bytes"]] * 2, summary["site_copy_busiest"], "a root"),
+        ("one copy per subscriber", *[summary["unicast_bytes"]] * 2, summary["unicast_busiest"], "a root"),
+    ):
+        network.add_row(label, f"{total / 1e6:,.2f}", f"{root / 1e6:,.2f}", f"{site / 1e6:,.2f} ({name})")
     people = _table("subscribers", "subscription", "site", "matched", "deliv'd", "p50 ms", "p99 ms", "from event")
     for name, each in status["subscriptions"].items():
         commit, event = each.get("commit_delay_ms") or {}, each.get("event_delay_ms") or {}

@@ -73,7 +73,8 @@ class View:
         total = _totals(status)
         head = Table.grid(expand=True)
         head.add_row(Text(self._title, style="bold"), Text(f"{share:4.0%}", justify="right"))
-        bar = ProgressBar(total=1.0, completed=share, width=78)
+        bar = Table.grid()
+        bar.add_row(ProgressBar(total=1.0, completed=share, width=76))
         ok = total["difference"] == 0
         books = Text.assemble(
             f"matched {total['matched']:,} = delivered {total['delivered']:,} + reduced {total['reduced']:,} + ",
@@ -95,8 +96,8 @@ class View:
         """The busiest links, in two columns."""
         links = sorted(status["links"].items(), key=lambda item: -item[1]["bytes"])[:8]
         cells = [
-            f"{name:<16}{each['bytes'] / 1e3:>9,.0f} kB"
-            f"{self._rate(status, lambda s, n=name: s['links'].get(n, {}).get('bytes', 0) * 8 / 1e3):>7} kbit/s"
+            f"{name:<15}{each['bytes'] / 1e3:>7,.0f} kB"
+            f"{self._rate(status, lambda s, n=name: s['links'].get(n, {}).get('bytes', 0) * 8 / 1e3):>5} kb/s"
             for name, each in links
         ]
         table = _table("busiest links", "")

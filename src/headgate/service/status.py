@@ -33,7 +33,7 @@ async def read_status(fabric: Fabric, tables: Tables) -> dict[str, Any]:
     return {
         "revision": snapshot.revision,
         "time_ms": int(time.time() * 1000),
-        "streams": {book.stream: _stream(snapshot, book, jobs) for book in books},
+        "streams": {book.stream: _stream(snapshot, book, jobs, relays) for book in books},
         "sites": {name: _site(name, relays) for name in snapshot.deployment.sites},
         "links": _links(relays),
         "subscriptions": _subscriptions(snapshot, books, tallies, relays),
@@ -41,9 +41,13 @@ async def read_status(fabric: Fabric, tables: Tables) -> dict[str, Any]:
     }
 
 
-def _stream(snapshot: Snapshot, book: StreamBooks, jobs: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _stream(
+    snapshot: Snapshot, book: StreamBooks, jobs: dict[str, dict[str, Any]], relays: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
     document = book.to_document()
     del document["entries"]
+    sent = relays.get(snapshot.deployment.streams[book.stream].root, {}).get("link_bytes", {})
+    document["root_bytes"] = sum(size for link, size in sent.items() if link.rsplit(":", 1)[0] == book.stream)
     return {"root": snapshot.deployment.streams[book.stream].root, **document, "job": jobs.get(book.stream, {})}
 
 

@@ -18,15 +18,16 @@ from headgate.wire.message import encode_block
 
 @dataclass(frozen=True, slots=True)
 class Baselines:
-    """Bytes that leave the roots without a plan. Receivers at a stream's own root cost nothing in either."""
+    """Bytes that leave each root site without a plan. Receivers at a stream's own root cost nothing in either."""
 
-    per_subscriber: int
-    per_site: int
+    per_subscriber: dict[str, int]
+    per_site: dict[str, int]
 
 
 async def measure(fabric: Fabric, tables: Tables, streams: list[str]) -> Baselines:
     """Encode every committed block as it would go to each subscriber, and to each site, straight from the root."""
-    per_subscriber = per_site = 0
+    per_subscriber: dict[str, int] = {}
+    per_site: dict[str, int] = {}
     logs = fabric.logs
     for stream in streams:
         place = 0
@@ -42,9 +43,10 @@ async def measure(fabric: Fabric, tables: Tables, streams: list[str]) -> Baselin
                 for site, receivers in stream_receivers(snapshot, stream).items():
                     if site == root or not manifest.evaluated:
                         continue
-                    child = Child(site, tuple(receivers), schema)
                     wanted = [name for name in schema.names if any(name in each.schema.names for each in receivers)]
                     child = Child(site, tuple(receivers), block.rows.select(wanted).schema)
-                    per_site += len(encode_block(for_child(block, child)))
-                    per_subscriber += sum(len(encode_block(each)) for _, each in for_local(block, tuple(receivers)))
+                    copy = len(encode_block(for_child(block, child)))
+                    copies = sum(len(encode_block(each)) for _, each in for_local(block, tuple(receivers)))
+                    per_site[root] = per_site.get(root, 0) + copy
+                    per_subscriber[root] = per_subscriber.get(root, 0) + copies
     return Baselines(per_subscriber, per_site)

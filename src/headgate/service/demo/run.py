@@ -14,7 +14,7 @@ from typing import Any, Final
 from headgate.client import Client, Delivery
 from headgate.errors import HeadgateError
 from headgate.fabric import FabricError, cancel_all
-from headgate.service.demo.baselines import measure
+from headgate.service.demo.baselines import Baselines, measure
 from headgate.service.runtime import Runtime
 
 _POLL_S: Final = 1.0
@@ -107,7 +107,7 @@ async def run_demo(
             await readers.stop()
     status = await runtime.status()
     baselines = await measure(runtime.fabric, runtime.tables, list(status["streams"]))
-    summary = summarise(status, baselines.per_subscriber, baselines.per_site, time.monotonic() - began)
+    summary = summarise(status, baselines, time.monotonic() - began)
     return {**summary, "status": status, "deliveries": readers.deliveries}
 
 
@@ -131,7 +131,7 @@ async def _drain(runtime: Runtime, readers: Readers, watch: Watch) -> None:
         await asyncio.sleep(_POLL_S / 2)
 
 
-def summarise(status: dict[str, Any], unicast: int, per_site: int, seconds: float) -> dict[str, Any]:
+def summarise(status: dict[str, Any], baselines: Baselines, seconds: float) -> dict[str, Any]:
     """The figures of a run."""
     streams, subscriptions = status["streams"].values(), status["subscriptions"].values()
     site_bytes = {name: each["upload_bytes"] for name, each in status["sites"].items()}
@@ -146,9 +146,12 @@ def summarise(status: dict[str, Any], unicast: int, per_site: int, seconds: floa
         "in_flight": sum(each["in_flight"] for each in subscriptions),
         "ledger_difference": sum(abs(each["difference"]) for each in (*streams, *subscriptions)),
         "link_bytes": sum(each["bytes"] for each in status["links"].values()),
+        "root_bytes": sum(each["root_bytes"] for each in streams),
         "per_site_bytes": site_bytes,
         "busiest_site": max(site_bytes, key=lambda name: site_bytes[name]),
-        "unicast_bytes": unicast,
-        "site_copy_bytes": per_site,
+        "unicast_bytes": sum(baselines.per_subscriber.values()),
+        "unicast_busiest": max(baselines.per_subscriber.values(), default=0),
+        "site_copy_bytes": sum(baselines.per_site.values()),
+        "site_copy_busiest": max(baselines.per_site.values(), default=0),
         "seconds": round(seconds, 1),
     }
