@@ -184,7 +184,7 @@ def test_the_memory_of_keys_is_bounded(monkeypatch):
     assert len(poller.states["a"].keys) == 5
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.one_of(
         st.binary(max_size=300), st.text(max_size=200).map(lambda text: f"<rss><channel><item>{text}</item>".encode())

@@ -73,14 +73,14 @@ _systems = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.builds(Objective, st.sampled_from(["minimise", "maximise"]), _systems, st.just(())))
 def test_text_and_data_round_trip(objective):
     assert parse_objective(str(objective)) == objective
     assert objective_from_data(objective_to_data(objective)) == objective
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.text(alphabet="minsuaxvergpth()_ \n,<=.0123456789+-*/≤äß;", max_size=60))
 def test_any_text_parses_or_is_refused(text):
     for read in (parse_objective, parse_constraint):

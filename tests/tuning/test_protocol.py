@@ -71,12 +71,12 @@ def test_what_a_site_proposes_is_exact(text):
 @pytest.mark.parametrize(("loss", "concurrent"), [(0.0, False), (0.0, True), (0.05, False)])
 def test_the_star_is_reached_by_messages_alone(loss, concurrent):
     generator = np.random.default_rng(3)
-    overlay, shape = plane_overlay(generator, 14), random_shape(generator, 14)
+    overlay, shape = plane_overlay(generator, 10), random_shape(generator, 10)
     simulation = _simulation(overlay, "minimise sum(path_latency)", loss=loss, seed=3, concurrent=concurrent)
     simulation.start(shape)
-    simulation.run(30 * 120)
+    simulation.run(20 * 120)
     assert simulation.connected()
-    assert simulation.parents() == star_parents(14)
+    assert simulation.parents() == star_parents(10)
 
 
 def test_serial_steps_are_those_of_the_search():
@@ -92,12 +92,12 @@ def test_serial_steps_are_those_of_the_search():
 
 def test_limits_hold_in_the_protocol_too():
     generator = np.random.default_rng(5)
-    overlay, shape = plane_overlay(generator, 16), random_shape(generator, 16)
+    overlay, shape = plane_overlay(generator, 12), random_shape(generator, 12)
     limit = compile_constraint("fanout <= 4")
     simulation = _simulation(overlay, "minimise sum(path_latency)", seed=5, limits=(limit,))
     simulation.start(shape)
     before = limit.of(TreeView(overlay, shape))
-    for _ in range(20):
+    for _ in range(12):
         simulation.run(120)
         after = limit.of(TreeView(overlay, simulation.shape()))
         assert after <= before
@@ -120,7 +120,7 @@ def test_joins_leaves_and_crashes_heal_within_a_period():
     simulation.run(120)
     assert simulation.connected()
     assert len(simulation.sites) == 22
-    for _ in range(6):
+    for _ in range(3):
         simulation.run(120)
         assert simulation.connected()
 
@@ -170,7 +170,7 @@ def test_profiles_travel_up_until_covered():
 )
 def test_traffic_grows_as_table_4_says(text, grows):
     found = []
-    for size in (40, 160):
+    for size in (25, 100):
         generator = np.random.default_rng(2)
         overlay, shape = plane_overlay(generator, size), random_shape(generator, size)
         simulation = _simulation(overlay, text)
@@ -184,7 +184,7 @@ def test_approximation_saves_traffic():
     found = {}
     for constant in (None, 1.0, 3.0):
         generator = np.random.default_rng(2)
-        overlay, shape = plane_overlay(generator, 60), random_shape(generator, 60)
+        overlay, shape = plane_overlay(generator, 40), random_shape(generator, 40)
         simulation = _simulation(overlay, "minimise variance(path_latency)", approximate=constant)
         simulation.start(shape)
         simulation.run(115 - simulation.network.now)
@@ -214,7 +214,7 @@ def test_joint_benefits_of_what_the_root_runs_side_by_side():
     pairs = 0
     for text in ("minimise sum(path_latency)", "minimise sum(extra_incoming())", "minimise max(path_latency)"):
         compiled = compile_objective(text)
-        for seed in range(12):
+        for seed in range(4):
             generator = np.random.default_rng(seed)
             overlay = plane_overlay(generator, 24, profiles=zipf_profiles(generator, 24, feeds=30))
             shape = random_shape(generator, 24)
@@ -232,14 +232,14 @@ def test_joint_benefits_of_what_the_root_runs_side_by_side():
                     assert joint == pytest.approx(first.benefit + second.benefit, rel=1e-9, abs=1e-6)
                 else:
                     assert joint >= min(first.benefit, second.benefit) - 1e-9
-    assert pairs > 10
+    assert pairs > 3
 
 
 def test_moves_are_ordered_so_that_every_step_is_a_tree():
     from headgate.tuning.outlook import Outlook
     from headgate.tuning.transformations import candidates
 
-    for seed in range(20):
+    for seed in range(8):
         overlay, shape = random_case(seed, 14)
         outlook = Outlook(compile_objective("minimise sum(path_latency)"), TreeView(overlay, shape))
         for owner in shape.order:

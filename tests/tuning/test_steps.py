@@ -22,10 +22,10 @@ def test_no_interleaving_loses_repeats_or_reorders(name):
     parents, moves = CASES[name]
     shape = Shape(parents)
     steps = make_before_break(shape, moves)
-    for rows, cache in ((2, 1), (1, 0)) if len(parents) > 3 else ((2, 0), (3, 1)):
+    for rows, cache in ((1, 0), (1, 1)) if len(parents) > 3 else ((2, 0), (3, 1)):
         verdict = Model(shape, steps, rows, cache).check()
         assert verdict.fault is None, verdict.trace
-        assert verdict.states > 100
+        assert verdict.states > 50
         assert verdict.ends >= 1
 
 

@@ -9,7 +9,8 @@ from headgate.studies import STUDIES, charts, load
 
 SMALL = {
     "feeds-load": [
-        {"clients": 10, "feeds": 30, "per_client": 2, "client_min": 30, "root_min": minutes} for minutes in (5, 30)
+        {"sites": 8, "clients": 10, "feeds": 30, "per_client": 2, "client_min": 30, "root_min": minutes}
+        for minutes in (5, 30)
     ],
     "xport-convergence": [{"sites": 8, "noise": 0.0}, {"sites": 8, "noise": 0.4}],
     "xport-superfluous": [

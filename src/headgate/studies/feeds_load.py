@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _DAY_S = 86_400.0
-_SITES = 40
 
 
 def run(parameters: Parameters, seed: int) -> dict[str, Any]:
@@ -29,19 +28,19 @@ def run(parameters: Parameters, seed: int) -> dict[str, Any]:
     Headgate: the root asks for every wanted feed every `root_min` minutes and pushes new items down a tuned tree.
     """
     generator = np.random.default_rng(seed)
-    clients, feeds = int(parameters["clients"]), int(parameters["feeds"])
+    clients, feeds, sites = (int(parameters[name]) for name in ("clients", "feeds", "sites"))
     profiles, counts = zipf_profiles(
-        generator, _SITES, clients=clients, feeds=feeds, per_client=int(parameters["per_client"])
+        generator, sites, clients=clients, feeds=feeds, per_client=int(parameters["per_client"])
     )
-    overlay = plane_overlay(generator, _SITES, profiles=(profiles, counts))
+    overlay = plane_overlay(generator, sites, profiles=(profiles, counts))
     compiled = compile_objective("minimise average(path_latency) over clients")
-    tuned = Tuner(overlay, compiled).run(random_shape(generator, _SITES))
+    tuned = Tuner(overlay, compiled).run(random_shape(generator, sites))
     latency = np.nan_to_num(node_costs(compiled, TreeView(overlay, tuned.shape)))
     client_s, root_s = 60.0 * float(parameters["client_min"]), 60.0 * float(parameters["root_min"])
     sizes = profiles.sizing.sizes(np.eye(feeds, dtype=np.bool_))
     wanted = profiles.bits.any(axis=0)
     rates = generator.lognormal(0.0, 1.0, feeds) * 10 / _DAY_S  # about ten items a day and feed
-    pairs = [(site, feed) for site in range(_SITES) for feed in np.flatnonzero(profiles.bits[site])]
+    pairs = [(site, feed) for site in range(sites) for feed in np.flatnonzero(profiles.bits[site])]
     weights = np.array([max(1, int(counts[site])) for site, _ in pairs])
     polled = _DAY_S / client_s * weights.sum()
     alone: list[Any] = []
@@ -123,7 +122,14 @@ def summary(results: pd.DataFrame) -> dict[str, Any]:
 STUDY = Study(
     name="feeds-load",
     about="Requests at the servers of feeds and staleness of items: every client polling, or the root for everybody.",
-    parameters={"clients": [100], "feeds": [700], "per_client": [10], "client_min": [30], "root_min": [5, 30]},
+    parameters={
+        "sites": [40],
+        "clients": [100],
+        "feeds": [700],
+        "per_client": [10],
+        "client_min": [30],
+        "root_min": [5, 30],
+    },
     run=run,
     chart=chart,
     statements=(
