@@ -67,16 +67,17 @@ class Live:
                 for query in queries:
                     query.stop()
 
-    async def commit(self, stream: str, rows: pa.RecordBatch, batch: int) -> None:
+    async def commit(self, stream: str, rows: pa.RecordBatch, batch: int, row_cost_s: float = 0.0) -> None:
         """Match, stage and commit rows as the Spark job does, without Spark."""
-        await asyncio.to_thread(self._commit, stream, rows, batch)
+        await asyncio.to_thread(self._commit, stream, rows, batch, row_cost_s)
 
-    def _commit(self, stream: str, rows: pa.RecordBatch, batch: int) -> None:
+    def _commit(self, stream: str, rows: pa.RecordBatch, batch: int, row_cost_s: float) -> None:
         nothing = pa.nulls(rows.num_rows, pa.string())
         marked = rows.append_column("_dead", nothing).append_column("_raw", nothing)
         with SyncFabric(self.address.url, self.address.logs) as fabric:
             version = pin_version(fabric, stream, batch)
-            staged = MatchPass(self.address, stream, version)(iter([marked]))
+            work = MatchPass(self.address, stream, version, batch=batch, row_cost_s=row_cost_s)
+            staged = work(iter([marked]))
             commit(fabric, stream, "test", batch, version, [row for each in staged for row in each.to_pylist()])
 
     async def settle(self, timeout_s: float = 60.0) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from tests.live import Live, running, small, until
 
 from headgate.pipeline.sources import generate
 from headgate.relay.output import QueueLimits
+from headgate.service.books import read_tallies
 
 pytestmark = pytest.mark.nats
 
@@ -68,7 +70,7 @@ def test_a_subscriber_that_reads_nothing_fills_only_its_own_inbox(tmp_path: Path
             status = await live.settle()
             lazy = status["subscriptions"]["lazy"]
             assert lazy["difference"] == 0
-            assert lazy["reduced_by"]["overflow"] == lazy["reduced"] > 0
+            assert sum(lazy["reduced_by"].values()) == lazy["reduced"] > 0
             assert lazy["reduced"] + lazy["delivered"] == 1200
             assert status["subscriptions"]["keen"]["delivered"] == 1200
 
@@ -99,5 +101,27 @@ def test_a_subscription_may_start_with_what_the_root_log_still_holds_of_its_clas
             assert status["subscriptions"]["late"]["starts"] == 0
             assert status["subscriptions"]["later"]["starts"] == 150
             assert all(each["difference"] == 0 for each in status["subscriptions"].values())
+
+    asyncio.run(run())
+
+
+def test_rows_shed_at_admission_are_counted_and_declared_to_every_subscriber(tmp_path: Path, nats_url: str) -> None:
+    document = small(100, all={"site": "leaf"}, none={"site": "mid", "where": "speed > 1000"})
+    document["streams"]["fleet"]["admission"] = {"method": "shed", "bound": "60 s"}
+
+    async def run() -> None:
+        async with running(document, tmp_path, nats_url) as live:
+            live.readers.start(["all", "none"])
+            fresh = generate("fleet", 3, 0, 400, origin_us=int((time.time() - 1) * 1e6))
+            await live.commit("fleet", fresh, 0, row_cost_s=1e-6)
+            await live.commit("fleet", fresh, 1, row_cost_s=0.5)
+            status = await live.settle()
+            stream, line = status["streams"]["fleet"], status["subscriptions"]["all"]
+            assert stream["rows_in"] == 800
+            assert 280 <= stream["shed"] <= 320
+            assert stream["difference"] == line["difference"] == 0
+            assert line["delivered"] == 800 - stream["shed"]
+            tallies = await read_tallies(live.client.fabric)
+            assert {tally.shed for tally in tallies.values()} == {stream["shed"]}
 
     asyncio.run(run())

@@ -52,7 +52,6 @@ def commit(
     staged: Sequence[Any],
     *,
     new_lineage: bool = False,
-    shed: int = 0,
 ) -> Manifest | None:
     """Append the manifest of a batch, None when the batch was committed before.
 
@@ -70,7 +69,7 @@ def commit(
             )
         if last is not None and last.lineage == lineage and batch <= last.batch:
             return None
-        manifest = build_manifest(stream, lineage, batch, version, staged, last.upto if last else 0, shed)
+        manifest = build_manifest(stream, lineage, batch, version, staged, last.upto if last else 0)
         faults.reach("driver.before_manifest")
         try:
             fabric.publish(logs.commit(stream), encode_manifest(manifest), expect=stored.sequence if stored else 0)
@@ -80,9 +79,7 @@ def commit(
         return manifest
 
 
-def build_manifest(
-    stream: str, lineage: str, batch: int, version: int, staged: Sequence[Any], after: int, shed: int
-) -> Manifest:
+def build_manifest(stream: str, lineage: str, batch: int, version: int, staged: Sequence[Any], after: int) -> Manifest:
     """The manifest of what was staged, with sequence numbers by prefix sums."""
     parts = [row for row in staged if row["kind"] == "part"]
     dead = [row for row in staged if row["kind"] == "dead"]
@@ -104,7 +101,7 @@ def build_manifest(
         class_ids=class_ids.astype(np.uint64),
         class_counts=totals,
         dead=sum(row["dead"] for row in dead),
-        shed=shed,
+        shed=sum(row["shed"] for row in staged),
         dead_parts=tuple(PartRef(row["log_sequence"], 0, row["dead"]) for row in dead),
         time_ms=now_ms,
         lag_ms=int(now_ms - mean_ms),

@@ -7,6 +7,7 @@ it stages counts until the driver's manifest names it, so a task that runs twice
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 
 from headgate import faults
 from headgate.matching import ClassLists, Index
+from headgate.matching.admission import BatchGate
 from headgate.pipeline.validate import DEAD
 from headgate.pipeline.worker import Address, Worker, worker
 from headgate.wire.frame import encode_frame
@@ -25,7 +27,7 @@ from headgate.wire.part import Part, encode_part
 
 RAW: Final = "_raw"
 STAGED_DDL: Final = (
-    "kind string, log_sequence bigint, evaluated bigint, kept bigint, dead bigint, "
+    "kind string, log_sequence bigint, evaluated bigint, kept bigint, dead bigint, shed bigint, "
     "class_ids binary, class_counts binary, event_ms double, events bigint, busy_s double"
 )
 STAGED = pa.schema(
@@ -35,6 +37,7 @@ STAGED = pa.schema(
         ("evaluated", pa.int64()),
         ("kept", pa.int64()),
         ("dead", pa.int64()),
+        ("shed", pa.int64()),
         ("class_ids", pa.binary()),
         ("class_counts", pa.binary()),
         ("event_ms", pa.float64()),
@@ -46,21 +49,28 @@ STAGED = pa.schema(
 
 @dataclass(frozen=True)
 class MatchPass:
-    """The function that Spark runs on each partition; `version` is the pin of the micro-batch."""
+    """The function that Spark runs on each partition; `version` is the pin of the micro-batch.
+
+    `row_cost_s` is what a row has taken in earlier batches and `began_s` when this one started: admission control
+    decides by them how many rows still fit the stream's latency bound.
+    """
 
     address: Address
     stream: str
     version: int
     driver_pid: int | None = None
+    batch: int = 0
+    row_cost_s: float = 0.0
+    began_s: float = 0.0
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Match and stage; yields what was staged."""
-        import time
-
         me = worker(self.address)
         snapshot, index = me.index(self.stream, self.version)
         stream = snapshot.deployment.streams[self.stream]
         schema = stream.schema.arrow
+        admission = stream.admission
+        gate = BatchGate.of(admission.method, admission.bound_s, admission.options)
         for batch in batches:
             if not batch.num_rows:
                 continue
@@ -70,9 +80,19 @@ class MatchPass:
             if dead is not None:
                 (place,) = me.fabric.publish_all(me.fabric.logs.dead(self.stream), [encode_dead(dead)])
                 rows.append({"kind": "dead", "log_sequence": place, "dead": dead.num_rows})
+            good, shed = self._admit(gate, good, stream.event_time)
             rows.extend(self._stage(me, good, index, stream.event_time))
+            rows[-1]["shed"] = shed
             rows[-1]["busy_s"] = time.perf_counter() - began
             yield pa.RecordBatch.from_pylist([{**_ZERO, **row} for row in rows], schema=STAGED)
+
+    def _admit(self, gate: BatchGate, good: pa.RecordBatch, event_time: str | None) -> tuple[pa.RecordBatch, int]:
+        """The rows that fit the stream's latency bound, and how many do not."""
+        age_s = time.time() - self.began_s if self.began_s else 0.0
+        if event_time is not None and good.num_rows:
+            age_s = max(age_s, time.time() - pc.min(_micros(good, event_time)).as_py() / 1e6)
+        gated = gate.admit(self.batch, good.num_rows, age_s, self.row_cost_s)
+        return (good.filter(pa.array(gated.keep)), gated.shed) if gated.shed else (good, 0)
 
     def _stage(self, me: Worker, good: pa.RecordBatch, index: Index, event_time: str | None) -> list[dict[str, object]]:
         lists = index.match(good)
@@ -95,10 +115,14 @@ class MatchPass:
                 }
             )
         if event_time is not None and good.num_rows:
-            times = good.column(event_time).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
-            rows[0]["event_ms"] = float(pc.mean(times).as_py()) / 1000
+            rows[0]["event_ms"] = float(pc.mean(_micros(good, event_time)).as_py()) / 1000
             rows[0]["events"] = good.num_rows
         return rows
+
+
+def _micros(rows: pa.RecordBatch, column: str) -> pa.Array:
+    """A column of times as microseconds since the epoch."""
+    return rows.column(column).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
 
 
 _ZERO: dict[str, object] = {
@@ -106,6 +130,7 @@ _ZERO: dict[str, object] = {
     "evaluated": 0,
     "kept": 0,
     "dead": 0,
+    "shed": 0,
     "class_ids": b"",
     "class_counts": b"",
     "event_ms": 0.0,

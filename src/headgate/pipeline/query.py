@@ -43,17 +43,27 @@ class Batches:
         self.stream = stream
         self.lineage = lineage
         self.new_lineage = new_lineage
+        self.row_cost_s = 0.0
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Match, stage and commit one micro-batch."""
         began = time.perf_counter()
         name = self.stream.name
         version = pin_version(self.fabric, name, batch)
-        staged = match(frame, MatchPass(self.address, name, version, os.getpid())).collect()
+        work = MatchPass(self.address, name, version, os.getpid(), batch, self.row_cost_s, time.time())
+        staged = match(frame, work).collect()
+        self._learn(staged)
         manifest = commit(self.fabric, name, self.lineage, batch, version, staged, new_lineage=self.new_lineage)
         self.new_lineage = False
         if manifest is not None:
             self._report(batch, manifest.rows_in, staged, time.perf_counter() - began)
+
+    def _learn(self, staged: list[Any]) -> None:
+        """Learn what a row costs, slowly, so that one odd batch does not shed the next."""
+        rows = sum(row["evaluated"] for row in staged)
+        if rows:
+            cost = sum(row["busy_s"] for row in staged) / rows
+            self.row_cost_s = cost if not self.row_cost_s else 0.7 * self.row_cost_s + 0.3 * cost
 
     def _report(self, batch: int, rows: int, staged: list[Any], seconds: float) -> None:
         document = {
