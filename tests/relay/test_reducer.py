@@ -129,3 +129,16 @@ def test_old_rows_go_whatever_the_age_is_measured_by() -> None:
     assert fresh is not None
     assert [each.block.seqs.tolist() for each in fresh] == [[], [4, 5, 6]]
     assert fresh[0].block.declared == {1: {"max_age": 3}}
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_giving_up_a_whole_block_tells_everybody(link: bool) -> None:
+    receiver = _receiver(1, 7, {"digest": [{"max": "x"}], "levels": [{"every": 2}]})
+    other = _receiver(2, 9, None)
+    target: Child | Receiver = Child("c", (receiver, other), receiver.schema) if link else receiver
+    block = _block(1, 4, [[7], [7, 9], [9], [9]] if link else None)
+    left = Reducer().emptied(Waiting(block, target, 0.0), "oldest").block
+    assert len(left.seqs) == 0
+    assert left.declared == ({1: {"oldest": 2}, 2: {"oldest": 3}} if link else {1: {"oldest": 4}})
+    assert left.digests[1].show()["max(x)"] == (2 if link else 4)
+    assert set(left.digests) == {1}

@@ -15,12 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-import numpy as np
-
 from headgate.reduction.backlog import Limit
 from headgate.relay.reducer import Reducer, Waiting
 from headgate.relay.routes import Child, Receiver
-from headgate.wire.block import Block, Declared, concat, merge_declared
+from headgate.wire.block import Block, concat
 
 OLDEST: Final = "oldest"
 SPAN: Final = 4
@@ -34,19 +32,6 @@ class QueueLimits:
     max_bytes: int = 64 << 20
     linger_s: float = 0.05
     idle_s: float = 0.5
-
-
-def declare_rows(block: Block, target: Child | Receiver, reason: str) -> Declared:
-    """What giving up all rows of a block means to each receiver behind an output."""
-    if isinstance(target, Receiver):
-        return {target.id: {reason: len(block.seqs)}} if len(block.seqs) else {}
-    assert block.classes is not None
-    ids, counts = block.classes.class_counts()
-    return {
-        receiver: {reason: int(count)}
-        for class_id, count in zip(ids.tolist(), counts.tolist(), strict=True)
-        for receiver in target.receivers_of.get(class_id, ())
-    }
 
 
 class Output:
@@ -121,15 +106,8 @@ class Output:
 
     def _drop_ancient(self, waiting: list[Waiting]) -> list[Waiting]:
         """Give up what came before the last `SPAN` times the limit, whatever the policies say."""
-        return [
-            self._emptied(each) if self.came - each.came > SPAN * self.limits.max_rows else each for each in waiting
-        ]
-
-    def _emptied(self, each: Waiting) -> Waiting:
-        if not len(each.block.seqs):
-            return each
-        self.reducer.reasons[OLDEST] += len(each.block.seqs)
-        return replace(each, block=_without_rows(each.block, declare_rows(each.block, each.target, OLDEST)))
+        before = self.came - SPAN * self.limits.max_rows
+        return [self.reducer.emptied(each, OLDEST) if each.came < before else each for each in waiting]
 
     def _refill(self, waiting: list[Waiting]) -> None:
         """Put entries back; neighbours without rows become one, so that the queue's length is bounded by its rows."""
@@ -237,8 +215,3 @@ def _meant_for(block: Block, target: Child | Receiver) -> Block:
         return block
     mine = {target.id} if isinstance(target, Receiver) else {receiver.id for receiver in target.receivers}
     return replace(block, digests={receiver: found for receiver, found in block.digests.items() if receiver in mine})
-
-
-def _without_rows(block: Block, declared: Declared) -> Block:
-    empty = np.zeros(0, dtype=np.int64)
-    return replace(block.take(empty), declared=merge_declared(block.declared, declared))

@@ -189,6 +189,26 @@ class Reducer:
                 result += self._reduce_link(split, split[-1].target, part, now)
         return result
 
+    def emptied(self, each: Waiting, reason: str) -> Waiting:
+        """Give up all rows of a block, whatever the policies say, with their digests."""
+        block, count = each.block, len(each.block.seqs)
+        if not count:
+            return each
+        self._meet(each.target)
+        notes: list[tuple[int, Ints, tuple[str, ...]]] = []
+        lists = None
+        if isinstance(each.target, Receiver):
+            notes.append((each.target.id, np.zeros(count, dtype=np.int64), (reason,)))
+        elif block.classes is not None:
+            lists = ClassLists.empty(0)
+            row_of = np.repeat(np.arange(count), np.diff(block.classes.offsets))
+            for receiver in each.target.receivers:
+                why = np.full(count, -1, dtype=np.int64)
+                why[row_of[block.classes.ids == receiver.class_id]] = 0
+                notes.append((receiver.id, why, (reason,)))
+        gone = np.zeros(count, dtype=np.bool_)
+        return self._written([each], block.rows.slice(0, 0), gone, notes, lists)[0]
+
     def _read_clock(self, waiting: Sequence[Waiting]) -> None:
         """How far the clock of the rows, which is that of their commits, is ahead of the relay's own."""
         self._offset = max(each.block.commits[-1].time_ms / 1000.0 - each.since for each in waiting)
