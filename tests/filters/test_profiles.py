@@ -277,3 +277,13 @@ def test_topic_wildcards_mean_what_they_are_defined_to(one, other):
     said = parse_pattern(one).covers(parse_pattern(other))
     truth = all(a or not b for a, b in zip(expected[one], expected[other], strict=True))
     assert not said or truth
+
+
+def test_loading_types_hides_no_function():
+    import headgate.filters.profiles as profiles
+
+    for name in profile_names()[:3]:
+        profile_type(name)
+    for name in profiles.__all__:
+        assert not hasattr(getattr(profiles, name), "__path__")
+        assert type(getattr(profiles, name)).__name__ != "module"

@@ -17,6 +17,7 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.status",
     "headgate.cli.subscriptions",
     "headgate.cli.demo",
+    "headgate.cli.explain",
     "headgate.cli.plan",
     "headgate.cli.tune",
     "headgate.cli.feeds",

@@ -23,7 +23,7 @@ GROUP = "headgate.profiles"
 # Where built-in types are, as `module:name`. A type of a package above this one is named here, never imported here.
 BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
-        "relational": "headgate.filters.profiles.relational:PROFILE",
+        "relational": "headgate.filters.profiles.relational_type:PROFILE",
         "topics": "headgate.filters.profiles.topics:PROFILE",
         "keywords": "headgate.filters.profiles.keywords:PROFILE",
     }

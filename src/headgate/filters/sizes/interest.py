@@ -10,7 +10,7 @@ from headgate.filters.algebra.normal import NormalForm, normal_form
 from headgate.filters.algebra.relate import columns_cover, forms_cover
 from headgate.filters.filter import Filter
 from headgate.filters.profiles.base import Profile, ProfileType
-from headgate.filters.profiles.relational import PROFILE as RELATIONAL
+from headgate.filters.profiles.relational_type import PROFILE as RELATIONAL
 from headgate.filters.sizes.statistics import StreamStatistics
 
 

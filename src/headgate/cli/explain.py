@@ -1,0 +1,216 @@
+"""`headgate explain`: what the filters of a deployment mean, how much they take, and which of them covers which."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headgate.errors import HeadgateError, nearest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headgate.filters.sizes import StreamStatistics
+    from headgate.model import Deployment, Schema, Stream, Subscription
+
+_SHOWN = 6  # boxes of a filter that are printed
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("explain")(explain)
+
+
+def explain(
+    file: Annotated[Path, typer.Argument(help="The deployment file.")],
+    subscription: Annotated[str | None, typer.Argument(help="One subscription in full; none lists all.")] = None,
+    rows: Annotated[
+        list[str] | None,
+        typer.Option(help="Rows to estimate from, as STREAM=FILE (Parquet, or JSON lines); generators need none."),
+    ] = None,
+    sample: Annotated[int, typer.Option(help="Rows of a generator to estimate from.", min=1)] = 20_000,
+    sizes: Annotated[
+        Path | None, typer.Option(help="Write the estimates there, as `headgate tune --measured` reads them.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show the canonical text, the boxes, the selectivity and the size of filters, and what covers what."""
+    from headgate.cli.deployment import read_deployment
+
+    deployment = read_deployment(file)
+    if subscription is not None and subscription not in deployment.subscriptions:
+        close = nearest(subscription, deployment.subscriptions)
+        raise HeadgateError(f"no subscription {subscription!r}", hint=f"did you mean {close!r}?" if close else None)
+    known = _statistics(deployment, dict(_assignments(rows or [])), sample)
+    found = {
+        name: describe(each, deployment.streams[each.stream], known[each.stream])
+        for name, each in deployment.subscriptions.items()
+    }
+    _relate(deployment, found)
+    if sizes is not None:
+        sizes.write_text(json.dumps({"sizes": _sizes(found, known)}, indent=2), encoding="utf-8")
+    chosen = found if subscription is None else {subscription: found[subscription]}
+    for each in chosen.values():
+        each.pop("profile_object")
+    if as_json:
+        typer.echo(json.dumps(chosen, default=str))
+    elif subscription is None:
+        _table(chosen)
+    else:
+        _full(subscription, found[subscription])
+
+
+def _assignments(texts: list[str]) -> list[tuple[str, Path]]:
+    found = []
+    for text in texts:
+        stream, equals, path = text.partition("=")
+        if not equals:
+            raise HeadgateError(f"{text!r} is not STREAM=FILE", hint="for example --rows weather=day.parquet")
+        found.append((stream, Path(path)))
+    return found
+
+
+def _statistics(deployment: Deployment, files: dict[str, Path], sample: int) -> dict[str, StreamStatistics]:
+    import numpy as np
+
+    from headgate.filters.sizes import StreamStatistics
+
+    for name in files:
+        if name not in deployment.streams:
+            close = nearest(name, deployment.streams)
+            raise HeadgateError(f"no stream {name!r}", hint=f"did you mean {close!r}?" if close else None)
+    found = {}
+    for name, stream in deployment.streams.items():
+        found[name] = StreamStatistics(stream.schema, np.random.default_rng(0))
+        for batch in _rows(stream, files.get(name), sample):
+            found[name].update(batch)
+    return found
+
+
+def _rows(stream: Stream, path: Path | None, sample: int) -> list[pa.RecordBatch]:
+    """Rows of a file, of the stream's generator, or none."""
+    if path is not None:
+        return _read(path, stream.schema)
+    if stream.source.format != "generator":
+        return []
+    from headgate.pipeline.sources import generate
+
+    options = dict(stream.source.options)
+    kind, seed = options["kind"], int(options.get("seed", 0))
+    return [generate(kind, seed, 0, sample, rate=stream.rate_rows_per_s).cast(stream.schema.arrow)]
+
+
+def _read(path: Path, schema: Schema) -> list[pa.RecordBatch]:
+    import pyarrow as pa
+    import pyarrow.json
+    import pyarrow.parquet
+
+    try:
+        if path.suffix == ".parquet":
+            table = pyarrow.parquet.read_table(path)
+        else:
+            table = pyarrow.json.read_json(path, parse_options=pyarrow.json.ParseOptions(explicit_schema=schema.arrow))
+        batches: list[pa.RecordBatch] = table.select(list(schema.names)).cast(schema.arrow).to_batches()
+    except (OSError, KeyError, pa.ArrowException) as error:
+        raise HeadgateError(f"{path} cannot be read as rows of the stream: {error}") from None
+    return batches
+
+
+def describe(subscription: Subscription, stream: Stream, statistics: StreamStatistics) -> dict[str, Any]:
+    """What is known of one subscription's filter."""
+    from headgate.filters import bind, context_types, normal_form, simplify
+    from headgate.filters.algebra.express import domain_expression
+    from headgate.filters.profiles import profile_type, relational
+    from headgate.filters.render import render
+
+    kind = profile_type(subscription.profile)
+    profile = kind.compile(subscription.where, stream.schema, context_types(subscription.context))
+    share = statistics.selectivity(profile, subscription.context)
+    size = statistics.amortised_bytes(profile, subscription.select, subscription.context)
+    found: dict[str, Any] = {
+        "stream": subscription.stream,
+        "profile": subscription.profile,
+        "where": profile.text,
+        "columns": sorted(profile.columns),
+        "context": sorted(profile.parameters),
+        "selectivity": share.value if statistics.rows else None,
+        "selectivity_error": share.error if statistics.rows else None,
+        "bytes_per_stream_row": size.value if statistics.rows else None,
+        "profile_object": profile,
+    }
+    where = relational(profile)
+    if where is not None:
+        bound = bind(where, subscription.context)
+        form = normal_form(bound)
+        found["simplified"] = simplify(bound).text
+        found["exact"] = form.exact
+        found["boxes"] = [
+            {name: render(domain_expression(each, form.attributes[name])) for name, each in box.domains.items()}
+            for box in form.boxes
+        ]
+    return found
+
+
+def _relate(deployment: Deployment, found: dict[str, dict[str, Any]]) -> None:
+    """Which subscriptions of the same stream, profile and context each one covers."""
+    from headgate.filters.algebra.relate import columns_cover
+    from headgate.filters.profiles import profile_type
+
+    for name, each in found.items():
+        mine = deployment.subscriptions[name]
+        each["covers"] = [
+            other
+            for other, their in deployment.subscriptions.items()
+            if other != name
+            and (mine.stream, mine.profile) == (their.stream, their.profile)
+            and _same_values(each, found[other], mine, their)
+            and columns_cover(mine.select, their.select)
+            and profile_type(mine.profile).covers(each["profile_object"], found[other]["profile_object"])
+        ]
+
+
+def _same_values(one: dict[str, Any], other: dict[str, Any], mine: Subscription, theirs: Subscription) -> bool:
+    """Whether every context value that both filters refer to is the same for both subscribers."""
+    return all(mine.context.get(name) == theirs.context.get(name) for name in {*one["context"]} & {*other["context"]})
+
+
+def _sizes(found: dict[str, dict[str, Any]], known: dict[str, StreamStatistics]) -> dict[str, Any]:
+    return {
+        "row_bytes": {name: each.row_bytes().value for name, each in known.items() if each.rows},
+        "selectivity": {name: each["selectivity"] for name, each in found.items() if each["selectivity"] is not None},
+    }
+
+
+def _table(found: dict[str, dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("subscription", "where", "boxes", "rows", "B/row", "covers", box=None, pad_edge=False)
+    for name, each in found.items():
+        boxes = "" if "boxes" not in each else f"{len(each['boxes'])}{'' if each['exact'] else ' + check'}"
+        share = "" if each["selectivity"] is None else f"{each['selectivity']:.2%} ±{each['selectivity_error']:.2%}"
+        size = "" if each["bytes_per_stream_row"] is None else f"{each['bytes_per_stream_row']:.1f}"
+        table.add_row(name, each["where"], boxes, share, size, str(len(each["covers"])))
+    Console().print(table)
+
+
+def _full(name: str, each: dict[str, Any]) -> None:
+    typer.echo(f"{name}: {each['profile']} over {each['stream']}")
+    typer.echo(f"  where       {each['where']}")
+    typer.echo(f"  reads       {', '.join(each['columns']) or 'no column'}")
+    if each["context"]:
+        typer.echo(f"  context     {', '.join('$' + value for value in each['context'])}")
+    if "boxes" in each:
+        typer.echo(f"  simplified  {each['simplified']}")
+        typer.echo(
+            f"  boxes       {len(each['boxes'])}, {'exact' if each['exact'] else 'rows in them are checked again'}"
+        )
+        for box in each["boxes"][:_SHOWN]:
+            typer.echo("              " + (" AND ".join(f"({value})" for value in box.values()) or "any row"))
+    if each["selectivity"] is not None:
+        typer.echo(f"  takes       {each['selectivity']:.3%} of the rows, ±{each['selectivity_error']:.3%}")
+        typer.echo(f"  costs       {each['bytes_per_stream_row']:.2f} bytes per row of the stream")
+    typer.echo(f"  covers      {', '.join(each['covers']) or 'no other subscription'}")

@@ -1,0 +1,83 @@
+"""`headgate explain`: reachable from the command line, for generators and for rows of a file."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from headgate.cli import explain
+from headgate.errors import HeadgateError
+
+DEPLOYMENT = """
+streams:
+  fleet: {root: a, source: {format: generator, kind: fleet, seed: 1}, rate: 100/s}
+  notes:
+    root: a
+    source: {format: json, path: /nowhere}
+    schema: {topic: string, n: int}
+sites: {a: {}, b: {}}
+subscriptions:
+  all: {site: a, stream: fleet}
+  fast: {site: b, stream: fleet, where: "speed > $least", context: {least: 40}, select: [vehicle, speed]}
+  some: {site: b, stream: notes, profile: topics, where: "news/#"}
+  one: {site: b, stream: notes, profile: topics, where: "news/sport"}
+  high: {site: b, stream: notes, where: "n > 2 AND (n > 1 OR topic = 'x')"}
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    file = tmp_path / "headgate.yaml"
+    file.write_text(DEPLOYMENT)
+    app = typer.Typer()
+    explain.register(app)
+    app.callback()(lambda: None)
+
+    def call(*args):
+        result = CliRunner().invoke(app, ["explain", str(file), *args])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result.output
+
+    return call
+
+
+def test_every_subscription_is_explained(run, tmp_path):
+    rows = tmp_path / "notes.parquet"
+    pq.write_table(
+        pa.table({"topic": ["news", "news/sport", "x", None], "n": pa.array([1, 2, 3, 4], pa.int32())}), rows
+    )
+    sizes = tmp_path / "sizes.json"
+    found = json.loads(run("--json", "--rows", f"notes={rows}", "--sizes", str(sizes)))
+    assert found["all"]["covers"] == ["fast"]
+    assert found["some"]["covers"] == ["one"]
+    assert found["some"]["selectivity"] == 0.5
+    assert found["high"]["simplified"] == "n >= 3"
+    assert found["high"]["boxes"] == [{"n": "n >= 3"}]
+    assert 0 < found["fast"]["selectivity"] < 1
+    assert found["fast"]["context"] == ["least"]
+    written = json.loads(sizes.read_text())["sizes"]
+    assert set(written["row_bytes"]) == {"fleet", "notes"}
+    assert written["selectivity"]["some"] == 0.5
+    assert "news/#" in run()
+
+
+def test_one_subscription_in_full(run):
+    shown = run("fast")
+    assert "speed > $least" in shown
+    assert "of the rows" in shown
+    assert "of the rows" not in run("some")  # nothing is known of its stream
+
+
+def test_wrong_names_are_refused(run, tmp_path):
+    for args, part in (
+        (["fasst"], "did you mean 'fast'"),
+        (["--rows", "notse=x"], "did you mean 'notes'"),
+        (["--rows", "notes"], "is not STREAM=FILE"),
+        (["--rows", f"notes={tmp_path / 'none.parquet'}"], "cannot be read"),
+    ):
+        with pytest.raises(HeadgateError, match=part):
+            run(*args)
