@@ -18,9 +18,12 @@ from headgate.planning.evaluation import Metrics, measure
 from headgate.planning.graph import Graph
 from headgate.planning.interest import Pieces
 from headgate.planning.kernel.repair import place_best, repair, retune
+from headgate.planning.net import EXACT, TOLERANCE
 from headgate.planning.problem import Problem, ProblemError
 from headgate.planning.search import Objective, Search, improve
 from headgate.planning.search.improve import wishes
+
+LOOSE = 1e-4  # tolerance of the fixed point while repairs are tried; results are evaluated exactly
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ class Life:
         self._set_active(self._members, False)
         order = np.random.default_rng([seed, 5]).permutation(wanted)
         for node in order:
-            self._enter(int(node))
+            self.enter(int(node))
         self.mark = self._replan()
 
     @property
@@ -89,7 +92,7 @@ class Life:
         if self._active[node]:
             raise ProblemError(f"site {site!r} is already a member of stream {stream!r}")
         before = self.graph.parent_array
-        self._enter(node)
+        self.enter(node)
         return self._after(f"join {stream} {site}", before, [node])
 
     def leave(self, stream: str, site: str) -> Happened:
@@ -127,7 +130,7 @@ class Life:
         before = self.graph.parent_array
         nodes = self._failed.pop(self.graph.problem.site_index[site], [])
         for node in nodes:
-            self._enter(node)
+            self.enter(node)
         return self._after(f"restore {site}", before, nodes)
 
     def bandwidth(self, site: str, upload_bytes_per_s: float, download_bytes_per_s: float) -> Happened:
@@ -153,12 +156,21 @@ class Life:
             wants = slice(int(net.node["want_first"][node]), int(net.node["want_last"][node]))
             net.want["weight"][wants] = self._weights[wants] if active else 0.0
 
-    def _enter(self, node: int) -> None:
+    def enter(self, node: int) -> None:
+        """Let a node in under the best of the most promising parents, without any upkeep after it."""
         self._set_active([node], True)
-        self._place(node)
-
-    def _place(self, node: int) -> None:
         place_best(self.graph.net, self._state, node, self.upkeep.tries, self._wish, -np.inf)
+
+    def adopt(self, parents: npt.NDArray[np.int32], leaves_out: Iterable[int] = ()) -> None:
+        """Take over a whole graph of the problem, without some of its members; their children go to their parents."""
+        parents, out = parents.copy(), set(leaves_out)
+        for node in out:
+            parents[parents == node] = parents[node]
+        parents[list(out)] = -1
+        self._set_active(np.flatnonzero(parents >= 0).astype(np.int32), True)
+        self._set_active(list(out), False)
+        self.graph.assign(parents)
+        self.mark = measure(self.graph).geometric_mean
 
     def _exit(self, node: int) -> list[int]:
         """Take a node out; its children find other parents, the largest first."""
@@ -181,9 +193,10 @@ class Life:
         self.graph.evaluate()
         active = np.flatnonzero(self._active).astype(np.int32)
         if len(active):
-            around = self._around(near, active)
-            repair(net, self._state, around, self.upkeep.trials, self.upkeep.margin, self._wish)
-            repair(net, self._state, active, self.upkeep.trials, self.upkeep.margin, self._wish)
+            net.rule[TOLERANCE] = LOOSE
+            for nodes in (self._around(near, active), active):
+                repair(net, self._state, nodes, self.upkeep.trials, self.upkeep.margin, self._wish)
+            net.rule[TOLERANCE] = EXACT
         self.graph.evaluate()
         metrics, replanned = measure(self.graph), False
         if metrics.geometric_mean < (1.0 - self.upkeep.loss) * self.mark:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from headgate.planning.construct.algorithm import Algorithm
+from headgate.planning.construct.algorithm import Algorithm, observed
 from headgate.planning.graph import Graph
 from headgate.planning.kernel.assign import qasd_all
 
@@ -13,7 +13,8 @@ from headgate.planning.kernel.assign import qasd_all
 def run(graph: Graph, order: npt.NDArray[np.int32]) -> float:
     """Join each member by rounds of temporary parents; the mean number of rounds."""
     rounds = np.zeros(len(graph.net.node), np.int64)
-    qasd_all(graph.net, order, by_source=False, rounds=rounds)
+    with observed(graph):
+        qasd_all(graph.net, order, by_source=False, rounds=rounds)
     return float(rounds[order].mean()) if len(order) else 0.0
 
 

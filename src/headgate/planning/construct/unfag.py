@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from headgate.planning.construct.algorithm import Algorithm
+from headgate.planning.construct.algorithm import Algorithm, observed
 from headgate.planning.graph import Graph
 from headgate.planning.kernel.assign import unfa_all
 
 
 def run(graph: Graph, order: npt.NDArray[np.int32]) -> float:
     """Join each member where the variances of forwarding and of depth have the smallest product."""
-    unfa_all(graph.net, order, by_source=False)
+    with observed(graph):
+        unfa_all(graph.net, order, by_source=False)
     return 1.0
 
 
