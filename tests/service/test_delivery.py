@@ -56,7 +56,7 @@ def test_every_subscription_of_the_demo_gets_what_spark_sql_answers(tmp_path: Pa
             assert _plain(received[name]) == _plain(expected.cast(received[name].schema)), name
             assert status["subscriptions"][name]["delivered"] == expected.num_rows
             compared += 1
-    assert compared == 38
+    assert compared == 43
 
 
 def test_a_restart_with_another_partition_count_goes_on_where_it_was(tmp_path: Path, nats_url: str, spark: Any) -> None:

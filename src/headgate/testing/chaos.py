@@ -33,7 +33,7 @@ from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.service.demo.run import Readers, drained
 from headgate.service.runtime import Runtime, Settings, open_runtime
 
-DRIVER_KILLS: Final = ("driver.after_part@2", "driver.before_manifest@2", "driver.after_manifest@2")
+DRIVER_KILLS: Final = ("driver.after_part@1", "driver.before_manifest@2", "driver.after_manifest@1")
 RELAY_KILLS: Final = ("relay.before_publish@4", "relay.after_publish@4")
 PARTITIONS: Final = (2, 3, 1, 4)
 _SEED: Final = 29
