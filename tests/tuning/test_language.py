@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from headgate.tuning.language import (
     parse_constraint,
     parse_objective,
 )
+from headgate.tuning.language import vocabulary as vocabulary_module
 from headgate.tuning.language.lexer import MAX_LENGTH
 from headgate.tuning.language.quantities import UNITS
 from headgate.tuning.language.syntax import SYSTEM_SETS, SystemCost
@@ -171,3 +173,15 @@ def test_the_gallery_is_documented():
 def test_the_page_names_every_metric():
     page = (Path(__file__).parents[2] / "docs" / "tuning.md").read_text()
     assert all(f"`{name}`" in page for name in BUILT_IN.values)
+
+
+def test_functions_come_from_entry_points(monkeypatch):
+    points = [EntryPoint("twice", "operator:neg", "headgate.tuning")]
+    monkeypatch.setattr(vocabulary_module, "entry_points", lambda group: points)
+    assert Vocabulary.installed().functions["twice"](2) == -2
+    points[0] = EntryPoint("missing", "no_such_module:x", "headgate.tuning")
+    with pytest.raises(ObjectiveError, match="cannot be loaded"):
+        Vocabulary.installed()
+    points[0] = EntryPoint("max", "operator:neg", "headgate.tuning")
+    with pytest.raises(ObjectiveError, match="cannot be called that"):
+        Vocabulary.installed()

@@ -255,3 +255,13 @@ def test_only_merged_profiles_travel():
     overlay, _ = random_case(1, 8)
     with pytest.raises(ValueError, match="merged profiles"):
         _simulation(overlay, "minimise sum(size(own_profile))")
+
+
+def test_random_changes_are_tried_when_nothing_else_helps():
+    generator = np.random.default_rng(4)
+    overlay = plane_overlay(generator, 8)
+    simulation = _simulation(overlay, "minimise sum(path_latency)", seed=4, random_share=0.5)
+    simulation.start([-1, 0, 0, 0, 0, 1, 1, 2])
+    simulation.run(14 * 120)
+    assert simulation.connected()
+    assert any(proposal.at_random for _, proposal in simulation.applied())

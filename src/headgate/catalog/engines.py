@@ -54,13 +54,13 @@ def check_policy(subscription: Subscription, stream: Stream) -> None:
 
 def read_objective(text: str) -> None:
     """Refuse an objective that cannot be read."""
-    from headgate.tuning.language import parse_objective
+    from headgate.tuning.language import Vocabulary, parse_objective
 
-    parse_objective(text)
+    parse_objective(text, Vocabulary.installed())
 
 
 def read_constraint(text: str) -> None:
     """Refuse a constraint that cannot be read."""
-    from headgate.tuning.language import parse_constraint
+    from headgate.tuning.language import Vocabulary, parse_constraint
 
-    parse_constraint(text)
+    parse_constraint(text, Vocabulary.installed())

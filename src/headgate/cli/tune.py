@@ -56,10 +56,12 @@ def tune(
     from headgate.cli.deployment import read_deployment
     from headgate.tuning.measured import from_status
     from headgate.tuning.search import Options
-    from headgate.tuning.transformations import STANDARD, WIDE
+    from headgate.tuning.transformations import STANDARD, WIDE, installed
 
     deployment = read_deployment(file)
-    options = Options(transformations=STANDARD if levels == 3 else WIDE, levels=levels, periods=periods)
+    options = Options(
+        transformations=(*(STANDARD if levels == 3 else WIDE), *installed()), levels=levels, periods=periods
+    )
     wishes = (*deployment.constraints, *(constraint or ()))
     plan: Plan | None = None
     seen: dict[str, Any] | None = None

@@ -10,6 +10,7 @@ from headgate.tuning.language.errors import ObjectiveError
 from headgate.tuning.language.gallery import GALLERY, Example
 from headgate.tuning.language.parser import parse_constraint, parse_objective
 from headgate.tuning.language.syntax import Aggregate, Binary, Call, Constraint, Expression, Name, Number, Objective
+from headgate.tuning.language.vocabulary import Vocabulary
 
 __all__ = [
     "GALLERY",
@@ -23,6 +24,7 @@ __all__ = [
     "Number",
     "Objective",
     "ObjectiveError",
+    "Vocabulary",
     "constraint_from_data",
     "constraint_to_data",
     "objective_from_data",

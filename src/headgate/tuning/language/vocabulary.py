@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from types import MappingProxyType
 
+from headgate.tuning.language.errors import ObjectiveError
+
 LINK_METRICS: Mapping[str, str] = MappingProxyType(
     {
         "link_latency": "seconds between the two sites",
@@ -75,8 +77,22 @@ class Vocabulary:
 
     @classmethod
     def installed(cls) -> Vocabulary:
-        """The built-in names and the functions of every installed package that offers some."""
-        return cls({point.name: point.load() for point in entry_points(group=ENTRY_POINTS)})
+        """The built-in names and the functions of every installed package that offers some.
+
+        A function that cannot be loaded, or that takes a name of the language, is refused by its package's name.
+        """
+        found: dict[str, Callable[..., float]] = {}
+        for point in entry_points(group=ENTRY_POINTS):
+            if point.name in FUNCTIONS or point.name in LIBRARY or not point.name.isidentifier():
+                raise ObjectiveError(f"the function {point.name!r} of {point.value!r} cannot be called that")
+            try:
+                found[point.name] = point.load()
+            except Exception as error:
+                raise ObjectiveError(
+                    f"the function {point.name!r} cannot be loaded from {point.value!r}: {error}",
+                    hint="repair or remove the package that offers it",
+                ) from error
+        return cls(found)
 
     @property
     def values(self) -> tuple[str, ...]:

@@ -14,7 +14,15 @@ from headgate.tuning.transformations.composites import (
     subtree_promotion,
 )
 from headgate.tuning.transformations.primitives import child_demotion, child_promotion
-from headgate.tuning.transformations.registry import STANDARD, WIDE, Candidate, Transformation, candidates, named
+from headgate.tuning.transformations.registry import (
+    STANDARD,
+    WIDE,
+    Candidate,
+    Transformation,
+    candidates,
+    installed,
+    named,
+)
 from headgate.tuning.transformations.workbench import Refused, Workbench
 
 __all__ = [
@@ -29,6 +37,7 @@ __all__ = [
     "child_promotion",
     "deep_demotion",
     "deep_promotion",
+    "installed",
     "named",
     "parent_child_swap",
     "sibling_swap",

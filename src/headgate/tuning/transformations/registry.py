@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 
 from headgate.tuning.transformations.composites import (
     deep_demotion,
@@ -133,3 +134,8 @@ def named(*names: str) -> tuple[Transformation, ...]:
     """Some of the known transformations, by name."""
     known = {transformation.name: transformation for transformation in WIDE}
     return tuple(known[name] for name in names)
+
+
+def installed() -> tuple[Transformation, ...]:
+    """Transformations that installed packages offer as entry points of the group `headgate.tuning.transformations`."""
+    return tuple(point.load() for point in entry_points(group="headgate.tuning.transformations"))
