@@ -55,7 +55,7 @@ def test_every_subscription_is_explained(run, tmp_path):
     assert found["all"]["covers"] == ["fast"]
     assert found["some"]["covers"] == ["one"]
     assert found["some"]["selectivity"] == 0.5
-    assert found["high"]["simplified"] == "n >= 3"
+    assert found["high"]["simplified"] == "n > 2"
     assert found["high"]["boxes"] == [{"n": "n >= 3"}]
     assert 0 < found["fast"]["selectivity"] < 1
     assert found["fast"]["context"] == ["least"]
