@@ -79,6 +79,9 @@ async def _up(settings: object, deployment: object, limit_s: float | None) -> No
             await _first(stop, runtime.failure, ready)
             await cancel_all([ready])
         if not stop.is_set() and not runtime.failure.done():
+            for name, each in (await runtime.status())["streams"].items():
+                if each["job"].get("state") == "failed":
+                    console.print(f"[red]stream {name} cannot run yet:[/] {each['job'].get('error')}", soft_wrap=True)
             console.print("up; `headgate status` shows it, Ctrl-C stops it")
         await _first(stop, runtime.failure, timeout_s=limit_s)
         if runtime.failure.done():

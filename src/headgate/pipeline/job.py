@@ -87,7 +87,7 @@ class Job:
                     stream for name, stream in streams.items() if config.streams is None or name in config.streams
                 ]
                 for stream in wanted:
-                    self._start(spark, fabric, stream)
+                    self._try_start(spark, fabric, stream)
                 self._say(fabric, "running the first micro-batches")
                 self._wait_first()
                 self._say(fabric, "ready")
@@ -97,6 +97,18 @@ class Job:
                     with contextlib.suppress(Exception):
                         query.stop()
                 spark.stop()
+
+    def _try_start(self, spark: SparkSession, fabric: SyncFabric, stream: Stream) -> None:
+        """Start a stream's query; one that cannot start says why and is tried again, and stops no other."""
+        try:
+            self._start(spark, fabric, stream)
+        except Exception as error:  # noqa: BLE001 - whatever Spark raises for a source is the source's problem
+            self._failed(fabric, stream.name, error)
+
+    def _failed(self, fabric: SyncFabric, name: str, error: object) -> None:
+        self._queries.pop(name, None)
+        print(f"headgate: stream {name!r} stopped: {error}", file=sys.stderr, flush=True)
+        self._say(fabric, "failed", stream=name, error=_brief(str(error)))
 
     def _start(self, spark: SparkSession, fabric: SyncFabric, stream: Stream) -> None:
         count = self.config.partitions
@@ -127,13 +139,12 @@ class Job:
         """Restart what fails, until told to stop. A query that fails is tried again; its error is published."""
         while not self._stop.wait(_CHECK_S):
             for name, query in list(self._queries.items()):
-                if query.isActive:
-                    continue
-                error = query.exception()
-                self._say(fabric, "failed", stream=name, error=_brief(str(error)))
-                print(f"headgate: stream {name!r} stopped: {error}", file=sys.stderr, flush=True)
-                if not self._stop.wait(_RESTART_S):
-                    self._start(spark, fabric, streams[name])
+                if not query.isActive:
+                    self._failed(fabric, name, query.exception())
+            missing = [stream for name, stream in streams.items() if name not in self._queries]
+            if missing and not self._stop.wait(_RESTART_S):
+                for stream in missing:
+                    self._try_start(spark, fabric, stream)
 
     def _say(self, fabric: SyncFabric, state: str, **more: str) -> None:
         document = {"state": state, "pid": os.getpid(), "time_ms": int(time.time() * 1000), **more}
