@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +12,6 @@ from headgate.tuning.benefit import NO_CHILDREN, Partial, Pricer, add_child
 from headgate.tuning.compile import Compiled
 from headgate.tuning.evaluate import TreeView, node_costs
 from headgate.tuning.overlay import Floats, Ints
-from headgate.tuning.shape import Shape
 from headgate.tuning.states import Additive, Extreme, Prefix, advance, algebra_for, start
 from headgate.tuning.unit import Facts, Frontier, Member, Unit
 
@@ -199,11 +197,3 @@ class Outlook:
     def pricer(self, unit: Unit) -> Pricer:
         """Prices changes of a unit of this tree."""
         return Pricer(self.compiled, unit, self.setting, self.measure)
-
-
-def outlook(compiled: Compiled, view: TreeView, moves: Mapping[int, int] | None = None) -> Outlook:
-    """The outlook of a tree, optionally after some moves."""
-    if not moves:
-        return Outlook(compiled, view)
-    shape: Shape = view.shape.moved(moves.items())
-    return Outlook(compiled, TreeView(view.overlay, shape, view.elsewhere, view.given))
