@@ -3,8 +3,9 @@
 `Client` is for asyncio, `SyncClient` for plain code. Both need only the address of NATS.
 """
 
+from headgate.client.buffer import Buffered, LocalBuffer
 from headgate.client.client import Client
 from headgate.client.delivery import Delivery, Inbox
 from headgate.client.sync import SyncClient
 
-__all__ = ["Client", "Delivery", "Inbox", "SyncClient"]
+__all__ = ["Buffered", "Client", "Delivery", "Inbox", "LocalBuffer", "SyncClient"]
