@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from headgate.cli import options as o
+from headgate.cli.words import milliseconds
 
 
 def register(app: typer.Typer) -> None:
@@ -91,13 +92,9 @@ def summary_tables(summary: dict[str, Any]) -> list[Table]:
         commit, event = each.get("commit_delay_ms") or {}, each.get("event_delay_ms") or {}
         people.add_row(
             name, each["site"], f"{each['matched']:,}", f"{each['delivered']:,}",
-            _ms(commit.get("p50")), _ms(commit.get("p99")), _ms(event.get("p50")),
+            milliseconds(commit.get("p50")), milliseconds(commit.get("p99")), milliseconds(event.get("p50")),
         )  # fmt: skip
     return [people, rows, network]
-
-
-def _ms(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}"
 
 
 def _table(title: str, first: str, *columns: str) -> Table:

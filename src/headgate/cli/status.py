@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from headgate.cli import options as o
+from headgate.cli.words import milliseconds
 from headgate.client.client import Client
 from headgate.errors import HeadgateError
 
@@ -91,32 +92,34 @@ def status_tables(document: dict[str, Any]) -> list[Table]:
 
 
 def _table(title: str, first: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    table.add_column(first)
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(first, no_wrap=True, min_width=12)
     for column in columns:
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=True)
     return table
 
 
 def ledger_table(document: dict[str, Any], *, delays: bool = False) -> Table:
     """The ledger, one line per subscription."""
     terms = ("matched", "delivered", "reduced", "expired", "in_flight", "difference")
-    heads = ("matched", "deliv'd", "reduced", "expired", "in flight", "diff")
-    extra = ("level", "p50 ms", "p99 ms", "event p50") if delays else ("from", "stream")
-    table = _table("subscriptions" if delays else "ledger", "subscription", *heads, *extra)
+    heads = ("matched", "deliv'd", "reduced", "expired", "flight", "diff")
+    extra = ("level", "p50", "p99", "event") if delays else ("from", "stream")
+    title = "subscriptions (delays in ms: from the commit, and the median from the event)" if delays else "ledger"
+    table = _table(title, "subscription", *heads, *extra)
     for name, each in document["subscriptions"].items():
         if delays:
             commit, event = each.get("commit_delay_ms") or {}, each.get("event_delay_ms") or {}
-            more = [str(each.get("level", 0)), _ms(commit.get("p50")), _ms(commit.get("p99")), _ms(event.get("p50"))]
+            more = [
+                str(each.get("level", 0)),
+                milliseconds(commit.get("p50")),
+                milliseconds(commit.get("p99")),
+                milliseconds(event.get("p50")),
+            ]
         else:
             more = ["-" if each["starts"] is None else str(each["starts"]), each["stream"]]
         style = "bold red" if each["difference"] else None
         table.add_row(name, *(f"{each[term]:,}" for term in terms), *more, style=style)
     return table
-
-
-def _ms(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}"
 
 
 def ledger(

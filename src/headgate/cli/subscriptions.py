@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -120,14 +121,18 @@ def tail(
         async with await o.connect(nats, state_dir, namespace, creds) as client:
             inbox = await client.subscribe(name)
             async for delivery in inbox:
-                for seq, row in zip(delivery.seqs.tolist(), delivery.to_pylist(), strict=True):
+                for seq, row in islice(zip(delivery.seqs.tolist(), delivery.to_pylist(), strict=True), left):
                     _print_row(seq, row, as_json)
-                    left = None if left is None else left - 1
-                    if left == 0:
-                        return
                 if delivery.given_up:
                     note = {"given_up": dict(delivery.given_up), "after": delivery.after, "upto": delivery.upto}
                     typer.echo(json.dumps(note) if as_json else f"-- given up in {note}", err=not as_json)
+                if left is not None:
+                    if len(delivery) <= left:
+                        inbox.done()
+                    left = max(left - len(delivery), 0)
+                    if left == 0:
+                        await inbox.close()
+                        return
 
     o.run(work())
 

@@ -12,6 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from headgate.cli.words import milliseconds
+
 _LINE_EVERY_S = 5.0
 
 
@@ -114,7 +116,7 @@ class View:
             delay = each["commit_delay_ms"]
             table.add_row(
                 name[:22], each["site"], f"{each['delivered']:,}", f"{each['reduced']:,}", f"{each['in_flight']:,}",
-                _ms(delay["p50"]), _ms(delay["p99"]),
+                milliseconds(delay["p50"]), milliseconds(delay["p99"]),
             )  # fmt: skip
         return table
 
@@ -123,10 +125,6 @@ class View:
             return "-"
         seconds = max((status["time_ms"] - self._before[1]["time_ms"]) / 1000, 1e-3)
         return f"{max(value(status) - value(self._before[1]), 0) / seconds:,.0f}"
-
-
-def _ms(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}"
 
 
 def _table(first: str, *columns: str) -> Table:

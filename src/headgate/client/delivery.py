@@ -200,6 +200,10 @@ class Inbox:
         if self._done is sent:
             self._done = None
 
+    def done(self) -> None:
+        """Say that the last delivery was dealt with, without asking for another."""
+        self._done = self.tally.to_json()
+
     async def close(self) -> None:
         """Store the position up to the last delivery that the consumer has asked past: what it was done with."""
         if self._acking is not None:
