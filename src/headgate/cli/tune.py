@@ -172,7 +172,7 @@ def spark(values: list[float]) -> str:
     """Costs over time in one line.
 
     >>> spark([4.0, 3.0, 1.0])
-    '█▅▁'
+    '█▆▁'
     """
     low, high = min(values), max(values)
     if high == low:
