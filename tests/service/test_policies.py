@@ -1,0 +1,81 @@
+"""Policies on the live path: a slow link, an inbox that is not read, digests in the stream, exact books."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.live import Live, running, small, until
+
+from headgate.pipeline.sources import generate
+from headgate.relay.output import QueueLimits
+
+pytestmark = pytest.mark.nats
+
+POLICY: dict[str, Any] = {
+    "levels": [{"delta": {"attribute": "speed", "change": 3, "key": "vehicle"}}, {"every": 2}],
+    "digest": [{"max": "speed"}, {"distinct": "vehicle"}],
+}
+
+
+async def _commit(live: Live, batches: range, rows: int = 50) -> None:
+    for batch in batches:
+        await live.commit("fleet", generate("fleet", 3, rows * batch, rows * (batch + 1)), batch)
+
+
+def _check(live: Live, status: dict[str, Any], name: str, matched: int) -> dict[str, Any]:
+    """The books balance, and the reader was told exactly what they say, with a digest wherever rows are missing."""
+    line: dict[str, Any] = status["subscriptions"][name]
+    assert line["matched"] == line["delivered"] + line["reduced"] == matched
+    assert line["difference"] == 0
+    deliveries = live.readers.deliveries[name]
+    assert sum(sum(each.given_up.values()) for each in deliveries) == line["reduced"]
+    assert all(each.digest["count"] == sum(each.given_up.values()) for each in deliveries if each.given_up)
+    seqs = live.seqs(name)
+    assert seqs == sorted(set(seqs))
+    return line
+
+
+def test_an_inbox_that_is_not_read_keeps_what_its_policy_wants(tmp_path: Path, nats_url: str) -> None:
+    document = small(100, away={"site": "leaf", "policy": POLICY}, there={"site": "leaf"})
+    limits = QueueLimits(max_rows=120, linger_s=0.0, idle_s=0.0)
+
+    async def run() -> None:
+        async with running(document, tmp_path, nats_url, limits=limits, inbox_messages=2) as live:
+            live.readers.start(["there"])
+            for batch in range(12):
+                await _commit(live, range(batch, batch + 1))
+
+                async def arrived(rows: int = 50 * (batch + 1)) -> bool:
+                    return (await live.runtime.status())["subscriptions"]["there"]["delivered"] >= rows
+
+                await until(arrived, 30)
+            live.readers.start(["away"])
+            line = _check(live, await live.settle(), "away", 600)
+            assert line["reduced"] > 200
+            assert set(line["reduced_by"]) <= {"delta", "every", "oldest"}
+            assert "delta" in line["reduced_by"]
+            digests = [each.digest for each in live.readers.deliveries["away"] if each.digest]
+            assert all(each["max(speed)"] > 0 and each["distinct(vehicle)"] > 0 for each in digests)
+
+    asyncio.run(run())
+
+
+def test_a_slow_link_gives_up_by_the_policies_below_it(tmp_path: Path, nats_url: str) -> None:
+    document = small(100, one={"site": "leaf", "policy": POLICY}, two={"site": "mid", "policy": POLICY})
+    document["sites"]["root"]["upload"] = "16 kbit/s"
+    limits = QueueLimits(max_rows=100, linger_s=0.0, idle_s=0.0)
+
+    async def run() -> None:
+        async with running(document, tmp_path, nats_url, limits=limits) as live:
+            live.readers.start(["one", "two"])
+            await _commit(live, range(12))
+            status = await live.settle(90)
+            for name in ("one", "two"):
+                line = _check(live, status, name, 600)
+                assert line["reduced"] > 0
+                assert line["delivered"] > 0
+
+    asyncio.run(run())
