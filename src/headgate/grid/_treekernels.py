@@ -341,18 +341,39 @@ def _is_within(within: Ints, start: int, end: int) -> bool:
 
 
 @kernel
-def find(nodes: Ints, digits: int, limit: int, within: Ints, nested: bool, out: Ints) -> int:
+def slots_above(nodes: Ints, queries: Ints, digits: int, code: int, length: int, out: Ints) -> int:
+    """Slots of every query part that contains a region and is larger; counts all and writes as many as fit."""
+    at = 0
+    count = 0
+    while at >= 0 and nodes[at, LENGTH] < length:
+        if common_prefix(code, nodes[at, CODE], digits) < nodes[at, LENGTH]:
+            break
+        slot = nodes[at, FIRST]
+        while slot >= 0:
+            if count < out.shape[0]:
+                out[count] = slot
+            count += 1
+            slot = queries[slot, NEXT]
+        at = nodes[at, LOW + ((code >> (digits - 1 - nodes[at, LENGTH])) & 1)]
+    return count
+
+
+@kernel
+def find(nodes: Ints, digits: int, limit: int, within: Ints, nested: bool, larger: bool, out: Ints) -> int:
     """Corrected Algorithm 3: regions with more load than size, cut at a level limit, inside the given bounds.
 
-    Writes rows (code, length, weight, count); returns how many, which may be more than fit.
+    With `larger`, queries that contain a region count with their share of it. Writes rows (code, length, weight,
+    count); returns how many, which may be more than fit.
     """
     stack = np.empty(2 * digits + 4, dtype=np.int64)
+    above = np.zeros(2 * digits + 4, dtype=np.float64)
     stack[0] = 0
     top = 1
     count = 0
     while top:
         top -= 1
         at = stack[top]
+        density = above[top]
         length = nodes[at, LENGTH]
         cut = length
         if length > limit:
@@ -364,18 +385,26 @@ def find(nodes: Ints, digits: int, limit: int, within: Ints, nested: bool, out: 
         start = (nodes[at, CODE] >> (digits - cut)) << (digits - cut)
         wanted = nodes[at, OWN] > 0 or cut >= limit
         taken = False
-        if wanted and nodes[at, WEIGHT] > size and _is_within(within, start, start + size):
+        weight = nodes[at, WEIGHT] + np.int64(density * size)
+        if wanted and weight > size and _is_within(within, start, start + size):
             if count < out.shape[0]:
                 out[count, 0] = start
                 out[count, 1] = cut
-                out[count, 2] = nodes[at, WEIGHT]
+                out[count, 2] = weight
                 out[count, 3] = nodes[at, COUNT]
             count += 1
             taken = True
         if taken and (not nested or cut >= limit):
             continue
+        if larger:
+            own = nodes[at, WEIGHT]
+            for side in (HIGH, LOW):
+                if nodes[at, side] >= 0:
+                    own -= nodes[nodes[at, side], WEIGHT]
+            density += own / (np.int64(1) << (digits - length))
         for side in (HIGH, LOW):
             if nodes[at, side] >= 0:
                 stack[top] = nodes[at, side]
+                above[top] = density
                 top += 1
     return count

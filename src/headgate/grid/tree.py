@@ -166,6 +166,14 @@ class GbdTree:
         kernels.slots_inside(self._nodes, self._queries, digits, code, length, slots)
         return slots
 
+    def above(self, code: int, length: int) -> Ints:
+        """Slots of all query parts that contain a region and are larger than it."""
+        digits = self.space.digits
+        count = kernels.slots_above(self._nodes, self._queries, digits, code, length, np.empty(0, np.int64))
+        slots = np.empty(count, dtype=np.int64)
+        kernels.slots_above(self._nodes, self._queries, digits, code, length, slots)
+        return slots
+
     def parts(self, slots: npt.ArrayLike) -> tuple[Ints, Ints, Ints, Ints]:
         """Codes, lengths, weights and keys of query parts."""
         rows = self._queries[_ints(slots)]
@@ -178,18 +186,21 @@ class GbdTree:
         used = used[(used[:, kernels.OWN] > 0) & (used[:, kernels.LENGTH] >= 0)]
         return DzSet.from_expressions(self.space, used[:, kernels.CODE], used[:, kernels.LENGTH])
 
-    def find(self, *, limit: int | None = None, within: DzSet | None = None, nested: bool = False) -> Candidates:
+    def find(
+        self, *, limit: int | None = None, within: DzSet | None = None, nested: bool = False, larger: bool = False
+    ) -> Candidates:
         """Regions whose queries take more than the region itself, so that one copy elsewhere frees bandwidth.
 
         Corrected Algorithm 3: leaves count (many clients on one smallest region have to be replicated), and only
         load(r) > 1 qualifies. Regions are not cut finer than `limit` digits, lie inside `within` (what the site has),
         and with `nested` the overloaded regions inside overloaded ones are listed too. They are ranked by the
-        bandwidth that a replica frees, weight less size, not by load(r), which ignores queries larger than r.
+        bandwidth that a replica frees, weight less size, not by load(r), which ignores queries larger than r; with
+        `larger` these count too, with the share of theirs that lies in r, as if they were cut there.
         """
         level = self.space.digits if limit is None else max(0, min(limit, self.space.digits))
         bounds = (DzSet.whole(self.space) if within is None else within).bounds
         out = np.empty((64, 4), dtype=np.int64)
-        while (count := kernels.find(self._nodes, self.space.digits, level, bounds, nested, out)) > len(out):
+        while (count := kernels.find(self._nodes, self.space.digits, level, bounds, nested, larger, out)) > len(out):
             out = np.empty((count, 4), dtype=np.int64)
         rows = out[:count]
         freed = rows[:, 2] - (np.int64(1) << (self.space.digits - rows[:, 1]))

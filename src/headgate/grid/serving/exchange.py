@@ -99,7 +99,7 @@ class Exchange(ABC):
             and answer.room > cost
             and eligible(self.holdings, choice.code, choice.length, choice.site, strict=False)
         ):
-            gone, weight = self.holdings.take_inside(choice.code, choice.length, answer.room)
+            gone, weight = self.holdings.take_inside(choice.code, choice.length, answer.room, cut=not self.paper)
         if weight <= cost:
             self._restore(gone)
             placing.failed.add((choice.code, choice.length, choice.site))

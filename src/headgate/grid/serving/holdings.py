@@ -127,22 +127,56 @@ class Holdings:
             return None
         return self._take(np.array(sorted(slots), dtype=np.int64))[0]
 
-    def take_inside(self, code: int, length: int, most: int) -> tuple[tuple[Parts, ...], int]:
-        """Stop serving parts inside a region, up to a weight; the parts by query, and their weight."""
+    def take_inside(self, code: int, length: int, most: int, *, cut: bool = False) -> tuple[tuple[Parts, ...], int]:
+        """Stop serving parts inside a region, up to a weight; the parts by query, and their weight.
+
+        With `cut`, parts that are larger than the region are cut, and what lies inside is taken of them too.
+        """
         slots = self.clients.inside(code, length)
         weights = self.clients.parts(slots)[2] if len(slots) else np.empty(0, dtype=np.int64)
         order = np.argsort(-weights, kind="stable")
         fits = np.cumsum(weights[order]) <= most
         chosen = slots[order[fits]]
         total = int(weights[order[fits]].sum())
-        if not len(chosen):
-            return (), 0
-        for slot, demand in zip(chosen.tolist(), self.clients.parts(chosen)[3].tolist(), strict=True):
+        taken: list[Parts] = []
+        if len(chosen):
+            self._forget(chosen)
+            taken = self._take(chosen)
+        if cut:
+            more, weight = self._cut(code, length, most - total)
+            taken, total = taken + more, total + weight
+        return tuple(taken), total
+
+    def _forget(self, slots: Ints) -> None:
+        for slot, demand in zip(slots.tolist(), self.clients.parts(slots)[3].tolist(), strict=True):
             kept = self.slots[demand]
             kept.discard(slot)
             if not kept:
                 del self.slots[demand]
-        return tuple(self._take(chosen)), total
+
+    def _cut(self, code: int, length: int, most: int) -> tuple[list[Parts], int]:
+        """Take a region out of the parts that contain it, up to a weight; the rest of each part stays."""
+        space = self.partition.space
+        here = np.array([code]), np.array([length])
+        taken, total = [], 0
+        for slot in self.clients.above(code, length).tolist():
+            single = np.array([slot])
+            codes, lengths, _, keys = self.clients.parts(single)
+            demand = self.demands[int(keys[0])]
+            weight = int(demand.weights(space, *here)[0])
+            if not 0 < weight <= most - total:
+                continue
+            rest = DzSet.from_expressions(space, codes, lengths) - DzSet.from_expressions(space, *here)
+            self._forget(single)
+            self._take(single)
+            left = Parts(demand, *rest.expressions())
+            weights = demand.weights(space, left.codes, left.lengths)
+            wanted = np.flatnonzero(weights)
+            if len(wanted):
+                self.accept(left.take(wanted), weights[wanted])
+            taken.append(Parts(demand, *here))
+            total += weight
+        return taken, total
 
     def _take(self, slots: Ints) -> list[Parts]:
         codes, lengths, weights, keys = self.clients.parts(slots)

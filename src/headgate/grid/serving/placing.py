@@ -57,7 +57,7 @@ def choose(
     First among neighbours farther from the region's origin that do not provide it; then, so that corners are no dead
     ends, among all sites that the region did not pass on its way here.
     """
-    candidates = holdings.clients.find(limit=limit, within=holdings.available, nested=True)
+    candidates = holdings.clients.find(limit=limit, within=holdings.available, nested=True, larger=not paper)
     if not len(candidates):
         return None
     neighbours = holdings.partition.neighbours[holdings.site]
