@@ -124,3 +124,20 @@ def test_candidates_lie_inside_what_the_site_has():
 def test_expressions_with_digits_past_their_length_are_refused():
     with pytest.raises(ValueError, match="past its length"):
         GbdTree(SPACE).insert([1], [2])
+
+
+@quick
+@given(st.lists(expressions, max_size=20))
+def test_larger_queries_count_with_their_share_of_a_region(queries):
+    tree = GbdTree(SPACE)
+    load(tree, queries)
+    found = tree.find(nested=True, larger=True)
+    listed = {
+        SPACE.text(c, n): w
+        for c, n, w in zip(found.codes.tolist(), found.lengths.tolist(), found.weights.tolist(), strict=True)
+    }
+    for region in set(queries):
+        weight = sum(len(cells(text) & cells(region)) for text in queries)
+        assert listed.get(region) == (weight if weight > len(cells(region)) else None)
+        above = tree.above(*SPACE.parse(region))
+        assert len(above) == sum(region.startswith(text) and text != region for text in queries)

@@ -23,6 +23,7 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.feeds",
     "headgate.cli.policy",
     "headgate.cli.picture",
+    "headgate.cli.gridding",
     "headgate.cli.study",
     "headgate.cli.bench",
 )
