@@ -103,6 +103,16 @@ def test_nan_equals_itself_and_is_the_greatest():
     assert rows("v IN ($n, 2.5)", DOUBLE, [NAN, 2.5, 3.0], n=NAN) == [True, True, False]
 
 
+def test_long_lists_are_searched_like_short_ones():
+    listed = ", ".join(["1", "2", "-0.0D", "7", "8", "NULL", "$n"])
+    assert rows(f"v IN ({listed})", DOUBLE, [NAN, 2.0, 0.0, 3.0, None], n=NAN) == [True, True, True, False, False]
+    assert rows(f"v NOT IN ({listed})", DOUBLE, [3.0, 2.0], n=NAN) == [False, False]
+    assert rows("v NOT IN (1, 2, 3, 4, 5, 6)", DOUBLE, [3.0, 7.0, None]) == [False, True, False]
+    ints = Schema.of({"v": "bigint"})
+    top = 2**63 - 1
+    assert rows(f"v IN (1, 2, 3, 4, 5, {top})", ints, [top, top - 1, 5]) == [True, False, True]
+
+
 def test_errors_are_null_and_null_is_not_true():
     bigint = Schema.of({"v": "bigint"})
     top = 2**63 - 1

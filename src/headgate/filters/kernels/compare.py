@@ -23,6 +23,7 @@ _ARROW = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
+_FEW = 4  # options that are compared one by one
 _NUMPY = {"=": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
 
 
@@ -61,7 +62,23 @@ def contained(value: Vector, options: Sequence[Vector]) -> Vector:
     """`value IN (options)`: TRUE where one is equal, NULL where none is but a NULL stands in the list."""
     if in_arrow(value.type) and all(isinstance(option.values, pa.Scalar) for option in options):
         return _strings_contained(value, options)
+    if len(options) > _FEW and not in_arrow(value.type):
+        found = _numbers_contained(value, options)
+        if found is not None:
+            return found
     return any_of([compare("=", value, option) for option in options])
+
+
+def _numbers_contained(value: Vector, options: Sequence[Vector]) -> Vector | None:
+    """Membership in a long list of constants by one sorted search; None where the list is no list of constants."""
+    if value.values.dtype.hasobject or any(len(option.values) != 1 for option in options):
+        return None
+    absent = [option.null is not None and bool(option.null[0]) for option in options]
+    known = np.array([option.values[0] for option, gone in zip(options, absent, strict=True) if not gone])
+    found = np.isin(value.values, known)
+    if is_float(value.type) and np.isnan(known).any():
+        found = found | np.isnan(value.values)
+    return Vector(BOOL, found, union(value.null, ~found) if any(absent) else value.null)
 
 
 def _strings_contained(value: Vector, options: Sequence[Vector]) -> Vector:
