@@ -100,9 +100,9 @@ STUDY = Study(
     name="qasd-optimum",
     about="every construction and the search against proven optima of small congested problems",
     parameters=[
-        {"sites": 5, "streams": 2, "filters": 4, "steps": 8000},
-        {"sites": 6, "streams": 3, "filters": 3, "steps": 8000},
-        {"sites": 7, "streams": 2, "filters": 5, "steps": 8000},
+        {"sites": 5, "streams": 2, "filters": 4, "steps": 20000},
+        {"sites": 6, "streams": 3, "filters": 3, "steps": 20000},
+        {"sites": 7, "streams": 2, "filters": 5, "steps": 20000},
     ],
     run=run,
     chart=chart,
