@@ -136,18 +136,23 @@ class SiteCore(Exchange):
             self._route(placing.query)
 
     def _accept_what_fits(self, placing: Placing) -> None:
-        order = np.argsort(placing.weights, kind="stable")
-        fits = order[np.cumsum(placing.weights[order]) <= self.holdings.budget.free]
+        if int(placing.weights.sum()) <= self.holdings.budget.free:
+            fits = np.arange(len(placing.weights))
+        else:
+            order = np.argsort(placing.weights, kind="stable")
+            fits = order[np.cumsum(placing.weights[order]) <= self.holdings.budget.free]
         if len(fits):
             self._leaving = False
             parts = placing.query.parts.take(fits)
             self.holdings.accept(parts, placing.weights[fits])
             self._send(parts.demand.id, m.Placed(self.site, parts))
-            self._keep(placing, np.setdiff1d(np.arange(len(placing.weights)), fits))
+            self._without(placing, fits)
 
-    def _keep(self, placing: Placing, which: Ints) -> None:
-        placing.query = replace(placing.query, parts=placing.query.parts.take(which))
-        placing.weights = placing.weights[which]
+    def _without(self, placing: Placing, which: Ints) -> None:
+        left = np.ones(len(placing.weights), dtype=bool)
+        left[which] = False
+        placing.query = replace(placing.query, parts=placing.query.parts.take(np.flatnonzero(left)))
+        placing.weights = placing.weights[left]
 
     def _forward(self, placing: Placing, *, with_room: bool) -> None:
         """Pass parts to sites that hold their data too: those fed from here, and the one that feeds this site."""
@@ -188,7 +193,7 @@ class SiteCore(Exchange):
         self.known[site] = max(0, self.known.get(site, 0) - int(placing.weights[which].sum()))
         tried = query.tried | {self.site}
         self._send(site, replace(query, parts=query.parts.take(which), tried=tried, trail=(*query.trail, self.site)))
-        self._keep(placing, np.setdiff1d(np.arange(len(placing.weights)), which))
+        self._without(placing, which)
 
     # Moving crowds
 
