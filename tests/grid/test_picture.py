@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from headgate.cli.picture import choose_value, draw
+from headgate.catalog import Snapshot
+from headgate.cli.picture import choose_value, draw, read_field
+from headgate.client import Client
 from headgate.errors import HeadgateError
+from headgate.fabric import Fabric, Logs
 from headgate.grid import Field, parse_layout
-from headgate.model import Schema
+from headgate.model import Deployment, Schema, Site, Source, Stream, Subscription
+from headgate.relay.tables import publish_snapshot
 from headgate.studies import grid_weather
+from headgate.wire.block import Block, Commit
+from headgate.wire.message import encode_block
 
 SCHEMA = Schema.of({"x": "int", "y": "int", "name": "string", "temp": "double", "step": "int"})
-LAYOUT = parse_layout(
-    {"x": {"column": "x", "size": 8}, "y": {"column": "y", "size": 4}, "time": {"tick": "step"}}, SCHEMA
-)
+GRID = {"x": {"column": "x", "size": 8}, "y": {"column": "y", "size": 4}, "time": {"tick": "step"}}
+LAYOUT = parse_layout(GRID, SCHEMA)
 
 
 def test_a_field_becomes_a_picture(tmp_path):
@@ -47,3 +53,31 @@ def test_ten_subscribers_get_nested_shares_of_one_field():
     for finer, coarser in itertools.pairwise(kept[:5]):
         assert not (coarser & ~finer).any()
     assert np.array_equal(kept[5] & kept[1], kept[6])
+
+
+@pytest.mark.nats
+def test_view_reads_an_inbox_without_moving_its_subscriber(nats_url):
+    async def work():
+        fabric = await Fabric.connect(nats_url, Logs("viewing"))
+        async with Client(fabric) as client:
+            wanted = Subscription("map", "w", "lab", select=("x", "y", "temp"))
+            stream = Stream("w", SCHEMA, Source("generator"), "lab", options={"grid": GRID})
+            deployment = Deployment({"w": stream}, {"lab": Site("lab")}, subscriptions={"map": wanted})
+            logs = fabric.logs
+            for log in (logs.state, logs.tables, logs.inbox("lab")):
+                await fabric.ensure(log)
+            await publish_snapshot(fabric, Snapshot(1, deployment, None, {"map": 7}, {"map": 1}))
+            rows = pa.record_batch(
+                [pa.array([0, 4], pa.int32()), pa.array([0, 2], pa.int32()), pa.array([3.0, 9.0])],
+                schema=SCHEMA.select(("x", "y", "temp")).arrow,
+            )
+            block = Block("w", 0, 2, (Commit(0, 2, 1, 0),), np.array([1, 2], np.uint64), rows)
+            await fabric.publish(logs.delivery("lab", 7), encode_block(block))
+            field = await read_field(client, "map", None, 1.0)
+            assert (field.points, field.values) == (2, ("temp",))
+            assert field.at("temp")[2, 4] == 9.0
+            assert await fabric.last(logs.state, logs.ack(7)) is None
+            with pytest.raises(HeadgateError, match="did you mean 'map'"):
+                await read_field(client, "mapp", None, 1.0)
+
+    asyncio.run(work())

@@ -33,35 +33,44 @@ def view(
     """Draw what a subscriber has: its retained rows and those that come in meanwhile. Nothing is acknowledged."""
 
     async def work() -> dict[str, Any]:
-        from headgate.grid import Field, GridError, layout_of
-        from headgate.wire.message import decode_block
-
         async with await o.connect(nats, state_dir, namespace, creds) as client:
-            snapshot = await anext(client.tables.heads())
-            if name not in snapshot.subscription_ids:
-                close = nearest(name, snapshot.subscription_ids)
-                raise HeadgateError(f"no subscription {name!r}", hint=f"did you mean {close!r}?" if close else None)
-            subscription = snapshot.deployment.subscriptions[name]
-            stream = snapshot.deployment.streams[subscription.stream]
-            layout = layout_of(stream)
-            if layout is None:
-                raise GridError(f"stream {stream.name!r} has no grid to draw", hint="give it a `grid:`")
-            schema = stream.schema.select(subscription.select)
-            field = Field(layout, (choose_value(value, layout, schema),))
-            logs = client.fabric.logs
-            subject = logs.delivery(subscription.site, snapshot.subscription_ids[name])
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    async for stored in client.fabric.follow(logs.inbox(subscription.site), subject, 0):
-                        for message in stored:
-                            field.add(decode_block(message.data, schema.arrow).rows)
-            draw(field, name, png)
-            if zarr is not None:
-                field.to_zarr(zarr)
-            shown = field.values[0]
-            return {"png": str(png), "value": shown, "rows": field.points, "share": round(field.share(shown), 4)}
+            field = await read_field(client, name, value, seconds)
+        draw(field, name, png)
+        if zarr is not None:
+            field.to_zarr(zarr)
+        shown = field.values[0]
+        return {"png": str(png), "value": shown, "rows": field.points, "share": round(field.share(shown), 4)}
 
     typer.echo(json.dumps(o.run(work())))
+
+
+async def read_field(client: Any, name: str, value: str | None, seconds: float) -> Any:
+    """What a subscription's inbox holds and gets for so long, as a field; the subscriber's own position stays."""
+    from headgate.grid import Field, GridError, layout_of
+    from headgate.wire.message import block_version, decode_block
+
+    snapshot = await anext(client.tables.heads())
+    if name not in snapshot.subscription_ids:
+        close = nearest(name, snapshot.subscription_ids)
+        raise HeadgateError(f"no subscription {name!r}", hint=f"did you mean {close!r}?" if close else None)
+    subscription = snapshot.deployment.subscriptions[name]
+    stream = snapshot.deployment.streams[subscription.stream]
+    layout = layout_of(stream)
+    if layout is None:
+        raise GridError(f"stream {stream.name!r} has no grid to draw", hint="give it a `grid:`")
+    field = Field(layout, (choose_value(value, layout, stream.schema.select(subscription.select)),))
+    logs = client.fabric.logs
+    subject = logs.delivery(subscription.site, snapshot.subscription_ids[name])
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            async for stored in client.fabric.follow(logs.inbox(subscription.site), subject, 0):
+                for message in stored:
+                    then = (await client.tables.snapshot(block_version(message.data))).deployment
+                    mine = then.subscriptions[name]
+                    schema = then.streams[mine.stream].schema.select(mine.select)
+                    if {layout.x.column, layout.y.column, *field.values} <= set(schema.names):
+                        field.add(decode_block(message.data, schema.arrow).rows)
+    return field
 
 
 def choose_value(value: str | None, layout: Any, schema: Any) -> str:

@@ -74,10 +74,13 @@ class Field:
         self.points = 0
 
     def add(self, batch: pa.RecordBatch) -> int:
-        """Put rows in their place; returns how many had one (rows outside of the grid or without time have none)."""
+        """Put rows in their place; returns how many had one (rows outside of the grid or without time have none).
+
+        Rows that come without the time column, by a subscription that leaves it out, all belong to one step.
+        """
         x, y = self.layout.cells(batch)
         placed = (x >= 0) & (y >= 0)
-        if self.layout.time is not None:
+        if self.layout.time is not None and self.layout.time.column in batch.schema.names:
             steps, known = self.layout.time.steps(batch)
             placed &= known
         else:
