@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says something about the machine, not about the code.
+settings.register_profile("headgate", deadline=None)
+settings.load_profile("headgate")
 
 
 @pytest.fixture(scope="session")

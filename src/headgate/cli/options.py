@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
+from rich.console import Console
 
 from headgate.client.client import Client, find_url
 from headgate.errors import HeadgateError
@@ -67,6 +68,12 @@ async def _until_stopped(work: Coroutine[Any, Any, T]) -> T:
         raise typer.Exit(130)
     stopped.cancel()
     return task.result()
+
+
+def wide_console() -> Console:
+    """A console for tables: as wide as the terminal, and wide enough for any table where there is none."""
+    found = Console()
+    return found if found.is_terminal else Console(width=160)
 
 
 def key_values(pairs: list[str]) -> dict[str, str]:

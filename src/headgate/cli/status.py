@@ -11,13 +11,12 @@ from typing import Annotated, Any
 
 import pyarrow as pa
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from headgate.cli import options as o
 from headgate.cli.words import milliseconds
 from headgate.client.client import Client
-from headgate.errors import HeadgateError
+from headgate.errors import HeadgateError, nearest
 
 
 def register(app: typer.Typer) -> None:
@@ -32,6 +31,7 @@ async def _reading(nats: str | None, state_dir: Path, namespace: str, creds: Pat
     """A client; when nothing runs in the state directory, its server is started for as long as the reading takes."""
     from headgate.fabric import EmbeddedServer
     from headgate.fabric.server import running_url
+    from headgate.service.runtime import exclusive
 
     if nats is not None or running_url(state_dir) is not None:
         async with await o.connect(nats, state_dir, namespace, creds) as client:
@@ -39,19 +39,21 @@ async def _reading(nats: str | None, state_dir: Path, namespace: str, creds: Pat
         return
     if not (state_dir / "nats" / "data").exists():
         raise HeadgateError(f"there is no deployment in {state_dir}", hint="give --state-dir or --nats")
-    server = EmbeddedServer(state_dir)
-    await asyncio.to_thread(server.start)
-    try:
-        async with await Client.connect(server.url, namespace=namespace) as client:
-            yield client
-    finally:
-        await asyncio.to_thread(server.stop)
+    with exclusive(state_dir):
+        server = EmbeddedServer(state_dir)
+        await asyncio.to_thread(server.start)
+        try:
+            async with await Client.connect(server.url, namespace=namespace) as client:
+                yield client
+        finally:
+            await asyncio.to_thread(server.stop)
 
 
 async def _document(nats: str | None, state_dir: Path, namespace: str, creds: Path | None) -> dict[str, Any]:
     from headgate.service.status import read_status
 
     async with _reading(nats, state_dir, namespace, creds) as client:
+        await client.snapshot()
         return await read_status(client.fabric, client.tables)
 
 
@@ -62,14 +64,21 @@ def status(
     namespace: o.Namespace = "hg",
     creds: o.Credentials = None,
 ) -> None:
-    """Show streams, sites, links, and subscriptions with every term of the ledger and both delays."""
+    """Show streams, sites, links, and subscriptions with every term of the ledger and both delays.
+
+    Works also when nothing is running. Delays are from the root's commit (p50, p99) and from the event (p50), to the
+    hand-over.
+    """
     document = o.run(_document(nats, state_dir, namespace, creds))
     if as_json:
         typer.echo(json.dumps(document))
         return
-    console = Console()
+    console = o.wide_console()
     for table in status_tables(document):
         console.print(table)
+    for name, each in document["streams"].items():
+        if each["job"].get("state") == "failed":
+            console.print(f"stream {name} failed and is tried again: {each['job'].get('error')}", markup=False)
 
 
 def status_tables(document: dict[str, Any]) -> list[Table]:
@@ -136,11 +145,13 @@ def ledger(
         found = {key: document[key] for key in ("revision", "streams", "subscriptions")}
         typer.echo(json.dumps({**found, "wrong": wrong}))
     else:
-        console = Console()
+        console = o.wide_console()
         console.print(ledger_table(document))
         for line in wrong:
             console.print(f"[bold red]{line}")
-        console.print(f"{len(document['subscriptions'])} subscriptions, ledger difference {'not ' if wrong else ''}0")
+        count = len(document["subscriptions"])
+        state = "not 0" if wrong else "0"
+        console.print(f"{count} subscription{'' if count == 1 else 's'}, ledger difference {state}")
     if wrong:
         raise typer.Exit(1)
 
@@ -171,6 +182,11 @@ def dead(
 
     async def work() -> list[str]:
         async with _reading(nats, state_dir, namespace, creds) as client:
+            streams = (await client.snapshot()).deployment.streams
+            if stream not in streams:
+                close = nearest(stream, streams)
+                hint = f"did you mean {close!r}?" if close else f"there are {', '.join(sorted(streams))}"
+                raise HeadgateError(f"no stream {stream!r}", hint=hint)
             return await _dead_letters(client, stream)
 
     for line in o.run(work())[-count:]:

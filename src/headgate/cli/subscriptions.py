@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from itertools import islice
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +13,8 @@ import typer
 import yaml
 
 from headgate.cli import options as o
+from headgate.client import Client
+from headgate.client.delivery import closing
 from headgate.errors import HeadgateError
 from headgate.wire.message import json_value
 
@@ -37,12 +39,15 @@ def subscribe(
         typer.Option("--set", help="Any other key of the deployment file, as KEY=YAML; repeatable."),
     ] = None,
     change: Annotated[bool, typer.Option("--change", help="Change a subscription of that name.")] = False,
+    wait: Annotated[str, typer.Option(help="How long to wait for the first batch that it counts in.")] = "10 s",
     state_dir: o.StateDir = o.STATE_DIR,
     nats: o.Nats = None,
     namespace: o.Namespace = "hg",
     creds: o.Credentials = None,
 ) -> None:
-    """Add a subscription to the running deployment; it is counted from the sequence that is printed."""
+    """Add a subscription to the running deployment; it is counted from the sequence that is printed as `starts`."""
+    from headgate.model import parse_duration
+
     document: dict[str, Any] = {"stream": stream, "site": site, "where": where}
     if select is not None:
         document["select"] = [column.strip() for column in select.split(",")]
@@ -52,12 +57,15 @@ def subscribe(
     async def work() -> dict[str, Any]:
         async with await o.connect(nats, state_dir, namespace, creds) as client:
             answer = await client.control("subscribe", name=name, subscription=document, change=change)
-            return {**answer, "starts": await _starts(client, name)}
+            return {**answer, "starts": await _starts(client, name, parse_duration(wait))}
 
-    typer.echo(json.dumps(o.run(work())))
+    answer = o.run(work())
+    typer.echo(json.dumps(answer))
+    if answer["starts"] is None:
+        typer.echo("no rows came meanwhile: it is counted from the next batch on, see `headgate ledger`", err=True)
 
 
-async def _starts(client: Any, name: str, timeout_s: float = 15.0) -> int | None:
+async def _starts(client: Any, name: str, timeout_s: float) -> int | None:
     """The sequence before the first row that counts, None while no batch was committed under the new revision."""
     try:
         async with asyncio.timeout(timeout_s):
@@ -108,33 +116,38 @@ def context(
 def tail(
     name: Annotated[str, typer.Argument(help="The subscription's name.")],
     as_json: o.AsJson = False,
-    count: Annotated[int | None, typer.Option("--count", "-n", help="Stop after so many rows.")] = None,
+    count: Annotated[int | None, typer.Option("--count", "-n", help="Stop after so many rows.", min=1)] = None,
+    peek: Annotated[
+        bool, typer.Option("--peek", help="Read along: acknowledge nothing, take nothing from another reader.")
+    ] = False,
     state_dir: o.StateDir = o.STATE_DIR,
     nats: o.Nats = None,
     namespace: o.Namespace = "hg",
     creds: o.Credentials = None,
 ) -> None:
-    """Print a subscription's rows as they come, and what was given up at its place."""
+    """Print a subscription's rows as they come, and what was given up at its place.
 
-    async def work() -> None:
-        left = count
-        async with await o.connect(nats, state_dir, namespace, creds) as client:
-            inbox = await client.subscribe(name)
-            async for delivery in inbox:
-                for seq, row in islice(zip(delivery.seqs.tolist(), delivery.to_pylist(), strict=True), left):
+    Rows that were printed are acknowledged: the next `tail` goes on after them. A subscription has one reader at a
+    time; a second one takes over, unless it says --peek.
+    """
+    o.run(_tail(o.connect(nats, state_dir, namespace, creds), name, count, as_json=as_json, peek=peek))
+
+
+async def _tail(connecting: Awaitable[Client], name: str, count: int | None, *, as_json: bool, peek: bool) -> None:
+    async with await connecting as client:
+        inbox = await client.subscribe(name, peek=peek, max_rows=count)
+        async with closing(inbox) as deliveries:
+            async for delivery in deliveries:
+                for seq, row in zip(delivery.seqs.tolist(), delivery.to_pylist(), strict=True):
                     _print_row(seq, row, as_json)
                 if delivery.given_up:
                     note = {"given_up": dict(delivery.given_up), "after": delivery.after, "upto": delivery.upto}
-                    typer.echo(json.dumps(note) if as_json else f"-- given up in {note}", err=not as_json)
-                if left is not None:
-                    if len(delivery) <= left:
+                    typer.echo(json.dumps(note) if as_json else f"-- given up: {note}", err=not as_json)
+                if inbox.max_rows is not None:
+                    inbox.max_rows -= len(delivery)
+                    if inbox.max_rows == 0:
                         inbox.done()
-                    left = max(left - len(delivery), 0)
-                    if left == 0:
-                        await inbox.close()
                         return
-
-    o.run(work())
 
 
 def _print_row(seq: int, row: dict[str, Any], as_json: bool) -> None:
@@ -174,11 +187,11 @@ def _read_rows(file: Path) -> Any:
 
     try:
         if str(file) == "-":
-            return pa.Table.from_pylist([json.loads(line) for line in sys.stdin if line.strip()])
+            return [json.loads(line) for line in sys.stdin if line.strip()]
         if file.suffix == ".parquet":
             return pyarrow.parquet.read_table(file)
         if file.suffix == ".csv":
             return pyarrow.csv.read_csv(file)
-        return pa.Table.from_pylist([json.loads(line) for line in file.read_text("utf-8").splitlines() if line.strip()])
+        return [json.loads(line) for line in file.read_text("utf-8").splitlines() if line.strip()]
     except (OSError, ValueError, pa.ArrowException) as error:
         raise HeadgateError(f"cannot read rows: {error}", where=str(file)) from error

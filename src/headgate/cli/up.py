@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
 
 from headgate.cli import options as o
-from headgate.fabric import cancel_all
+from headgate.fabric import Crew, cancel_all
+from headgate.model import Deployment
+
+if TYPE_CHECKING:
+    from headgate.service.runtime import Runtime, Settings
+
+_WATCH_S: Final = 0.5
 
 
 def register(app: typer.Typer) -> None:
@@ -64,29 +70,53 @@ def up(
     asyncio.run(_up(settings, deployment, limit_s))
 
 
-async def _up(settings: object, deployment: object, limit_s: float | None) -> None:
+async def _up(settings: Settings, deployment: Deployment, limit_s: float | None) -> None:
     from headgate.service.runtime import open_runtime
 
-    console = Console(stderr=True)
+    stop = _stopping()
+    _tell("starting NATS, the catalog and the relays (the first start on a machine compiles the planner)")
+    async with open_runtime(settings, deployment) as runtime:
+        url = runtime.settings.nats or (runtime.server.url if runtime.server else "")
+        _tell(f"NATS at {url}, state in {runtime.settings.state_dir}")
+        async with Crew() as crew:
+            crew.spawn(_watch_job(runtime))
+            if runtime.job is not None:
+                ready = crew.spawn(runtime.wait_ready(lambda text: _tell(f"Spark job: {text}"), math.inf))
+                await _first(stop, runtime.failure, ready)
+            if not stop.is_set() and not runtime.failure.done():
+                for name, each in (await runtime.status())["streams"].items():
+                    if each["job"].get("state") == "failed":
+                        _tell(f"stream {name} cannot run yet: {each['job'].get('error')}")
+                _tell("up; `headgate status` shows it, Ctrl-C stops it")
+            await _first(stop, runtime.failure, timeout_s=limit_s)
+        if runtime.failure.done():
+            await runtime.failure
+        _tell("stopping")
+
+
+def _tell(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def _stopping() -> asyncio.Event:
+    """Set by Ctrl-C and SIGTERM."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with open_runtime(settings, deployment) as runtime:  # type: ignore[arg-type] # typed in `up`
-        url = runtime.settings.nats or (runtime.server.url if runtime.server else "")
-        console.print(f"NATS at {url}, state in {runtime.settings.state_dir}")
-        if runtime.job is not None:
-            ready = asyncio.create_task(runtime.wait_ready(lambda text: console.print(f"Spark job: {text}")))
-            await _first(stop, runtime.failure, ready)
-            await cancel_all([ready])
-        if not stop.is_set() and not runtime.failure.done():
-            for name, each in (await runtime.status())["streams"].items():
-                if each["job"].get("state") == "failed":
-                    console.print(f"[red]stream {name} cannot run yet:[/] {each['job'].get('error')}", soft_wrap=True)
-            console.print("up; `headgate status` shows it, Ctrl-C stops it")
-        await _first(stop, runtime.failure, timeout_s=limit_s)
-        if runtime.failure.done():
-            await runtime.failure
-        console.print("stopping")
+    return stop
+
+
+async def _watch_job(runtime: Runtime) -> None:
+    """Say when the Spark job has ended by itself."""
+    said = 0
+    while runtime.job is not None:
+        await asyncio.sleep(_WATCH_S)
+        if runtime.job.restarts > said:
+            said = runtime.job.restarts
+            log = runtime.settings.state_dir / "job.log"
+            lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            last = f": {lines[-1][:200]}" if lines else ""
+            _tell(f"the Spark job ended and is started again ({log}{last})")
 
 
 async def _first(stop: asyncio.Event, *others: asyncio.Future[Any], timeout_s: float | None = None) -> None:
@@ -111,15 +141,13 @@ async def _relay(site: str, nats: str | None, state_dir: Path, namespace: str, c
     from headgate.relay.node import RelayNode
 
     async with await o.connect(nats, state_dir, namespace, creds) as client:
-        snapshot = await anext(client.tables.heads())
+        snapshot = await client.snapshot()
         if site not in snapshot.deployment.sites:
             close = nearest(site, snapshot.deployment.sites)
             raise HeadgateError(f"no site {site!r}", hint=f"did you mean {close!r}?" if close else None)
         node = asyncio.create_task(RelayNode(client.fabric, site, emulate_delay=True).run())
-        stop = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        typer.echo(f"relay {site} is up", err=True)
+        stop = _stopping()
+        _tell(f"relay {site} is up")
         await _first(stop, node)
         if node.done():
             await node

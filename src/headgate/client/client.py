@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from weakref import WeakSet
 
-import pyarrow as pa
-
+from headgate.catalog import Snapshot
 from headgate.client.delivery import ClientError, Inbox, decode_position
+from headgate.client.publishing import encode_rows
 from headgate.errors import nearest
-from headgate.fabric import Fabric, Logs
+from headgate.fabric import Fabric, FencedError, Logs
 from headgate.fabric.server import running_url
-from headgate.relay.tables import Tables
+from headgate.relay.tables import Tables, head_revision
 from headgate.wire.ledger import Tally
 
 DEFAULT_STATE_DIR = Path(".headgate")
@@ -33,26 +36,8 @@ def find_url(url: str | None, state_dir: Path | None) -> str:
     return found
 
 
-def to_ipc(rows: Any) -> bytes:
-    """Rows of any usual shape (record batch, table, pandas frame, list of dicts) as an Arrow IPC stream."""
-    match rows:
-        case pa.RecordBatch():
-            table = pa.Table.from_batches([rows])
-        case pa.Table():
-            table = rows
-        case list():
-            table = pa.Table.from_pylist(rows)
-        case _:
-            table = pa.Table.from_pandas(rows, preserve_index=False)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
-
-
 class Client:
-    """A connection to a deployment. Use it as an async context manager.
+    """A connection to a deployment. Use it as an async context manager: at its end, what was read is acknowledged.
 
     ``async for delivery in await client.subscribe("storms"): ...`` reads an existing subscription; with ``stream=``
     and more it is made, or changed, first.
@@ -61,6 +46,7 @@ class Client:
     def __init__(self, fabric: Fabric) -> None:
         self.fabric = fabric
         self.tables = Tables(fabric)
+        self._inboxes: WeakSet[Inbox] = WeakSet()
 
     @classmethod
     async def connect(
@@ -78,8 +64,18 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection."""
+        """Acknowledge what was read, and close the connection."""
+        for inbox in list(self._inboxes):
+            with contextlib.suppress(ClientError):  # taken over: the other reader has the rows
+                await inbox.close()
         await self.fabric.close()
+
+    async def snapshot(self) -> Snapshot:
+        """The deployment as it is now."""
+        revision = await head_revision(self.fabric)
+        if revision is None:
+            raise ClientError("no deployment is published here", hint="is `headgate up` running, is --namespace right?")
+        return await self.tables.snapshot(revision)
 
     async def control(self, verb: str, **arguments: Any) -> dict[str, Any]:
         """Ask the running service for a change or a report."""
@@ -94,37 +90,56 @@ class Client:
         name: str,
         *,
         position: str | None = None,
+        peek: bool = False,
+        max_rows: int | None = None,
         on_digest: Callable[[Mapping[str, int], int, int], None] | None = None,
         on_gap: Callable[[int, int], None] | None = None,
         **subscription: Any,
     ) -> Inbox:
         """Open a subscription for reading, from a position token or from what was last acknowledged.
 
+        A subscription has one reader: this one takes over, and the one before gets a `ClientError`. With `peek` it
+        reads along instead and acknowledges nothing. A delivery has at most `max_rows` rows. `on_digest` hears what
+        was given up, by reason, with its range; `on_gap` hears of a range that did not arrive and is fetched again.
         Further keywords (`site`, `stream`, `where`, `select`, ... as in the deployment file) make the subscription,
         or change it if there is one of that name.
         """
         if subscription:
             await self.control("subscribe", name=name, subscription=subscription, change=True)
-        snapshot = await anext(self.tables.heads())
+        snapshot = await self.snapshot()
         if name not in snapshot.subscription_ids:
-            close = nearest(name, snapshot.subscription_ids)
-            raise ClientError(f"no subscription {name!r}", hint=f"did you mean {close!r}?" if close else None)
+            raise ClientError(f"no subscription {name!r}", hint=_suggest(name, snapshot.subscription_ids))
         identity = snapshot.subscription_ids[name]
-        stored = await self.fabric.last(self.fabric.logs.state, self.fabric.logs.ack(identity))
-        if position is not None:
-            tally = decode_position(position, identity)
-        else:
-            tally = Tally.from_json(stored.data) if stored else Tally(identity)
-        return Inbox(
+        known, sequence = await self._known(identity) if peek else await self._take_over(identity)
+        inbox = Inbox(
             self.fabric,
             self.tables,
             name,
             snapshot,
-            tally,
-            stored.sequence if stored else 0,
+            decode_position(position, identity) if position is not None else known,
+            None if peek else sequence,
+            floor=known.boundary,
+            max_rows=max_rows,
             on_digest=on_digest,
             on_gap=on_gap,
         )
+        self._inboxes.add(inbox)
+        return inbox
+
+    async def _known(self, identity: int) -> tuple[Tally, int]:
+        """What was last acknowledged, and the place of it."""
+        stored = await self.fabric.last(self.fabric.logs.state, self.fabric.logs.ack(identity))
+        if stored is None:
+            return Tally(identity), 0
+        return Tally.read(stored.data) or Tally(identity), stored.sequence
+
+    async def _take_over(self, identity: int) -> tuple[Tally, int]:
+        """Repeat the last acknowledgement under this reader: the one before is fenced off by its next one."""
+        while True:
+            tally, sequence = await self._known(identity)
+            with contextlib.suppress(FencedError):
+                subject = self.fabric.logs.ack(identity)
+                return tally, await self.fabric.publish(subject, tally.to_json(), expect=sequence)
 
     async def unsubscribe(self, name: str) -> int:
         """End a subscription; returns the revision from which it is not served."""
@@ -135,5 +150,20 @@ class Client:
         return int((await self.control("context", name=name, values=values))["revision"])
 
     async def publish(self, stream: str, rows: Any) -> int:
-        """Publish rows into a stream whose source is `nats`; returns once they are stored."""
-        return await self.fabric.publish(self.fabric.logs.published(stream), to_ipc(rows))
+        """Publish rows into a stream whose source is `nats`; returns the log's last sequence once all are stored.
+
+        Rows are a record batch, a table, a pandas frame or a list of dicts; columns are found by name. They are sent
+        as the source's `payload` says. Rows that do not fit the stream become dead letters there, not errors here.
+        """
+        deployment = (await self.snapshot()).deployment
+        if stream not in deployment.streams:
+            raise ClientError(f"no stream {stream!r}", hint=_suggest(stream, deployment.streams))
+        messages = encode_rows(rows, deployment.streams[stream].source, stream, self.fabric.max_payload)
+        subject = self.fabric.logs.published(stream)
+        places = await asyncio.gather(*(self.fabric.publish(subject, message) for message in messages))
+        return max(places, default=0)
+
+
+def _suggest(name: str, known: Mapping[str, Any]) -> str:
+    close = nearest(name, known)
+    return f"did you mean {close!r}?" if close else f"there are {', '.join(sorted(known)) or 'none'}"

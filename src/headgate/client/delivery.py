@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,6 +24,8 @@ from headgate.wire.ledger import Account, Tally
 from headgate.wire.message import block_version, decode_block
 
 _ACK_EVERY_S: Final = 0.5
+_REPAIR_S: Final = 60.0
+_STALL_S: Final = 0.5
 
 
 class ClientError(HeadgateError):
@@ -77,7 +80,11 @@ def decode_position(token: str, subscription: int) -> Tally:
 
 
 class Inbox:
-    """One subscription being read. Iterate over it; leaving the loop through `close` stores the last position."""
+    """One subscription being read: iterate over it. It is closed with its client, or by `close`.
+
+    A delivery counts as done when the loop asks for the next one, or when `done` is called; what is done is
+    acknowledged twice a second and when the inbox is closed.
+    """
 
     def __init__(
         self,
@@ -86,11 +93,19 @@ class Inbox:
         name: str,
         snapshot: Snapshot,
         tally: Tally,
-        ack_sequence: int,
+        ack_sequence: int | None,
         *,
+        floor: int = 0,
+        max_rows: int | None = None,
         on_digest: Callable[[Mapping[str, int], int, int], None] | None = None,
         on_gap: Callable[[int, int], None] | None = None,
     ) -> None:
+        """Made by `Client.subscribe`.
+
+        `ack_sequence` is the place of the acknowledgement that this reader stands on, None for one that only looks.
+        `floor` is the boundary that was acknowledged before: a reader who goes back behind it acknowledges again
+        from there on.
+        """
         self.name = name
         self.id = snapshot.subscription_ids[name]
         self._fabric = fabric
@@ -98,6 +113,8 @@ class Inbox:
         self._subscription = snapshot.deployment.subscriptions[name]
         self._account = Account(tally)
         self._ack_sequence = ack_sequence
+        self._floor = floor
+        self.max_rows = max_rows
         self._acked_s = 0.0
         self._done: bytes | None = None
         self._unsure: bytes | None = None
@@ -120,14 +137,31 @@ class Inbox:
                 for stored in batch:
                     if self._taken_over is not None:
                         raise self._taken_over
-                    async for block in self._in_order(await self._decode(stored.data)):
-                        yield self._hand_over(block, stored.sequence)
-                        self._done = self.tally.to_json()
-                        if self._acking is None or self._acking.done():
-                            self._acking = asyncio.create_task(self._acknowledge_soon())
+                    whole = await self._decode(stored.data)
+                    async for block in self._in_order(whole):
+                        for piece in self._cut(block):
+                            # A message counts as read with its last row, so that a reader can stop inside of it.
+                            place = stored.sequence if piece.upto == whole.upto else stored.sequence - 1
+                            yield self._hand_over(piece, place)
+                            self._mark_done()
         finally:
             await stream.aclose()  # type: ignore[attr-defined] # follow is a generator
             await self.close()
+
+    def _cut(self, block: Block) -> Iterator[Block]:
+        """The block in pieces of at most `max_rows` rows, which the consumer may change between them."""
+        while self.max_rows is not None and len(block.seqs) > self.max_rows:
+            end = int(block.seqs[self.max_rows - 1])
+            yield block.until(end)
+            block = block.since(end)
+        yield block
+
+    def _mark_done(self) -> None:
+        if self._ack_sequence is None or self.tally.boundary < self._floor:
+            return
+        self._done = self.tally.to_json()
+        if self._acking is None or self._acking.done():
+            self._acking = asyncio.create_task(self._acknowledge_soon())
 
     async def _decode(self, data: bytes) -> Block:
         snapshot = await self._tables.snapshot(block_version(data))
@@ -143,19 +177,28 @@ class Inbox:
         while have is not None and block.after > have:
             if self._on_gap:
                 self._on_gap(have, block.after)
-            answers = await fetch_range(
-                self._fabric,
-                self._subscription.site,
-                self._subscription.stream,
-                have,
-                block.after,
-                subscription=self.id,
-            )
+            answers = await self._fetch(have, block.after)
             for data in answers:
                 missing = (await self._decode(data)).since(have)
                 yield missing
                 have = missing.upto
         yield block if have is None else block.since(have)
+
+    async def _fetch(self, after: int, upto: int) -> list[bytes]:
+        """Ask the site for a missing range, again while it does not answer: its relay may be restarting."""
+        deadline = time.monotonic() + _REPAIR_S
+        place = self._subscription
+        while True:
+            try:
+                return await fetch_range(self._fabric, place.site, place.stream, after, upto, subscription=self.id)
+            except FabricError as error:
+                if time.monotonic() > deadline:
+                    raise ClientError(
+                        f"rows {after + 1} to {upto} of {place.stream!r} are missing, and {place.site!r} does not send"
+                        " them again",
+                        hint="is the site's relay running?",
+                    ) from error
+                await asyncio.sleep(_STALL_S)
 
     def _hand_over(self, block: Block, sequence: int) -> Delivery:
         self._account.add(block, sequence, int(time.time() * 1000))
@@ -178,7 +221,7 @@ class Inbox:
 
     async def _acknowledge(self) -> None:
         """Store the position: the consumer has asked for more, so it is done with what it got."""
-        if self._done is None:
+        if self._done is None or self._ack_sequence is None:
             return
         logs = self._fabric.logs
         sent = self._done
@@ -201,11 +244,22 @@ class Inbox:
             self._done = None
 
     def done(self) -> None:
-        """Say that the last delivery was dealt with, without asking for another."""
-        self._done = self.tally.to_json()
+        """Say that the last delivery was dealt with, without asking for another; it is acknowledged soon."""
+        self._mark_done()
 
     async def close(self) -> None:
-        """Store the position up to the last delivery that the consumer has asked past: what it was done with."""
+        """Acknowledge what the consumer was done with."""
         if self._acking is not None:
             await cancel_all([self._acking])
         await self._acknowledge()
+
+
+@contextlib.asynccontextmanager
+async def closing(inbox: Inbox) -> AsyncIterator[AsyncIterator[Delivery]]:
+    """The deliveries of an inbox, closed at the end of the block however it is left."""
+    deliveries = inbox.__aiter__()
+    try:
+        yield deliveries
+    finally:
+        await deliveries.aclose()  # type: ignore[attr-defined] # it is a generator
+        await inbox.close()

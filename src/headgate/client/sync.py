@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from headgate.client.client import Client
-from headgate.client.delivery import Delivery
+from headgate.client.delivery import Delivery, Inbox
 
 T = TypeVar("T")
 
@@ -62,28 +62,48 @@ class SyncClient:
         name: str,
         *,
         position: str | None = None,
+        peek: bool = False,
+        max_rows: int | None = None,
         timeout_s: float | None = None,
         on_digest: Callable[[Mapping[str, int], int, int], None] | None = None,
         on_gap: Callable[[int, int], None] | None = None,
         **subscription: Any,
     ) -> Iterator[Delivery]:
-        """Deliveries of a subscription, as `Client.subscribe` gives them."""
+        """Deliveries of a subscription, as `Client.subscribe` gives them.
+
+        The subscription is opened, and made or changed, at once; callbacks run in the client's thread.
+        """
         inbox = self._run(
-            self._client.subscribe(name, position=position, on_digest=on_digest, on_gap=on_gap, **subscription)
+            self._client.subscribe(
+                name,
+                position=position,
+                peek=peek,
+                max_rows=max_rows,
+                on_digest=on_digest,
+                on_gap=on_gap,
+                **subscription,
+            )
         )
+        return self._deliveries(inbox, timeout_s)
+
+    def _deliveries(self, inbox: Inbox, timeout_s: float | None) -> Iterator[Delivery]:
         deliveries = inbox.__aiter__()
 
         async def following() -> Delivery | None:
             try:
                 return await asyncio.wait_for(anext(deliveries), timeout_s)
-            except (TimeoutError, StopAsyncIteration):
+            except TimeoutError:
                 return None
+
+        async def end() -> None:
+            await deliveries.aclose()  # type: ignore[attr-defined] # it is a generator
+            await inbox.close()
 
         try:
             while (delivery := self._run(following())) is not None:
                 yield delivery
         finally:
-            self._run(inbox.close())
+            self._run(end())
 
     def unsubscribe(self, name: str) -> int:
         """End a subscription."""

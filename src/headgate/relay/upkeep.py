@@ -100,7 +100,7 @@ class Upkeep:
             if key.subscription is None or output.sequence == 0:
                 continue
             stored = await self.fabric.last(logs.state, logs.ack(key.subscription))
-            tally = Tally.from_json(stored.data) if stored is not None else Tally(key.subscription)
+            tally = (Tally.read(stored.data) if stored is not None else None) or Tally(key.subscription)
             if tally.inbox > output.purged:
                 await self.fabric.purge(
                     logs.inbox(self.site), self.node.subject(key), min(tally.inbox, output.sequence)

@@ -47,8 +47,9 @@ async def read_tallies(fabric: Fabric) -> dict[int, Tally]:
     while batch := await fabric.read(logs.state, f"{logs.namespace}.ack.*", place):
         place = batch[-1].sequence
         for stored in batch:
-            tally = Tally.from_json(stored.data)
-            found[tally.subscription] = tally
+            tally = Tally.read(stored.data)
+            if tally is not None:
+                found[tally.subscription] = tally
     return found
 
 

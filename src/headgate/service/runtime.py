@@ -192,7 +192,7 @@ class Runtime:
 
 
 @contextlib.contextmanager
-def _exclusive(state_dir: Path) -> Any:
+def exclusive(state_dir: Path) -> Any:
     """Hold the state directory: two deployments in one would fight over its ports and checkpoints."""
     state_dir.mkdir(parents=True, exist_ok=True)
     with (state_dir / "lock").open("w") as handle:
@@ -211,7 +211,7 @@ async def open_runtime(
 ) -> AsyncIterator[Runtime]:
     """Start a deployment and stop it at the end of the block, whatever happens in between."""
     async with AsyncExitStack() as stack:
-        stack.enter_context(_exclusive(settings.state_dir))
+        stack.enter_context(exclusive(settings.state_dir))
         server = None
         if settings.nats is None:
             server = EmbeddedServer(settings.state_dir)

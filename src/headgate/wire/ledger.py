@@ -24,11 +24,22 @@ Members = Mapping[int, int]
 
 
 @dataclass(slots=True)
+class Since:
+    """What was counted past the last commit boundary."""
+
+    delivered: int = 0
+    reduced: dict[str, int] = field(default_factory=dict)
+    expired: int = 0
+    shed: int = 0
+
+
+@dataclass(slots=True)
 class Tally:
     """What one subscriber counted, up to a commit boundary. This is the acknowledgement that it stores.
 
     `starts` is the sequence before the first row that it was owed. `inbox` is the place of the last message read in
-    the inbox log; `mark` is the coverage reached, which may lie past the boundary.
+    the inbox log; `mark` is the coverage reached, which may lie past the boundary. What was counted between the two
+    is kept in `since`, so that a reader who resumes inside a commit settles all of it.
     """
 
     subscription: int
@@ -40,6 +51,7 @@ class Tally:
     shed: int = 0
     mark: int = 0
     inbox: int = 0
+    since: Since = field(default_factory=Since)
     time_ms: int = 0
     commit_delay: Histogram = field(default_factory=Histogram)
     event_delay: Histogram = field(default_factory=Histogram)
@@ -50,11 +62,22 @@ class Tally:
 
     @classmethod
     def from_json(cls, data: bytes | str) -> Tally:
-        """Read the stored form."""
-        document: dict[str, Any] = json.loads(data)
+        """Read the stored form; fields that a newer client has added are passed over."""
+        document: dict[str, Any] = {
+            key: value for key, value in json.loads(data).items() if key in cls.__dataclass_fields__
+        }
         for name in ("commit_delay", "event_delay"):
-            document[name] = Histogram(**document[name])
+            document[name] = Histogram(**document.get(name, {}))
+        document["since"] = Since(**document.get("since", {}))
         return cls(**document)
+
+    @classmethod
+    def read(cls, data: bytes) -> Tally | None:
+        """Read what somebody stored as an acknowledgement, None when it is not one."""
+        try:
+            return cls.from_json(data)
+        except (ValueError, TypeError, AttributeError):
+            return None
 
 
 class Account:
@@ -62,10 +85,6 @@ class Account:
 
     def __init__(self, tally: Tally) -> None:
         self.tally = tally
-        self._delivered = 0
-        self._reduced: dict[str, int] = {}
-        self._expired = 0
-        self._shed = 0
 
     @property
     def coverage(self) -> int | None:
@@ -79,13 +98,14 @@ class Account:
             tally.starts = tally.mark = tally.boundary = block.after
         if block.after != tally.mark:
             raise ValueError(f"a block after {block.after} does not continue the coverage at {tally.mark}")
-        self._delivered += len(block.seqs)
+        since = tally.since
+        since.delivered += len(block.seqs)
         for reason, count in block.declared.get(tally.subscription, {}).items():
             if reason == EXPIRED:
-                self._expired += count
+                since.expired += count
             else:
-                self._reduced[reason] = self._reduced.get(reason, 0) + count
-        self._shed += sum(commit.shed for commit in block.commits if block.after < commit.upto <= block.upto)
+                since.reduced[reason] = since.reduced.get(reason, 0) + count
+        since.shed += sum(commit.shed for commit in block.commits if block.after < commit.upto <= block.upto)
         tally.mark, tally.inbox, tally.time_ms = block.upto, inbox, now_ms
         self._observe(block, now_ms)
         if block.at_boundary:
@@ -100,14 +120,14 @@ class Account:
             self.tally.event_delay.add(delay_ms + commit.lag_ms, end - start)
 
     def _settle(self, block: Block) -> None:
-        tally = self.tally
+        tally, since = self.tally, self.tally.since
         tally.boundary = block.upto
-        tally.delivered += self._delivered
-        tally.expired += self._expired
-        for reason, count in self._reduced.items():
+        tally.delivered += since.delivered
+        tally.expired += since.expired
+        for reason, count in since.reduced.items():
             tally.reduced[reason] = tally.reduced.get(reason, 0) + count
-        tally.shed += self._shed
-        self._delivered, self._expired, self._shed, self._reduced = 0, 0, 0, {}
+        tally.shed += since.shed
+        tally.since = Since()
 
 
 @dataclass(frozen=True, slots=True)

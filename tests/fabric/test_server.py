@@ -1,0 +1,106 @@
+"""The embedded server: it keeps its data and port, and never outlives whoever started it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.live import until
+
+from headgate.fabric import EmbeddedServer, Fabric, FabricError, Log, find_server
+from headgate.fabric.server import running_url
+
+pytestmark = pytest.mark.nats
+
+LOG = Log("KEPT", ("kept.>",), 1 << 20)
+
+
+async def _write(url: str, data: bytes) -> int:
+    async with await Fabric.connect(url) as fabric:
+        await fabric.ensure(LOG)
+        return await fabric.publish("kept.here", data)
+
+
+async def _read(url: str) -> list[bytes]:
+    async with await Fabric.connect(url) as fabric:
+        return [stored.data for stored in await fabric.read(LOG, "kept.>", 0)]
+
+
+def test_a_second_start_finds_data_and_port_after_a_stop_and_after_a_crash(tmp_path: Path) -> None:
+    state = tmp_path / "a state directory"
+    assert running_url(state) is None
+    server = EmbeddedServer(state, sync_always=True)
+    with server:
+        port = server.port
+        assert running_url(state) == server.url
+        assert asyncio.run(_write(server.url, b"one")) == 1
+    assert server.pid is None
+    assert running_url(state) is None
+    with EmbeddedServer(state) as server:
+        assert server.port == port
+        assert asyncio.run(_write(server.url, b"two")) == 2
+        server.kill()
+        assert server.pid is None
+        server.start()
+        assert server.port == port
+        assert asyncio.run(_read(server.url)) == [b"one", b"two"]
+
+
+def test_a_port_that_is_taken_is_replaced(tmp_path: Path) -> None:
+    with EmbeddedServer(tmp_path / "one", sync_always=False) as first:
+        other = tmp_path / "two"
+        (other / "nats").mkdir(parents=True)
+        (other / "nats" / "port.json").write_text(f'{{"port": {first.port}, "pid": 1}}')
+        with EmbeddedServer(other, sync_always=False) as second:
+            assert second.port != first.port
+            assert running_url(other) == second.url
+
+
+def test_the_server_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    code = (
+        "import sys, os, signal; from pathlib import Path; from headgate.fabric import EmbeddedServer\n"
+        "print(EmbeddedServer(Path(sys.argv[1]), sync_always=False).start().pid, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "its state")], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    asyncio.run(until(partial(_gone, int(done.stdout))))
+    assert running_url(tmp_path / "its state") is None
+
+
+async def _gone(pid: int) -> bool:
+    return not _alive(pid)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        # A dead process that its new parent has not waited for yet is still listed.
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+def test_a_server_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "nats").mkdir()
+    (tmp_path / "nats" / "data").write_text("a file where a directory should be")
+    with pytest.raises(FabricError, match=r"server\.log: nats-server did not come up: .*"):
+        EmbeddedServer(tmp_path).start()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
+    with pytest.raises(FabricError, match=r"there is no nats-server \(install it"):
+        find_server()
+
+
+def test_no_server_is_said_with_its_address() -> None:
+    with pytest.raises(FabricError, match=r"cannot connect to NATS at nats://127\.0\.0\.1:1: .*is the server running"):
+        asyncio.run(Fabric.connect("nats://127.0.0.1:1", connect_timeout=0.5))
