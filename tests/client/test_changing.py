@@ -12,6 +12,7 @@ from tests.live import Live, small, until
 
 from headgate.client import Client, ClientError, SyncClient
 from headgate.fabric import FabricError
+from headgate.relay.upkeep import Upkeep
 
 pytestmark = pytest.mark.nats
 
@@ -100,7 +101,7 @@ def test_a_message_that_is_no_acknowledgement_harms_nobody(tmp_path: Path, nats_
         await live.commit("fleet", rows(0, 10), 0)
         for junk in (b"", b"[]", b'{"delivered": 1}', b'{"subscription": 1, "commit_delay": {"no": 1}}'):
             await fabric.publish(fabric.logs.ack(1), junk)
-            await live.runtime.nodes["mid"]._purge_inboxes()
+            await Upkeep(live.runtime.nodes["mid"])._keep_inboxes()
             assert (await live.runtime.status())["subscriptions"]["all"]["in_flight"] == 10
         async with await connect(live) as client:
             assert seqs(await read(client, "all", 10)) == list(range(1, 11))

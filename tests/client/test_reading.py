@@ -222,7 +222,7 @@ def test_callbacks_hear_what_was_given_up(tmp_path: Path, nats_url: str) -> None
             assert given_up + sum(map(len, found)) == 90
             assert given_up > 0
             assert sum(sum(each.given_up.values()) for each in found) == given_up
-            assert all(set(reasons) == {"overflow"} and after < upto for reasons, after, upto in heard)
+            assert all(reasons and after < upto for reasons, after, upto in heard)
             await until(lambda: no_difference(live))
 
     asyncio.run(run())

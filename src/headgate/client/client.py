@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -137,6 +138,7 @@ class Client:
         """Repeat the last acknowledgement under this reader: the one before is fenced off by its next one."""
         while True:
             tally, sequence = await self._known(identity)
+            tally.time_ms = int(time.time() * 1000)
             with contextlib.suppress(FencedError):
                 subject = self.fabric.logs.ack(identity)
                 return tally, await self.fabric.publish(subject, tally.to_json(), expect=sequence)

@@ -72,7 +72,8 @@ class Fabric:
         known = {"error_cb": quiet, "connect_timeout": _TIMEOUT_S, **options}
         try:
             # A client that may reconnect never gives up on its first connection either: try once without.
-            await (await nats.connect(url, allow_reconnect=False, **known)).close()
+            once = {"allow_reconnect": False, "max_reconnect_attempts": 1, "reconnect_time_wait": 0.1}
+            await (await nats.connect(url, **once, **known)).close()
             client = await nats.connect(url, max_reconnect_attempts=-1, reconnect_time_wait=0.2, **known)
         except (NatsError, OSError, TimeoutError, ValueError) as error:
             raise FabricError(f"cannot connect to NATS at {url}: {error!r}", hint="is the server running?") from error

@@ -115,7 +115,8 @@ class Upkeep:
         seen_s = max(tally.time_ms / 1000, unread[0].time_s if unread else time.time())
         if not unread or time.time() - seen_s < grace_s:
             return
-        blocks = [await self._decode_inbox(each.data, target) for each in unread]
+        # A reader may have stopped inside its last message: what it was handed is not expired.
+        blocks = [(await self._decode_inbox(each.data, target)).since(tally.mark) for each in unread]
         if not any(len(block.seqs) for block in blocks) or unread[-1].sequence != output.sequence:
             return
         gone = encode_block(expire_messages(blocks, target.id))
