@@ -24,6 +24,7 @@ from headgate.reduction.backlog import Backlog, Limit
 from headgate.reduction.digest import DigestTable
 from headgate.reduction.group import Group
 from headgate.reduction.held import Held
+from headgate.reduction.policy import canonical
 from headgate.reduction.rows import row_bytes
 from headgate.reduction.sharing import Sharing, correct_shares
 from headgate.relay.routes import Child, Receiver
@@ -63,6 +64,8 @@ class Reducer:
         self.reasons: Counter[str] = Counter()
         self._groups: dict[tuple[int, str], Group] = {}
         self._receivers: dict[int, Group] = {}
+        self._by_class: dict[int, list[Group]] = {}
+        self._parsed: dict[tuple[str, tuple[str, ...]], Policy] = {}
         self._target: Child | Receiver | None = None
         self._offset = 0.0
         self._counted = (0, 0)
@@ -89,8 +92,11 @@ class Reducer:
         receivers = [target] if isinstance(target, Receiver) else list(target.receivers)
         groups: dict[tuple[int, str], Group] = {}
         self._receivers = {}
+        known, self._parsed = self._parsed, {}
         for receiver in receivers:
-            policy = policy_of(receiver)
+            written = (canonical(receiver.subscription.policy or {}), tuple(receiver.schema.names))
+            policy = self._parsed.get(written) or known.get(written) or policy_of(receiver)
+            self._parsed[written] = policy
             key = (receiver.class_id, policy.text)
             group = groups.get(key)
             if group is None:
@@ -102,6 +108,9 @@ class Reducer:
             group.receivers.append(str(receiver.id))
             self._receivers[receiver.id] = group
         self._groups = groups
+        self._by_class = {}
+        for group in groups.values():
+            self._by_class.setdefault(group.class_id, []).append(group)
 
     def offered(self, block: Block, target: Child | Receiver) -> None:
         """Rows came in: on a link, count them for the groups that share it."""
@@ -130,11 +139,10 @@ class Reducer:
         counts = np.diff(block.classes.offsets)
         size = np.repeat(1.0 / np.maximum(counts, 1), counts) * (block.rows.nbytes / len(block.seqs))
         ids, inverse = np.unique(block.classes.ids, return_inverse=True)
-        rows = dict(zip(ids.tolist(), np.bincount(inverse).tolist(), strict=True))
-        sizes = dict(zip(ids.tolist(), np.bincount(inverse, size).tolist(), strict=True))
-        for group in self._groups.values():
-            if group.class_id in rows:
-                yield group, rows[group.class_id], sizes[group.class_id]
+        sizes = zip(ids.tolist(), np.bincount(inverse).tolist(), np.bincount(inverse, size).tolist(), strict=True)
+        for class_id, count, bytes_ in sizes:
+            for group in self._by_class.get(class_id, ()):
+                yield group, count, bytes_
 
     def expire(self, waiting: Sequence[Waiting], now: float) -> list[Waiting] | None:
         """What is left when rows older than an inbox's `max_age` are given up; None when nothing changes."""
@@ -237,7 +245,7 @@ class Reducer:
         order = np.argsort(lists.ids, kind="stable")
         ids, starts = np.unique(lists.ids[order], return_index=True)
         rows_of = dict(zip(ids.tolist(), np.split(row_of[order], starts[1:]) if len(ids) else [], strict=True))
-        groups = [group for group in self._groups.values() if group.class_id in rows_of]
+        groups = [group for class_id in rows_of for group in self._by_class.get(class_id, ())]
         for group in groups:
             group.refs = rows_of[group.class_id].astype(np.int64)
         correct_shares(groups)
