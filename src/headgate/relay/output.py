@@ -83,10 +83,12 @@ class Output:
         sent, waiting = self._apart()
         sent_rows = sum(len(each.block.seqs) for each in sent)
         sent_bytes = sum(each.block.rows.nbytes for each in sent)
-        room = Limit(max((limit.rows or 0) - sent_rows, 0), max((limit.bytes or 0) - sent_bytes, 0))
-        if waiting:
+        # A large message on its way must not cost everything that comes behind it: half of the room stays.
+        rows, size = limit.rows or 0, limit.bytes or 0
+        room = Limit(max(rows - sent_rows, rows / 2), max(size - sent_bytes, size / 2))
+        if self.rows - sent_rows > (room.rows or 0) or self.bytes - sent_bytes > (room.bytes or 0):
             waiting = self._drop_ancient(self.reducer.reduce(waiting, room, now, self.came, self.went))
-        self._refill([*sent, *waiting])
+            self._refill([*sent, *waiting])
 
     def _apart(self) -> tuple[list[Waiting], list[Waiting]]:
         """What the message on its way covers, which must stay as it is, and the rest."""
