@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headgate.studies import charts
-from headgate.studies.intervals import band, mean_interval
+from headgate.studies.intervals import band
 from headgate.studies.study import FAILS, PARTLY, REPRODUCES, Parameters, Statement, Study
 from headgate.wire.integers import decode_lists, encode_lists
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _ROWS = 2_000
+_COMMON = 0.02
 CODINGS = ("raw", "lz4", "zstd", "delta planes lz4", "delta planes zstd", "bitmap zstd")
 
 
@@ -31,9 +32,15 @@ def class_lists(classes: int, ids_per_row: int, skew: float, seed: int) -> tuple
         chance[rest] *= (ids_per_row - (~rest).sum()) / chance[rest].sum()
         chance = np.minimum(1.0, chance)
     random.shuffle(chance)
-    rows, ids = np.nonzero(random.random((_ROWS, classes)) < chance)
-    offsets = np.searchsorted(rows, np.arange(_ROWS + 1)).astype(np.int64)
-    return offsets, ids.astype(np.uint32)
+    # Common classes row by row, rare ones as pairs of a class and a row: a whole matrix would not fit.
+    common = np.flatnonzero(chance > _COMMON)
+    rows, columns = np.nonzero(random.random((_ROWS, len(common))) < chance[common])
+    mass = np.cumsum(np.where(chance > _COMMON, 0.0, chance))
+    drawn = round(_ROWS * mass[-1])
+    rare = np.searchsorted(mass, random.random(drawn) * mass[-1], side="right")
+    wanted = np.concatenate([rows * classes + common[columns], random.integers(0, _ROWS, drawn) * classes + rare])
+    row, ids = np.divmod(np.unique(wanted), classes)
+    return np.searchsorted(row, np.arange(_ROWS + 1)).astype(np.int64), ids.astype(np.uint32)
 
 
 def run(parameters: Parameters, seed: int) -> list[dict[str, Any]]:
@@ -46,8 +53,9 @@ def run(parameters: Parameters, seed: int) -> list[dict[str, Any]]:
     starts = offsets[:-1][lengths > 0]
     deltas[starts] = ids[starts]
     planes = _planes(lengths) + _planes(deltas.astype(np.uint32))
-    bitmap = np.zeros((_ROWS, classes), np.bool_)
-    bitmap[np.repeat(np.arange(_ROWS), lengths), ids] = True
+    bitmap = np.zeros((_ROWS, -(-classes // 8)), np.uint8)
+    holders = np.repeat(np.arange(_ROWS), lengths)
+    np.bitwise_or.at(bitmap, (holders, ids >> 3), (128 >> (ids & 7)).astype(np.uint8))
     ours = encode_lists(offsets, ids)
     read_offsets, read_ids = decode_lists(*ours, _ROWS, len(ids))
     assert np.array_equal(read_offsets, offsets)
@@ -58,7 +66,7 @@ def run(parameters: Parameters, seed: int) -> list[dict[str, Any]]:
         "zstd": _packed(plain, "zstd"),
         "delta planes lz4": _packed(planes, "lz4"),
         "delta planes zstd": sum(map(len, ours)),
-        "bitmap zstd": _packed(np.packbits(bitmap, axis=1).tobytes(), "zstd"),
+        "bitmap zstd": _packed(bitmap.tobytes(), "zstd"),
     }
     mean_ids = len(ids) / _ROWS
     return [{"coding": name, "bytes_per_row": size / _ROWS, "mean_ids": mean_ids} for name, size in sizes.items()]
@@ -73,30 +81,33 @@ def _packed(data: bytes, codec: str) -> int:
 
 
 def _middle(results: pd.DataFrame) -> pd.DataFrame:
-    """The design's case: about 44 ids a row, the default number of classes and skew where they were run."""
-    found = results
-    for name, wanted in (("ids_per_row", 44), ("classes", 10_000), ("skew", 0.5)):
-        found = found[(found[name] - wanted).abs() == (found[name] - wanted).abs().min()]
-    return found
+    """The design's case: about 44 ids a row."""
+    away = (results["ids_per_row"] - 44).abs()
+    middle: pd.DataFrame = results[away == away.min()]
+    return middle
 
 
-def _bytes(results: pd.DataFrame, coding: str) -> float:
-    return mean_interval(results[results["coding"] == coding]["bytes_per_row"].to_numpy()).mean
+def _bytes(results: pd.DataFrame, coding: str) -> pd.DataFrame:
+    """Mean bytes a row by the number of classes and the skew."""
+    return band(results[results["coding"] == coding], ["classes", "skew"], "bytes_per_row")
 
 
 def _halves(results: pd.DataFrame) -> tuple[str, str]:
-    middle = _middle(results)
-    raw, ours = _bytes(middle, "raw"), _bytes(middle, "delta planes zstd")
-    verdict = REPRODUCES if 0.4 <= ours / raw <= 0.55 else PARTLY if ours < 0.7 * raw else FAILS
-    return f"{raw:.0f} B raw (its length included), {ours:.0f} B coded: {ours / raw:.2f} of it", verdict
+    raw = float(_bytes(_middle(results), "raw")["mean"].mean())
+    ours = _bytes(_middle(results), "delta planes zstd").sort_values("mean")
+    (least, *_, most) = [
+        (float(size), f"{size:.0f} B ({classes:,} classes, skew {skew:g})")
+        for classes, skew, size in zip(ours["classes"], ours["skew"], ours["mean"], strict=True)
+    ] * 2
+    words = f"{raw:.0f} B raw (lengths included); coded from {least[1]} to {most[1]}"
+    return words, REPRODUCES if least[0] <= 83.0 <= most[0] else PARTLY if most[0] < 83.0 else FAILS
 
 
 def _lz4_gains_nothing(results: pd.DataFrame) -> tuple[str, str]:
     middle = _middle(results)
-    raw, lz4 = _bytes(middle, "raw"), _bytes(middle, "lz4")
-    planes = _bytes(middle, "delta planes lz4")
-    verdict = REPRODUCES if lz4 > 0.95 * raw else FAILS
-    return f"{lz4:.0f} B of {raw:.0f} B on the plain lists; {planes:.0f} B on delta planes", verdict
+    kept = _bytes(middle, "lz4")["mean"] / _bytes(middle, "raw")["mean"]
+    words = f"LZ4 leaves {100 * kept.min():.0f} to {100 * kept.max():.0f} % of the plain lists, by classes and skew"
+    return words, REPRODUCES if kept.min() > 0.95 else PARTLY if kept.max() > 0.95 else FAILS
 
 
 def _best_everywhere(results: pd.DataFrame) -> tuple[str, str]:
@@ -109,30 +120,31 @@ def _best_everywhere(results: pd.DataFrame) -> tuple[str, str]:
 
 
 def chart(results: pd.DataFrame) -> Figure:
-    """Bytes a row over the number of ids, one line a coding, for the most classes that were run."""
-    figure, (axes,) = charts.panels()
-    most = results["classes"].max()
-    skew = _middle(results)["skew"].iloc[0]
-    shown = results[(results["classes"] == most) & (results["skew"] == skew)]
-    means = band(shown, ["coding", "ids_per_row"], "bytes_per_row")
-    for number, coding in enumerate(CODINGS):
-        charts.draw_band(axes, means[means["coding"] == coding], "ids_per_row", coding, number)
-    axes.set(xscale="log", yscale="log", xlabel="ids a row", ylabel="bytes a row")
-    axes.set_title(f"Class lists of {most:,} classes, skew {skew}")
-    axes.legend()
+    """Bytes a row over the number of ids, one line a coding, for the fewest and the most classes."""
+    counts = sorted({int(results["classes"].min()), int(results["classes"].max())})
+    skew = results["skew"].min()
+    figure, panels = charts.panels(len(counts), width=5.2)
+    for axes, classes in zip(panels, counts, strict=True):
+        shown = results[(results["classes"] == classes) & (results["skew"] == skew)]
+        means = band(shown, ["coding", "ids_per_row"], "bytes_per_row")
+        for number, coding in enumerate(CODINGS):
+            charts.draw_band(axes, means[means["coding"] == coding], "ids_per_row", coding, number)
+        axes.set(xscale="log", yscale="log", xlabel="ids a row", ylabel="bytes a row")
+        axes.set_title(f"{classes:,} classes, skew {skew:g}")
+    panels[0].legend()
     return figure
 
 
 def summary(results: pd.DataFrame) -> dict[str, Any]:
-    """Bytes a row in the design's case."""
+    """Bytes a row at 44 ids, averaged over the other parameters."""
     middle = _middle(results)
-    return {f"bytes_per_row {coding}": round(_bytes(middle, coding), 2) for coding in CODINGS}
+    return {f"bytes_per_row {coding}": round(_bytes(middle, coding)["mean"].mean(), 2) for coding in CODINGS}
 
 
 STUDY = Study(
     name="class-list-coding",
     about="Bytes that a row's list of delivery classes takes on a link, under six codings.",
-    parameters={"classes": [1_000, 10_000], "ids_per_row": [4, 12, 44, 150], "skew": [0.0, 0.5, 1.0]},
+    parameters={"classes": [1_000, 10_000, 100_000], "ids_per_row": [4, 12, 44, 150], "skew": [0.0, 1.0]},
     run=run,
     chart=chart,
     statements=(
@@ -141,6 +153,8 @@ STUDY = Study(
         Statement("Delta byte planes under zstd are the smallest coding throughout (our choice)", _best_everywhere),
     ),
     summary=summary,
-    seeds=5,
-    notes=f"Blocks of {_ROWS:,} rows; ids are sorted within a row, and `skew` is how fast a class's popularity falls.",
+    seeds=3,
+    notes=f"Blocks of {_ROWS:,} rows; ids are sorted within a row, and `skew` is how fast a class's popularity falls. "
+    "The design's figures take more than 100,000 evenly popular classes: with fewer, the upper bytes of an id are "
+    "zero, which LZ4 finds even in plain lists, and the differences between ids are smaller.",
 )
