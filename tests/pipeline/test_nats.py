@@ -9,7 +9,7 @@ from nats.js import api
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import IntegerType, StringType, StructType
 
-from headgate.fabric import Logs, SyncFabric
+from headgate.fabric import FabricError, Logs, SyncFabric
 from headgate.model import Schema, Source, Stream
 from headgate.pipeline.sources import SourceError, check_source, read
 from headgate.pipeline.sources.nats import GAP, NatsReader, Settings, SourceGapError, subject_pattern
@@ -152,6 +152,8 @@ def test_what_is_not_there_is_named(nats_url):
         reader(nats_url, subject="nobody.here").initialOffset()
     with pytest.raises(SourceError, match="there is no log 'NSRC_IN_unknown'"):
         reader(nats_url, stream="unknown").initialOffset()
+    with pytest.raises(FabricError, match="cannot connect to NATS"):
+        reader("nats://127.0.0.1:1", stream="x").initialOffset()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headgate.pipeline.sources.jsontext import JSON_OPTIONS
 from headgate.pipeline.sources.options import SourceError, check_names, count, one_of
@@ -93,9 +93,4 @@ class Settings:
         """A connection of its own."""
         from headgate.fabric import Logs, SyncFabric
 
-        access: dict[str, Any] = dict(self.access)
-        if "tls_ca" in access:
-            import ssl
-
-            access["tls"] = ssl.create_default_context(cafile=access.pop("tls_ca"))
-        return SyncFabric(self.url, Logs(self.namespace), **access)
+        return SyncFabric(self.url, Logs(self.namespace), **self.access)
