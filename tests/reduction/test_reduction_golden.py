@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from reduction_rows import batch
+from tests.reduction.reduction_rows import batch
 
 from headgate.model import Schema
 from headgate.reduction import parse_policy
