@@ -77,7 +77,8 @@ def draw_parent(net: Net, state: Any, node: int) -> int:
         if not linked(net, record.site, net.node[node].site) or below(net, found, node):
             continue
         room = 1.0 - (net.place[record.site].forwarded + net.node[node].size) * net.place[record.site].share
-        grade = min(room, 0.0) + 0.5 * uniform(state)
+        # A site that sheds much already has little left to lose: those who cannot be served well gather there.
+        grade = uniform(state) + (0.0 if net.resource[record.site].permeable < 0.7 else 3.0 * min(room, 0.0))
         if found >= net.flow.shape[0] and not within(net.mask[node], net.mask[found]):
             grade -= 0.5
         if grade > best:
