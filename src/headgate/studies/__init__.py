@@ -26,6 +26,7 @@ class Registered:
 
 STUDIES: Mapping[str, Registered] = {
     "microbatch-floor": Registered("headgate.studies.microbatch_floor", "what a Spark micro-batch costs; runs alone"),
+    "filter-burst": Registered("headgate.studies.filter_burst", "methods of control under a burst (filter QoS 5)"),
     "pack-queue": Registered("headgate.studies.pack_queue", "a policy against drop-tail on a slow link (PACK 5.1)"),
     "pack-locator": Registered("headgate.studies.pack_locator", "a slow consumer under six levels (PACK 5.2)"),
     "silent-loss": Registered("headgate.studies.silent_loss", "a slow reader behind mosquitto, NATS and Headgate"),

@@ -35,44 +35,39 @@ class Costs:
 
 
 @dataclass(slots=True)
-class _Mean:
-    """A forgetting mean and deviation of the cost of one unit; the belief is a close upper bound."""
+class _Sums:
+    """Seconds and counts, both forgotten at the same pace: large pieces of work weigh as much as they are."""
 
-    mean: float
-    deviation: float = 0.0
+    seconds: float
+    count: float
 
-    def see(self, value: float, weight: float) -> None:
-        self.deviation += weight * (abs(value - self.mean) - self.deviation)
-        self.mean += weight * (value - self.mean)
-
-    @property
-    def belief(self) -> float:
-        return self.mean + self.deviation
+    def see(self, seconds: float, count: int, weight: float) -> None:
+        self.seconds += seconds - weight * self.seconds
+        self.count += count - weight * self.count
 
 
 @dataclass(slots=True)
 class LearnedCosts:
-    """Beliefs that follow what was measured. `headroom` keeps them on the careful side."""
+    """Beliefs that follow what was measured. `headroom` keeps them a close upper bound."""
 
     start: Costs
-    weight: float = 0.05
+    weight: float = 0.02
     headroom: float = 1.1
-    _seen: dict[tuple[str, bool], _Mean] = field(default_factory=dict)
+    _seen: dict[tuple[str, bool], _Sums] = field(default_factory=dict)
 
     def see(self, kind: str, count: int, seconds: float, *, batched: bool) -> None:
         """Take in that so many messages or updates took so long."""
         if count <= 0:
             return
-        each = seconds / count
         known = self._seen.get((kind, batched))
         if known is None:
-            self._seen[kind, batched] = _Mean(each)
+            self._seen[kind, batched] = _Sums(seconds, count)
         else:
-            known.see(each, self.weight)
+            known.see(seconds, count, self.weight)
 
     def _belief(self, kind: str, batched: bool, otherwise: float) -> float:
         known = self._seen.get((kind, batched))
-        return otherwise if known is None else self.headroom * known.belief
+        return otherwise if known is None else self.headroom * known.seconds / known.count
 
     @property
     def current(self) -> Costs:

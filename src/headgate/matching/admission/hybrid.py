@@ -1,9 +1,10 @@
 """Hybrid of batching and shedding: the paper's future work (section 6), a gradual passage between them.
 
-Four gears, the first that fits is taken: in order (no errors) while the believed work of the queue is small;
-alternating runs (no errors) while they leave the bound; a batch in the chosen order; and a batch from which as many
-messages are shed as the bound demands. Updates are never shed, so no error outlives a batch, and shedding starts only
-where even batched work is too much: that is why it makes far fewer errors than shedding alone.
+Five gears, the first that fits the time that the oldest message has left: in order; alternating runs; one batch of all
+that waits; a batch of all messages with as many of the oldest updates as there is time for, the others deferred; and
+the same with messages shed. The first two make no errors. Updates are deferred and never lost, because only messages
+have a bound: the state lags while the burst lasts and is exact again once the queue is empty, so no error is lasting,
+and messages, which cost little in a batch, are shed only when they alone are too much.
 """
 
 from __future__ import annotations
@@ -23,8 +24,7 @@ from headgate.matching.admission.shedding import Shedder, count_for
 class Hybrid:
     """Holds the shedder's bound with as few errors as the load allows.
 
-    `ease` is the share of the remaining time that a gear may use. What arrives during a batch waits for it, so a batch
-    takes at most that share too.
+    `ease` is the share of the remaining time that a step may use: what arrives meanwhile has to wait for it.
     """
 
     shedder: Shedder
@@ -34,18 +34,22 @@ class Hybrid:
 
     def plan(self, waiting: Waiting, now_s: float, costs: Costs) -> Sequence[Step]:
         """The next message, or a batch of what the bound allows."""
-        remaining = waiting.remaining_s(now_s, self.shedder.bound_s)
+        remaining = max(0.0, waiting.remaining_s(now_s, self.shedder.bound_s))
         messages, updates = waiting.messages, waiting.updates
-        allowed = self.ease * max(0.0, remaining)
+        allowed = self.ease * remaining
         if costs.work(len(messages), len(updates)) <= allowed:
             return next_in_order(messages, updates)
         runs = len(messages) * costs.message_s + len(updates) * costs.batched_update_s
         if runs <= allowed:
             return batch_steps(messages, updates, "arrival")
-        batched = costs.work(len(messages), len(updates), batched=True)
-        # What waits longest decides: a batch may take all the time that its oldest message has left.
-        excess = self.shedder.excess_s(batched, max(0.0, remaining))
+        if costs.work(len(messages), len(updates), batched=True) <= allowed:
+            return batch_steps(messages, updates, self.order)
+        matching = len(messages) * costs.batched_message_s
+        excess = self.shedder.excess_s(matching, remaining)
         victims = self.shedder.victims(messages, count_for(excess, costs.batched_message_s))
         kept = np.setdiff1d(messages, victims, assume_unique=True) if len(victims) else messages
         shed = [Step("shed messages", victims)] if len(victims) else []
-        return [*shed, *batch_steps(kept, updates, self.order)]
+        # At least a tenth of the allowance goes to updates, so that the state always moves on.
+        spare = max(allowed - len(kept) * costs.batched_message_s, 0.1 * self.ease * self.shedder.bound_s)
+        applied = updates[: count_for(spare, costs.batched_update_s)]
+        return [*shed, *batch_steps(kept, applied, self.order)]
