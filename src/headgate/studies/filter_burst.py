@@ -211,7 +211,7 @@ STUDY = Study(
     notes="""Time follows the paper's rule (section 5.1): events carry arrival times, work takes what it takes, here as
 CPU time of the thread on the real index. The paper's hardware served about 540 messages a second; this index serves
 tens of thousands, so the paper's rates are also scaled until in-order execution is overloaded by the paper's 2.95, with
-all durations and bounds divided by 40 and reported in the paper's seconds. Errors are pairs of message and profile,
+all durations and bounds divided by 80 and reported in the paper's seconds. Errors are pairs of message and profile,
 against traditional execution; the paper counts differently (its printed numbers are of messages), so orders compare,
 numbers do not. Costs are learned while running.""",
 )

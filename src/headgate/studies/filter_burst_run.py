@@ -36,7 +36,7 @@ from headgate.matching.compiled.index import BoxIndex
 from headgate.matching.workload import Workload
 from headgate.studies.study import Parameters
 
-COMPRESS = 40.0
+COMPRESS = 80.0
 OVERLOAD = 2.95
 BOUND_S = 5.0
 
