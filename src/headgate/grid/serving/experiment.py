@@ -10,7 +10,9 @@ from headgate.grid.serving.overlay import Overlay
 from headgate.grid.serving.partition import Partition
 from headgate.grid.serving.workload import HotSpot, cut, index_space
 
-LARGE, SMALL = 0.5, 1.5
+# Exponents of the two hot spots: bounds of the small one lie mostly within a few steps of its centre. A much larger
+# exponent makes queries so tiny that hundreds of thousands are needed to fill the sites.
+LARGE, SMALL = 0.5, 1.0
 
 
 @dataclass(frozen=True, slots=True)
