@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from headgate.planning.construct.relays import connect
 from headgate.planning.graph import Graph
 from headgate.planning.net import EXACT, TOLERANCE
 from headgate.planning.problem import Problem
@@ -42,6 +43,8 @@ class Algorithm:
         graph = Graph(problem)
         rounds = self.run(graph, join_order(graph, seed))
         graph.evaluate()
+        if problem.relays and graph.unserved:
+            connect(graph)
         return Built(graph, rounds)
 
 
