@@ -57,12 +57,14 @@ def _fanouts(results: pd.DataFrame, objective: str) -> pd.DataFrame:
 
 def _trend(results: pd.DataFrame) -> tuple[str, str]:
     told, good = [], 0
-    for objective, better in (("bottleneck bandwidth", -1), ("path latency", 1), ("redundant data", 1)):
+    for objective, sign in (("bottleneck bandwidth", -1), ("path latency", 1), ("redundant data", 1)):
         means = _fanouts(results, objective).groupby("limit")["after"].mean()
-        costs = [better * means[limit] for limit in (*(f"fanout <= {n}" for n in (2, 6, 10)), FREE) if limit in means]
+        costs = [sign * means[limit] for limit in (*(f"fanout <= {n}" for n in (2, 6, 10)), FREE) if limit in means]
         falls = all(later <= earlier + 1e-9 * abs(earlier) for earlier, later in pairwise(costs))
-        good += falls
-        told.append(f"{objective} {'improves' if falls else 'does not always improve'}")
+        better = falls and costs[-1] < costs[0]
+        good += better
+        word = "improves" if better else "stays the same" if falls else "sometimes gets worse"
+        told.append(f"{objective} {word}")
     return "; ".join(told), REPRODUCES if good == 3 else PARTLY if good else FAILS
 
 

@@ -103,7 +103,7 @@ STUDY = Study(
     statements=(
         Statement("20 sites converge to the optimal (star) tree (figure 5)", _star),
         Statement("in about 8 transformations (figure 5)", _steps),
-        Statement("so do 1,000 sites, with changes in parallel (ours)", _large),
+        Statement("so do larger systems, from 200 sites on with changes in parallel (ours)", _large),
         Statement("the star is optimal only where the triangle inequality holds (ours)", _without),
     ),
     summary=summary,

@@ -64,7 +64,7 @@ def _better(results: pd.DataFrame) -> tuple[str, str]:
     for objective, sign in (("largest latency", 1), ("smallest bandwidth", -1)):
         narrow = _part(results, objective, "bottleneck", "serial")["after"].mean()
         wide = _part(results, objective, "opportunistic", "serial")["after"].mean()
-        good += sign * wide <= sign * narrow + 1e-9
+        good += sign * wide < sign * narrow - 1e-9
         told.append(f"{objective}: {narrow:.3f} of the start against {wide:.3f}")
     return "; ".join(told), REPRODUCES if good == 2 else PARTLY if good else FAILS
 
