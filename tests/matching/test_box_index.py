@@ -3,6 +3,7 @@
 import datetime as dt
 import decimal
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -245,3 +246,15 @@ def test_the_benchmark_agrees_with_brute_force_at_small_size(capsys):
     wanted = ("a_vs_rtree", "b_vs_rtree", "a_vs_duckdb", "a_us_per_message", "b_us_per_message", "update_us")
     assert all(found[name] > 0 for name in (*wanted, "single_message_p50_us", "update_vs_rtree", "bytes_per_profile"))
     assert "matches a message" in capsys.readouterr().out
+
+
+def test_threads_may_match_on_one_index_at_once():
+    rng = np.random.default_rng(21)
+    boxes, _, _ = random_case(rng, 2000, 3, 50, 1)
+    index = BoxIndex.build(attributes_of(3), boxes)
+    cases = [random_case(rng, 1, 3, 50, 300)[1:] for _ in range(8)]
+    expected = [index.match(batch_of(keys, valid)) for keys, valid in cases]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(5):
+            found = list(pool.map(lambda case: index.match(batch_of(*case)), cases))
+            assert all(one.same(other) for one, other in zip(found, expected, strict=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from headgate.matching.compiled.coding import Codes, Flags, Keys, encode_rows, m
 from headgate.matching.compiled.keys import column_keys
 from headgate.matching.compiled.labels import Labels
 from headgate.matching.compiled.packing import Integers
-from headgate.matching.compiled.search import Work, gather, make_work, match_rows, order_rows
+from headgate.matching.compiled.search import gather, make_work, match_rows, order_rows
 from headgate.matching.compiled.tree import LIVE, MISPLACED, Tree, arrays_of, build_tree, summarise, tree_of
 from headgate.matching.index import MatchingError
 from headgate.matching.lists import ClassLists, Ids
@@ -24,12 +25,13 @@ CELL_BITS = {1: (12,), 2: (7, 6), 3: (5, 4, 4), 4: (4, 3, 3, 3)}
 REPACK_SHARE = 1 / 8
 TIGHTEN_SHARE = 1
 GROWTH = 0.25
+MAX_ROOMS, MAX_ROOM_BYTES = 2, 1 << 27
 
 
 class BoxIndex:
     """An exact index of boxes over keyed attributes; see `tree` for its form and `packing` for how it is built."""
 
-    __slots__ = ("_attributes", "_changed", "_labels", "_room", "_sample", "_tree", "_widened")
+    __slots__ = ("_attributes", "_changed", "_labels", "_rooms", "_sample", "_tree", "_widened")
 
     def __init__(self, attributes: Sequence[Attribute], tree: Tree, labels: Mapping[str, Labels]) -> None:
         self._attributes = tuple(attributes)
@@ -37,7 +39,7 @@ class BoxIndex:
         self._labels = dict(labels)
         self._changed = self._widened = 0
         self._sample: Codes | None = None
-        self._room: npt.NDArray[np.uint32] = np.empty(0, np.uint32)
+        self._rooms: list[Ids] = []
 
     @classmethod
     def build(
@@ -138,22 +140,36 @@ class BoxIndex:
         keys = np.ascontiguousarray(keys.T) if self._tree.coder.inexact.any() else np.empty((rows, 0), np.int64)
         order = self._order(codes)
         spans = np.zeros((rows, 2), np.int64)
-        if threads == 1:
-            parts = [order]
-            found = [_search(self._tree, codes, keys, order, spans, self._room)]
-            self._room = found[0]
-        else:
-            parts = np.array_split(order, threads)
+        parts = np.array_split(order, threads) if threads > 1 else [order]
+        if threads > 1:
             with ThreadPoolExecutor(threads) as pool:
-                nothing = np.empty(0, np.uint32)
-                jobs = [pool.submit(_search, self._tree, codes, keys, part, spans, nothing) for part in parts]
-                found = [job.result() for job in jobs]
+                found = list(pool.map(partial(self._search, codes, keys, spans), parts))
+        else:
+            found = [self._search(codes, keys, spans, order)]
         offsets = np.zeros(rows + 1, np.int64)
         np.cumsum(spans[:, 1] - spans[:, 0], out=offsets[1:])
         ids = np.empty(offsets[-1], np.uint32)
         for part, source in zip(parts, found, strict=True):
             gather(source, spans, part, offsets, ids)
+            if len(self._rooms) < MAX_ROOMS and source.nbytes <= MAX_ROOM_BYTES:
+                self._rooms.append(source)
         return ClassLists(offsets, ids)
+
+    def _search(self, codes: Codes, keys: Keys, spans: Integers, order: Integers) -> Ids:
+        """Ids of rows in order, in a buffer that grows until all fit; buffers are used again by later batches."""
+        try:
+            out = self._rooms.pop()
+        except IndexError:
+            out = np.empty(max(64 * len(order), 1 << 16), np.uint32)
+        tree, work = self._tree, make_work(self._tree)
+        place = end = 0
+        while place < len(order):
+            place, end = match_rows(tree, codes, keys, order, place, out, spans, work, end)
+            if place < len(order):
+                grown = np.empty(2 * len(out) + len(tree.lane_ids), np.uint32)
+                grown[:end] = out[:end]
+                out = grown
+        return out
 
     def change(
         self,
@@ -235,19 +251,3 @@ class BoxIndex:
 
 def _flat(values: npt.ArrayLike, dtype: type[np.generic] = np.int64) -> np.ndarray:
     return np.ascontiguousarray(values, dtype)
-
-
-def _search(
-    tree: Tree, codes: Codes, keys: Keys, order: Integers, spans: Integers, room: npt.NDArray[np.uint32]
-) -> npt.NDArray[np.uint32]:
-    """Ids of rows in order; the buffer grows until all fit."""
-    work: Work = make_work(tree)
-    out = room if len(room) else np.empty(max(64 * len(order), 1 << 16), np.uint32)
-    place = end = 0
-    while place < len(order):
-        place, end = match_rows(tree, codes, keys, order, place, out, spans, work, end)
-        if place < len(order):
-            grown = np.empty(2 * len(out) + len(tree.lane_ids), np.uint32)
-            grown[:end] = out[:end]
-            out = grown
-    return out
