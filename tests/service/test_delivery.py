@@ -88,7 +88,7 @@ def test_subscriptions_come_change_and_go_while_it_runs(tmp_path: Path, nats_url
             live.readers.start(["first"])
             await live.run_queries()
             await live.settle()
-            await live.client.subscribe("late", stream="fleet", site="leaf", where="speed > 20", format="json")
+            await change(live, where="speed > 20", format="json")
             live.readers.start(["late"])
             await grow(live, 500)
             status = await live.settle()
@@ -96,7 +96,7 @@ def test_subscriptions_come_change_and_go_while_it_runs(tmp_path: Path, nats_url
             assert late["starts"] == 300
             assert late["delivered"] == late["matched"] > 0
             assert min(live.seqs("late")) > 300
-            await live.client.subscribe("late", stream="fleet", site="leaf", where="speed <= 20", select=["vehicle"])
+            await change(live, where="speed <= 20", select=["vehicle"])
             await grow(live, 700)
             status = await live.settle()
             assert live.readers.deliveries["late"][-1].rows.schema.names == ["vehicle"]
@@ -108,6 +108,10 @@ def test_subscriptions_come_change_and_go_while_it_runs(tmp_path: Path, nats_url
             assert ended["difference"] == 0
             assert max(live.seqs("late")) <= 700
             assert live.seqs("first") == list(range(1, 901))
+
+    async def change(live: Any, **wishes: Any) -> None:
+        subscription = {"stream": "fleet", "site": "leaf", **wishes}
+        await live.client.control("subscribe", name="late", subscription=subscription, change=True)
 
     async def grow(live: Any, limit: int) -> None:
         """Let the source give more rows, as it would with time."""
