@@ -51,8 +51,9 @@ class Ladder:
         threshold = max(_THRESHOLD, _DEVIATIONS * spread / usual)
         direction = (change < -threshold) - (change > threshold)
         self.turnaround_s[self.level] = (1 - _ALPHA) * usual + _ALPHA * observed
-        if not direction:
-            self.variation_s[self.level] = (1 - _ALPHA) * spread + _ALPHA * abs(observed - usual)
+        # A sudden change counts as no more than the usual variation can explain, or it would hide itself.
+        seen = min(abs(observed - usual), _DEVIATIONS * spread)
+        self.variation_s[self.level] = (1 - _ALPHA) * spread + _ALPHA * seen
         self._move(direction, pressure.levels)
         return min(self.level, pressure.levels)
 
