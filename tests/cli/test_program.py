@@ -19,6 +19,7 @@ import pytest
 import yaml
 from tests.live import Live, sites, until
 
+from headgate.client import SyncClient
 from headgate.fabric import Logs
 from headgate.fabric.server import running_url
 from headgate.pipeline.sources import generate
@@ -180,3 +181,42 @@ def test_a_wrong_word_is_one_line_and_exit_2(place: Place, arguments: tuple[str,
     errors = place.run(*(str(place.file) if each == "FILE" else each for each in arguments), code=2)
     assert said in errors
     assert "Traceback" not in errors
+
+
+def test_the_ledger_fails_on_a_wrong_count_and_only_then(place: Place) -> None:
+    assert "ledger difference 0" in place.run("ledger")
+    url = running_url(place.state)
+    place.run("tail", "wronged", "-n", "40")
+    with SyncClient(url) as client:
+        fabric = client._client.fabric
+        subject = fabric.logs.ack(client._run(client._client.snapshot()).subscription_ids["wronged"])
+        stored = client._run(fabric.last(fabric.logs.state, subject))
+        tally = json.loads(stored.data)
+        assert tally["delivered"] == 40
+        try:
+            wrong = json.dumps({**tally, "delivered": 39}).encode()
+            client._run(fabric.publish(subject, wrong))
+            document = json.loads(place.run("ledger", "--json", code=1))
+            assert document["wrong"] == ["subscription wronged: 1 rows missing"]
+        finally:
+            client._run(fabric.publish(subject, stored.data))
+
+
+def test_relays_alone_stop_with_ctrl_c_and_the_ledger_can_be_read_afterwards(tmp_path: Path) -> None:
+    with place_at(tmp_path, here={"site": "root"}) as place:
+        process = place.up("--no-relays")
+        relay = place.ready(place.start("relay", "--site", "root"), "relay root is up")
+        place.commit(0, 20, 0)
+        assert len(place.run("tail", "here", "-n", "20").splitlines()) == 20
+        assert "did you mean 'root'?" in place.run("relay", "--site", "rot", code=2)
+        assert ended(relay, signal.SIGINT) == 0
+        assert ended(process, signal.SIGINT) == 0
+        asyncio.run(until(lambda: _nothing(place)))
+        entry = json.loads(place.run("ledger", "--json"))["subscriptions"]["here"]
+        assert (entry["delivered"], entry["in_flight"], entry["difference"]) == (20, 0, 0)
+        assert "nothing is running in" in place.run("tail", "here", code=2)
+        assert place.processes() == []
+
+
+async def _nothing(place: Place) -> bool:
+    return place.processes() == []

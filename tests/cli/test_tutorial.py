@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.live import running
 from typer.testing import CliRunner
 
 from headgate.cli.check import check
+from headgate.cli.status import _dead_letters
+from headgate.cli.subscriptions import _print_row
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
@@ -41,3 +47,53 @@ def test_the_example_is_the_tutorials_file_and_check_says_what_it_shows(
     application.command()(check)
     result = CliRunner().invoke(application, ["headgate.yaml"])
     assert result.output.splitlines() == _printed("check headgate.yaml")
+
+
+@pytest.mark.spark
+@pytest.mark.nats
+def test_every_step_gives_what_the_tutorial_shows(
+    tmp_path: Path, nats_url: str, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    incoming = tmp_path / "incoming"
+    incoming.mkdir()
+    first, second, third = _blocks("json")
+    text = _blocks("yaml")[0].replace("path: incoming", f"path: {json.dumps(str(incoming))}")
+    state = tmp_path / "state"
+
+    async def run() -> None:
+        async with running(text, state, nats_url, spark, namespace="harbour") as live:
+            (incoming / "first.json").write_text(first)
+            await live.run_queries()
+            assert await tail(live, "everything", 2) == _printed("tail everything -n 2")
+            assert await _dead_letters(live.client, "readings") == _printed("dead readings")
+            (incoming / "second.json").write_text(second)
+            await live.run_queries()
+            assert await tail(live, "high-water", 3, as_json=True) == _printed("tail high-water --json -n 3")
+            shown = {line.split()[0]: [int(each) for each in line.split()[1:7]] for line in _printed("ledger")[2:5]}
+            lines = (await live.runtime.status())["subscriptions"]
+            terms = ("matched", "delivered", "reduced", "expired", "in_flight", "difference")
+            assert {name: [each[term] for term in terms] for name, each in lines.items()} == shown
+            assert (
+                await live.client.set_context("gale", limit=20)
+                == json.loads(_printed("context gale limit=20")[0])["revision"]
+            )
+        async with running(text, state, nats_url, spark, namespace="harbour") as live:
+            (incoming / "third.json").write_text(third)
+            await live.run_queries()
+            assert await tail(live, "gale", 3, as_json=True) == _printed("tail gale --json -n 3")
+
+    async def tail(live: Any, name: str, count: int, *, as_json: bool = False) -> list[str]:
+        capsys.readouterr()
+        inbox = await live.client.subscribe(name, max_rows=1)
+        async with asyncio.timeout(60):
+            async for delivery in inbox:
+                for seq, row in zip(delivery.seqs.tolist(), delivery.to_pylist(), strict=True):
+                    _print_row(seq, row, as_json)
+                    count -= 1
+                if not count:
+                    inbox.done()
+                    break
+        await inbox.close()
+        return capsys.readouterr().out.splitlines()
+
+    asyncio.run(run())
