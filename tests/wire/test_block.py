@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import math
 
 import numpy as np
 import pyarrow as pa
@@ -50,6 +52,17 @@ def test_a_block_comes_back_from_bytes(block: Block) -> None:
 @given(blocks(with_classes=False))
 def test_a_block_comes_back_from_json(block: Block) -> None:
     _same(block, decode_block(encode_json(block), SCHEMA))
+
+
+def test_json_has_no_bare_nan() -> None:
+    schema = pa.schema([("x", pa.float64()), ("l", pa.list_(pa.float64()))])
+    rows = pa.RecordBatch.from_pylist([{"x": float("nan"), "l": [float("inf"), 1.0]}], schema=schema)
+    block = Block("s", 0, 1, (Commit(0, 1, 3, 0),), np.array([1], dtype=np.uint64), rows)
+    data = encode_json(block)
+    json.loads(data, parse_constant=lambda word: pytest.fail(word))
+    found = decode_block(data, schema).rows.to_pylist()[0]
+    assert math.isnan(found["x"])
+    assert found["l"] == [math.inf, 1.0]
 
 
 @given(blocks(), st.integers(1, 30))

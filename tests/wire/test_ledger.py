@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -108,6 +110,15 @@ def test_a_subscription_that_starts_earlier_is_counted_from_the_manifests_before
     line = next(each for each in books.entries([account.tally]) if each.subscription == 9)
     assert (line.starts, line.matched, line.delivered, line.in_flight, line.difference) == (0, 8, 4, 4, 0)
     assert books.head == 20
+
+
+def test_a_new_lineage_counts_its_batches_anew() -> None:
+    books = _books()
+    fresh = replace(_manifest(0, 15, 4, {7: 2}), lineage="other")
+    books.add(fresh, {1: 7})
+    books.add(fresh, {1: 7})
+    books.add(_manifest(1, 10, 5, {7: 3}), {1: 7})
+    assert (books.head, books.matched(1), books.rows_in) == (19, 9, 22)
 
 
 def test_a_missing_manifest_is_refused() -> None:

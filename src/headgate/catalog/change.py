@@ -105,11 +105,16 @@ def body_of(subscription: Subscription) -> str:
 
 
 def replace_subscription(change: Change, subscription: Subscription, around: World, origin: str | None = None) -> None:
-    """Put another content under the name of a subscription. It keeps its id unless it moves to another stream."""
+    """Put another content under the name of a subscription.
+
+    It keeps its id unless it moves to another stream or site: an inbox belongs to one site, so that what it is owed
+    there stays in the old one.
+    """
     found = living(change.connection, subscription.name)
     new_class = class_of(change.connection, subscription, around)
     body, origin = body_of(subscription), origin or found.origin
-    if json.loads(found.body)["stream"] == subscription.stream:
+    before = json.loads(found.body)
+    if (before["stream"], before["site"]) == (subscription.stream, subscription.site):
         change.made |= versions.change_life(change.connection, found, origin, new_class, body, change.revision)
         return
     versions.end_life(change.connection, found, change.revision)

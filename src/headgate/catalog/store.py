@@ -107,7 +107,7 @@ class Catalog:
         return change.result
 
     def change(self, subscription: Subscription) -> int:
-        """Replace a subscription by another of the same name. It keeps its id unless it moves to another stream."""
+        """Replace a subscription by another of its name. It keeps its id unless it moves to another stream or site."""
         with self._changing(f"change {subscription.name}") as change:
             replace_subscription(change, subscription, world(change.connection))
         return change.result

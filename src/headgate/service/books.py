@@ -29,7 +29,7 @@ async def add(fabric: Fabric, tables: Tables, matched: Matched, manifest: Manife
     """Add a manifest, and before it the history of subscriptions that it serves first and that start earlier."""
     stream = matched.stream
     served = await members(tables, stream, manifest.version)
-    if manifest.batch > matched.batch:
+    if not matched.has(manifest):
         snapshot = await tables.snapshot(manifest.version)
         for name, subscription in snapshot.deployment.subscriptions.items():
             identity = snapshot.subscription_ids[name]

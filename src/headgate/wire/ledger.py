@@ -155,6 +155,7 @@ class Matched:
     """
 
     stream: str
+    lineage: str = ""
     batch: int = -1
     mark: int = 0
     folded: dict[int, int] = field(default_factory=dict)
@@ -171,9 +172,15 @@ class Matched:
         """The sequence up to which manifests were added."""
         return max(self.recent[-1][0], self.mark) if self.recent else self.mark
 
+    def has(self, manifest: Manifest) -> bool:
+        """Whether a manifest was added: batches count up within a lineage, and a new one starts behind the head."""
+        if manifest.lineage == self.lineage:
+            return manifest.batch <= self.batch
+        return manifest.after < self.head
+
     def add(self, manifest: Manifest, members: Members) -> None:
         """Add the next manifest; one that was added before is passed over."""
-        if manifest.batch <= self.batch:
+        if self.has(manifest):
             return
         if manifest.after != self.head:
             raise ValueError(f"manifest after {manifest.after} does not continue {self.stream!r} at {self.head}")
@@ -183,7 +190,7 @@ class Matched:
             self.starts.setdefault(subscription, manifest.after)
             if count := counts.get(class_id):
                 found[subscription] = int(count)
-        self.batch = manifest.batch
+        self.lineage, self.batch = manifest.lineage, manifest.batch
         if manifest.evaluated:
             self.recent.append((manifest.upto, found))
         self.rows_in += manifest.rows_in

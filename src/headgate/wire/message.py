@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Mapping
 from datetime import date, datetime
 from decimal import Decimal
@@ -106,7 +107,23 @@ def encode_json(block: Block) -> bytes:
     header["rows"] = [
         {"_seq": seq, **row} for seq, row in zip(block.seqs.tolist(), block.rows.to_pylist(), strict=True)
     ]
-    return json.dumps(header, separators=(",", ":"), default=json_value).encode()
+    try:
+        text = json.dumps(header, separators=(",", ":"), default=json_value, allow_nan=False)
+    except ValueError:  # JSON has no NaN and no infinities: they are written as text, and read back as numbers
+        text = json.dumps(_speakable(header), separators=(",", ":"), default=json_value, allow_nan=False)
+    return text.encode()
+
+
+def _speakable(value: Any) -> Any:
+    match value:
+        case float() if not math.isfinite(value):
+            return str(value)
+        case dict():
+            return {key: _speakable(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_speakable(item) for item in value]
+        case _:
+            return value
 
 
 def json_value(value: Any) -> Any:
@@ -153,6 +170,8 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
         return None
     if pa.types.is_timestamp(kind):
         return datetime.fromisoformat(value)
+    if pa.types.is_floating(kind):
+        return float(value)
     if pa.types.is_date(kind):
         return date.fromisoformat(value)
     if pa.types.is_decimal(kind):
