@@ -18,7 +18,7 @@ def run(
     seeds: int = 2,
     digits: int = 8,
     subscriptions: int = 100_000,
-    sample: int = 20_000,
+    sample: int = 100_000,
     points: int = 500_000,
     seed: int = 1,
 ) -> dict[str, Any]:
