@@ -26,7 +26,7 @@ def _far_ahead(results: pd.DataFrame) -> tuple[str, str]:
     at = _near(results, 1.0)
     ahead, best = lead(means(results, "scale", "arithmetic"), at)
     ahead_g, best_g = lead(means(results, "scale", "geometric"), at)
-    text = f"+{100 * ahead:.0f} % over {best} (arithmetic), +{100 * ahead_g:.0f} % over {best_g} (geometric) at {at}"
+    text = f"{100 * ahead:+.0f} % over {best} (arithmetic), {100 * ahead_g:+.0f} % over {best_g} (geometric) at {at}"
     return text, verdict(ahead >= 1.5, ahead > 0.3)
 
 

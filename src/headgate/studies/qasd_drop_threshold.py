@@ -30,7 +30,7 @@ def _lead_falls(results: pd.DataFrame) -> tuple[str, str]:
         table = means(results, "threshold", value)
         found.append([lead(table, at)[0] for at in (min(table.index), max(table.index))])
     text = "; ".join(
-        f"{name}: +{100 * first:.0f} % to +{100 * last:.0f} %"
+        f"{name}: {100 * first:+.0f} % to {100 * last:+.0f} %"
         for name, (first, last) in zip(("arithmetic", "geometric"), found, strict=True)
     )
     first, last = found[0]

@@ -21,7 +21,7 @@ def run(parameters: Parameters, seed: int) -> list[dict[str, Any]]:
 def _ahead(results: pd.DataFrame) -> tuple[str, str]:
     table = means(results, "types", "arithmetic")
     leads = {int(at): lead(table, at)[0] for at in table.index}
-    text = ", ".join(f"{at}: +{100 * value:.0f} %" for at, value in leads.items())
+    text = ", ".join(f"{at}: {100 * value:+.0f} %" for at, value in leads.items())
     late = [value for at, value in leads.items() if at >= 10]
     return text, verdict(max(leads.values()) > 1.5 and bool(late) and 0.15 < late[0] < 0.6, min(leads.values()) > 0)
 

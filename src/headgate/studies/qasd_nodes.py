@@ -22,8 +22,8 @@ def _ahead(results: pd.DataFrame) -> tuple[str, str]:
     table = means(results, "sites", "arithmetic")
     leads = {int(at): lead(table, at)[0] for at in table.index}
     top = max(leads, key=leads.__getitem__)
-    text = ", ".join(f"{at}: +{100 * value:.0f} %" for at, value in leads.items())
-    return f"arithmetic mean, {text}", verdict(leads[top] >= 1.5, min(leads.values()) > 0)
+    text = ", ".join(f"{at}: {100 * value:+.0f} %" for at, value in leads.items())
+    return f"arithmetic mean, {text}", verdict(leads[top] >= 1.5 and min(leads.values()) > 0, leads[top] > 0.5)
 
 
 def _near_brush(results: pd.DataFrame) -> tuple[str, str]:
