@@ -118,6 +118,7 @@ class Inbox:
         self._acked_s = 0.0
         self._done: bytes | None = None
         self._unsure: bytes | None = None
+        self._storing = asyncio.Lock()
         self._acking: asyncio.Task[None] | None = None
         self._taken_over: ClientError | None = None
         self._on_digest = on_digest
@@ -220,7 +221,14 @@ class Inbox:
                 return
 
     async def _acknowledge(self) -> None:
-        """Store the position: the consumer has asked for more, so it is done with what it got."""
+        """Store the position: the consumer has asked for more, so it is done with what it got.
+
+        One at a time: a loop that was left and a call of `close` may both come here.
+        """
+        async with self._storing:
+            await self._store()
+
+    async def _store(self) -> None:
         if self._done is None or self._ack_sequence is None:
             return
         logs = self._fabric.logs
