@@ -24,6 +24,7 @@ from headgate.matching.admission import (
     estimate_errors,
     make_method,
     replay,
+    replay_groups,
 )
 from headgate.matching.admission.shedding import Shedder
 
@@ -162,6 +163,20 @@ def test_groups_of_classes_take_turns_by_the_time_left():
     assert grouped.turn([some, some], 0.5) == 0
     assert grouped.turn([none, some], 0.5) == 1
     assert grouped.turn([none, none], 0.5) is None
+
+
+def test_groups_keep_their_own_requirements_on_one_processor():
+    fast, careful = Requirement(bound_s=0.5, false_negatives=True), Requirement()
+    grouped = FineGrained.of({1: careful, 2: fast})
+    parity = np.arange(len(EVENTS.times)) % 2 == 0
+    owned = [EVENTS.is_update & parity, EVENTS.is_update & ~parity]
+    quick, exact = replay_groups(EVENTS, grouped, [Counting(), Counting()], owned, [COSTS, COSTS])
+    assert np.nanmax(quick.latencies_s) <= 0.5 + 0.1
+    assert quick.shed_messages > 0
+    assert exact.shed_messages == exact.shed_updates == 0
+    numbers = np.where(owned[1], np.arange(len(EVENTS.times)), 0)
+    assert exact.lists.ids.tolist() == np.maximum.accumulate(numbers)[~EVENTS.is_update].tolist()
+    assert np.nanmax(exact.latencies_s) > 1.0
 
 
 def test_the_gate_sheds_the_same_rows_of_a_replayed_batch():

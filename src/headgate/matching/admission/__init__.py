@@ -12,7 +12,7 @@ from headgate.matching.admission.frontend import METHODS, PRESETS, Requirement, 
 from headgate.matching.admission.gate import BatchGate, Gated
 from headgate.matching.admission.hybrid import Hybrid
 from headgate.matching.admission.method import Method, Step, Waiting
-from headgate.matching.admission.replay import Engine, Events, Outcome, compare, replay
+from headgate.matching.admission.replay import Engine, Events, Outcome, compare, replay, replay_groups
 from headgate.matching.admission.shed_both import ShedBoth
 from headgate.matching.admission.shed_messages import ShedMessages
 from headgate.matching.admission.shed_updates import ShedUpdates
@@ -49,4 +49,5 @@ __all__ = [
     "estimate_errors",
     "make_method",
     "replay",
+    "replay_groups",
 ]

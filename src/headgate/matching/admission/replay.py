@@ -7,6 +7,7 @@ matched it. Output order is restored by the messages' numbers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headgate.matching.admission.costs import Costs, LearnedCosts, believed
+from headgate.matching.admission.fine_grained import FineGrained
 from headgate.matching.admission.method import Method, Numbers, Step, Waiting
 from headgate.matching.lists import ClassLists
 
@@ -100,17 +102,45 @@ class _Queue:
 class _Run:
     """The state of one replay."""
 
-    def __init__(self, events: Events, engine: Engine, costs: Costs | LearnedCosts) -> None:
+    def __init__(
+        self,
+        events: Events,
+        engine: Engine,
+        costs: Costs | LearnedCosts,
+        owned: npt.NDArray[np.bool_] | None = None,
+    ) -> None:
         self.events, self.engine, self.costs = events, engine, costs
         numbers = np.arange(len(events.times))
         self.message_numbers = numbers[~events.is_update]
         self.messages = _Queue(self.message_numbers, events.times)
-        self.updates = _Queue(numbers[events.is_update], events.times)
+        self.updates = _Queue(numbers[events.is_update if owned is None else owned], events.times)
         self.latencies = np.full(len(self.message_numbers), np.nan)
         self.places: list[Numbers] = []
         self.lists: list[ClassLists] = []
         self.shed = [0, 0]
         self.now = self.busy = 0.0
+
+    def admit(self) -> None:
+        self.messages.admit(self.now)
+        self.updates.admit(self.now)
+
+    @property
+    def waiting(self) -> Waiting:
+        return Waiting(self.messages.waiting, self.updates.waiting, self.events.times)
+
+    @property
+    def next_arrival(self) -> float:
+        return min(self.messages.next_arrival, self.updates.next_arrival)
+
+    def wait(self) -> bool:
+        """Go on to when something waits; False when nothing will."""
+        self.admit()
+        if len(self.messages.waiting) + len(self.updates.waiting) == 0:
+            if self.next_arrival == float("inf"):
+                return False
+            self.now = self.next_arrival
+            self.admit()
+        return True
 
     def do(self, step: Step) -> None:
         if step.kind == "shed messages":
@@ -138,30 +168,55 @@ class _Run:
         if isinstance(self.costs, LearnedCosts):
             self.costs.see(kind, len(step.events), spent, batched=step.batched)
 
+    def outcome(self, name: str) -> Outcome:
+        """What happened to every message, lists in output order; shed ones take an empty list from one past the end."""
+        order = np.concatenate([np.empty(0, np.int64), *self.places])
+        together = ClassLists.concat(self.lists)
+        padded = ClassLists(np.append(together.offsets, together.offsets[-1]), together.ids)
+        rows = np.full(len(self.latencies), together.rows)
+        rows[order] = np.arange(len(order))
+        arrivals = self.events.times[self.message_numbers]
+        end = float(np.nanmax(arrivals + self.latencies, initial=0.0))
+        lists = padded.take(rows)
+        return Outcome(name, arrivals, self.latencies, lists, self.shed[0], self.shed[1], end, self.busy)
+
 
 def replay(events: Events, method: Method, engine: Engine, costs: Costs | LearnedCosts) -> Outcome:
     """Run all events through a method; what happened to every message."""
     run = _Run(events, engine, costs)
-    while True:
-        run.messages.admit(run.now)
-        run.updates.admit(run.now)
-        messages, updates = run.messages.waiting, run.updates.waiting
-        if len(messages) + len(updates) == 0:
-            run.now = min(run.messages.next_arrival, run.updates.next_arrival)
-            if run.now == float("inf"):
-                break
-            continue
-        for step in method.plan(Waiting(messages, updates, events.times), run.now, believed(costs)):
+    while run.wait():
+        for step in method.plan(run.waiting, run.now, believed(costs)):
             run.do(step)
-    order = np.concatenate([np.empty(0, np.int64), *run.places])
-    together = ClassLists.concat(run.lists)
-    # Lists of all messages in output order: shed ones get an empty list from one past the end.
-    padded = ClassLists(np.append(together.offsets, together.offsets[-1]), together.ids)
-    rows = np.full(len(run.latencies), together.rows)
-    rows[order] = np.arange(len(order))
-    arrivals = events.times[run.message_numbers]
-    end = float(np.nanmax(arrivals + run.latencies, initial=0.0))
-    return Outcome(method.name, arrivals, run.latencies, padded.take(rows), run.shed[0], run.shed[1], end, run.busy)
+    return run.outcome(method.name)
+
+
+def replay_groups(
+    events: Events,
+    grouped: FineGrained,
+    engines: Sequence[Engine],
+    owned: Sequence[npt.NDArray[np.bool_]],
+    costs: Sequence[Costs | LearnedCosts],
+) -> list[Outcome]:
+    """Run all events through groups of classes that share one processor; the outcome of each group.
+
+    `owned[group]` says of every event whether it is an update of that group's classes. Every group sees every message.
+    """
+    runs = [_Run(events, engine, cost, mine) for engine, cost, mine in zip(engines, costs, owned, strict=True)]
+    now = 0.0
+    while True:
+        for run in runs:
+            run.now = now
+            run.admit()
+        chosen = grouped.turn([run.waiting for run in runs], now)
+        if chosen is None:
+            now = min(run.next_arrival for run in runs)
+            if now == float("inf"):
+                return [run.outcome(group.method.name) for run, group in zip(runs, grouped.groups, strict=True)]
+            continue
+        run, group = runs[chosen], grouped.groups[chosen]
+        for step in group.method.plan(run.waiting, now, believed(run.costs)):
+            run.do(step)
+        now = run.now
 
 
 def compare(outcome: Outcome, truth: Outcome) -> tuple[Numbers, Numbers]:
