@@ -39,6 +39,7 @@ from headgate.studies.study import Parameters
 COMPRESS = 80.0
 OVERLOAD = 2.95
 BOUND_S = 5.0
+TICK_S = 0.01
 
 
 class Phase(NamedTuple):
@@ -131,7 +132,9 @@ def setting(burst: str, overload: bool, profiles: int, seed: int) -> Setting:
     messages = workload.messages(rng, len(events.times) - count)
     updates = workload.updates(rng, count)
     made = Setting(workload, index, events, rows, messages, updates, costs, compress, scale, None)  # type: ignore[arg-type]  # filled in below
-    return replace(made, truth=replay(events, TraditionalEager(), made.engine(), LearnedCosts(costs)))
+    return replace(
+        made, truth=replay(events, TraditionalEager(), made.engine(), LearnedCosts(costs), TICK_S / compress)
+    )
 
 
 def method_of(name: str, bound_s: float, seed: int) -> Method:
@@ -151,7 +154,11 @@ def run(parameters: Parameters, seed: int) -> list[dict[str, Any]]:
     bound = float(parameters["bound_s"])
     method = method_of(parameters["method"], bound / made.compress, seed)
     eager = parameters["method"] == "traditional eager"
-    outcome = made.truth if eager else replay(made.events, method, made.engine(), LearnedCosts(made.costs))
+    outcome = (
+        made.truth
+        if eager
+        else replay(made.events, method, made.engine(), LearnedCosts(made.costs), TICK_S / made.compress)
+    )
     return list(_rows(made, outcome, method.name))
 
 

@@ -132,13 +132,16 @@ class _Run:
     def next_arrival(self) -> float:
         return min(self.messages.next_arrival, self.updates.next_arrival)
 
-    def wait(self) -> bool:
-        """Go on to when something waits; False when nothing will."""
+    def wait(self, tick_s: float) -> bool:
+        """Go on to when something waits; False when nothing will. Updates alone are waited for up to a tick."""
         self.admit()
         if len(self.messages.waiting) + len(self.updates.waiting) == 0:
             if self.next_arrival == float("inf"):
                 return False
-            self.now = self.next_arrival
+            update = self.updates.next_arrival
+            self.now = self.messages.next_arrival
+            if update < self.now:
+                self.now = min(self.now, update + tick_s)
             self.admit()
         return True
 
@@ -181,10 +184,14 @@ class _Run:
         return Outcome(name, arrivals, self.latencies, lists, self.shed[0], self.shed[1], end, self.busy)
 
 
-def replay(events: Events, method: Method, engine: Engine, costs: Costs | LearnedCosts) -> Outcome:
-    """Run all events through a method; what happened to every message."""
+def replay(events: Events, method: Method, engine: Engine, costs: Costs | LearnedCosts, tick_s: float = 0.0) -> Outcome:
+    """Run all events through a method; what happened to every message.
+
+    An idle filter lets updates gather for `tick_s`, or until the next message: the paper too measures the updates
+    between two messages together.
+    """
     run = _Run(events, engine, costs)
-    while run.wait():
+    while run.wait(tick_s):
         for step in method.plan(run.waiting, run.now, believed(costs)):
             run.do(step)
     return run.outcome(method.name)
