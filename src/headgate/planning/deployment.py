@@ -3,8 +3,8 @@
 Every distinct delivery class of a stream (filter, resolution, region) has one piece of its universe and takes those of
 the classes that it covers by the filter algebra; every column of the schema has a width. A member's interest is the set
 of its local subscriptions' pieces and columns. A class that takes the whole stream takes all pieces. What is not known
-is assumed: a filter passes a fifth of the rows (and at least what it covers), a string takes 16 bytes. Measured
-figures replace assumptions through `sizes`.
+is assumed: a filter passes a fifth of the rows (and at least what it covers), a region and a resolution their part of
+the grid, a string takes 16 bytes. Measured figures replace assumptions through `sizes`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pyarrow as pa
 from headgate.errors import HeadgateError
 from headgate.filters import context_types
 from headgate.filters.profiles import Profile, ProfileType, profile_type
+from headgate.grid import grid_shape
 from headgate.model import Deployment, Stream, Subscription
 from headgate.planning.interest import Pieces, Universe
 from headgate.planning.problem import Delays, Flow, Member, Problem, ProblemError, Want
@@ -98,6 +99,14 @@ def _whole(subscription: Subscription) -> bool:
     return subscription.where.strip().lower() == "true" and not subscription.resolution and not subscription.region
 
 
+def _assumed(subscription: Subscription, stream: Stream) -> float:
+    """The part of the rows that a class takes as long as nobody has measured it: its filter's and its grid's."""
+    selectivity = 1.0 if subscription.where.strip().lower() == "true" else ASSUMED_SELECTIVITY
+    if subscription.region is None and subscription.resolution is None:
+        return selectivity
+    return selectivity * grid_shape(subscription, stream).fraction
+
+
 def _members(stream: Stream, subscriptions: list[Subscription], measured: Sizes) -> tuple[Flow, list[Member]]:
     classes: dict[str, int] = {}
     weights: list[float] = []
@@ -105,7 +114,7 @@ def _members(stream: Stream, subscriptions: list[Subscription], measured: Sizes)
         text = class_text(subscription)
         if not _whole(subscription) and text not in classes:
             classes[text] = len(weights)
-            weights.append(ASSUMED_SELECTIVITY)
+            weights.append(_assumed(subscription, stream))
     for subscription in subscriptions:
         if subscription.name in measured.selectivity and class_text(subscription) in classes:
             weights[classes[class_text(subscription)]] = min(1.0, max(0.0, measured.selectivity[subscription.name]))
