@@ -29,7 +29,7 @@ def test_the_checkpoint_manager_exists(spark):
 def test_a_cluster_keeps_its_own_addresses_and_checkpoints():
     cluster = settings("spark://somewhere:7077", Path("/tmp/a b"))
     assert not {"spark.driver.host", "spark.sql.streaming.checkpointFileManagerClass"} & set(cluster)
-    assert cluster["spark.sql.warehouse.dir"] == "file:///tmp/a%20b/spark/warehouse"
+    assert cluster["spark.sql.warehouse.dir"] == "file:/tmp/a b/spark/warehouse"
     assert settings("local[3]")["spark.sql.shuffle.partitions"] == "3"
 
 

@@ -14,6 +14,7 @@ from headgate.fabric import SyncFabric
 from headgate.model import Stream
 from headgate.pipeline.commit import commit, pin_version
 from headgate.pipeline.match import STAGED_DDL, MatchPass
+from headgate.pipeline.session import local_uri
 from headgate.pipeline.sources import read
 from headgate.pipeline.validate import validate
 from headgate.pipeline.worker import Address
@@ -105,7 +106,7 @@ def start_query(
     return (
         frame.writeStream.queryName(stream.name)
         .foreachBatch(work)
-        .option("checkpointLocation", (checkpoint / "spark").absolute().as_uri())
+        .option("checkpointLocation", local_uri(checkpoint / "spark"))
         .trigger(processingTime=f"{int(trigger_s * 1000)} milliseconds")
         .start()
     )

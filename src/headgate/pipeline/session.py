@@ -100,7 +100,16 @@ def settings(master: str = "local[*]", state_dir: Path | None = None) -> dict[st
             "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
         }
     place = Path(tempfile.gettempdir()) / "headgate" if state_dir is None else state_dir
-    return {**found, "spark.sql.warehouse.dir": (place.absolute() / "spark" / "warehouse").as_uri()}
+    return {**found, "spark.sql.warehouse.dir": local_uri(place / "spark" / "warehouse")}
+
+
+def local_uri(path: Path) -> str:
+    """A path of this machine as Spark reads it: Hadoop takes a space as it is, and `%20` for three characters.
+
+    >>> local_uri(Path("/tmp/a b"))
+    'file:/tmp/a b'
+    """
+    return f"file:{path.absolute()}"
 
 
 def _cores(master: str) -> int:

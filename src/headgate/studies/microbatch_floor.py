@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headgate.pipeline.session import local_uri
 from headgate.studies import charts
 from headgate.studies.intervals import bootstrap_interval
 from headgate.studies.study import FAILS, PARTLY, REPRODUCES, Parameters, Statement, Study
@@ -46,7 +47,7 @@ def _times(spark: SparkSession, loop: str, rows: int, batches: int, seed: int) -
         frame = frame.mapInArrow(_same, frame.schema)
     query = (
         frame.writeStream.foreachBatch(_consume)
-        .option("checkpointLocation", (place / "checkpoint").as_uri())
+        .option("checkpointLocation", local_uri(place / "checkpoint"))
         .trigger(availableNow=True)
         .start()
     )
