@@ -19,6 +19,7 @@ from headgate.service.runtime import Runtime
 
 _POLL_S: Final = 1.0
 _DRAIN_S: Final = 60.0
+_STALL_S: Final = 60.0
 
 Watch = Callable[[dict[str, Any], float], None]
 """Hears the status and the share of the expected rows that are in."""
@@ -88,7 +89,8 @@ async def run_demo(
         readers.start(list(snapshot.deployment.subscriptions))
         try:
             await runtime.wait_ready(tell)
-            began = time.monotonic()
+            began = moved = time.monotonic()
+            seen = 0
             while True:
                 await asyncio.sleep(_POLL_S)
                 status = await _status(runtime)
@@ -99,6 +101,11 @@ async def run_demo(
                 elapsed = time.monotonic() - began
                 share = rows / expected if expected else (elapsed / seconds if seconds else 0.0)
                 watch(status, min(share, 1.0))
+                if rows > seen:
+                    seen, moved = rows, time.monotonic()
+                elif time.monotonic() - moved > _STALL_S:
+                    log = runtime.settings.state_dir / "job.log"
+                    raise HeadgateError(f"no row has come for {_STALL_S:.0f} s", hint=f"see {log}")
                 if (expected is not None and rows >= expected) or (seconds is not None and elapsed >= seconds):
                     break
             await runtime.stop_job()
