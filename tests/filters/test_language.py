@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headgate.filters import Filter, FilterError, context_types, parse_filter
@@ -196,6 +196,7 @@ def test_every_function_has_a_signature_and_a_line():
     assert all(entry.signature.startswith(entry.names[0]) and entry.about for entry in TABLE)
 
 
+@example([536870912.1172014], 6)
 @given(st.lists(st.floats(-1e9, 1e9, allow_nan=False), min_size=1), st.integers(-3, 6))
 def test_rounding_is_half_up_in_decimal(values, scale):
     from decimal import ROUND_HALF_UP, Decimal

@@ -15,7 +15,7 @@ from headgate.filters.kernels import arithmetic, decimals
 from headgate.filters.types import BIGINT, BOOL, DOUBLE, FLOAT, MAX_PRECISION, NULL, is_decimal, is_float, is_number
 from headgate.filters.vector import Numbers, Vector, dtype_of, union
 
-_EXACT = 2.0**52
+_EXACT = 2.0**48  # above, doubles stand too thinly to tell neighbouring decimals of one more digit apart
 _MAX_SCALE = 20
 _WIDE = Context(prec=400)
 
@@ -72,7 +72,7 @@ def round_doubles(values: Numbers, scale: int) -> Numbers:
 
     2.675 is below 2.675 in binary, yet rounds to 2.68 at two digits: the tie is looked for among decimals. A double
     ties when it is the double nearest to the decimal tie, which one division tells exactly while the scaled value has
-    less than 52 bits. The few values beyond that are rounded one by one.
+    less than 48 bits. The few values beyond that are rounded one by one.
 
     >>> round_doubles(np.array([2.675, -2.5, 2.4]), 2).tolist()
     [2.68, -2.5, 2.4]
