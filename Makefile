@@ -9,7 +9,7 @@ demo: $(READY)
 	"$(BIN)/headgate" demo
 
 test: $(READY)
-	"$(BIN)/python" -m pytest
+	"$(BIN)/python" -m pytest --numprocesses 2 --no-loadscope-reorder
 
 lint: $(READY)
 	"$(BIN)/ruff" check .

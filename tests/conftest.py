@@ -1,15 +1,51 @@
-"""Fixtures that the whole suite shares. One test session starts Spark once."""
+"""What the whole suite shares: its fixtures, and how two workers divide it. One run starts Spark once."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 # How long an example takes says something about the machine, not about the code.
 settings.register_profile("headgate", deadline=None, derandomize=True)
 settings.load_profile("headgate")
+
+
+ROOT = Path(__file__).parents[1]
+_WITH_SPARK = re.compile(r"^(?:async )?def \w+\([^)]*\bspark\b", re.MULTILINE)
+
+
+@cache
+def unit(file: str) -> str:
+    """What one worker runs without a break: the files that need Spark, which is started once, or one other file."""
+    return "spark" if _WITH_SPARK.search((ROOT / file).read_text()) else file
+
+
+class Halves(LoadScopeScheduling):
+    """Divides the suite between workers by `unit`."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit(nodeid.partition("::")[0])
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Halves:
+    return Halves(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest units first, so that no worker is left with one at the end."""
+
+    def rank(item: pytest.Item) -> int:
+        live = item.get_closest_marker("live") is not None
+        return 0 if unit(item.nodeid.partition("::")[0]) == "spark" else 1 if live else 2
+
+    items.sort(key=rank)
 
 
 @pytest.fixture(scope="session")

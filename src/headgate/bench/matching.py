@@ -22,7 +22,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from headgate.bench.matching_peers import PEERS, SMALL_BULK, Case, Measured
+from headgate.bench.matching_peers import BULKS, PEERS, Case, Measured, Updates
 from headgate.errors import HeadgateError
 from headgate.matching import ClassLists, MatchingError
 from headgate.matching.compiled.boxes import Attribute, Boxes
@@ -75,9 +75,14 @@ def make_case(workload: Workload, messages: int, seed: int) -> Case:
     rng = np.random.default_rng(seed)
     lows, highs = workload.ranges(workload.contexts(rng))
     drawn = workload.messages(rng, messages + SAMPLE)
+    return Case(workload, lows, highs, drawn, make_updates(workload, rng))
+
+
+def make_updates(workload: Workload, rng: np.random.Generator) -> Updates:
+    """Updates of a workload as (profile, attribute, low, high)."""
     ids, attributes, centres = workload.updates(rng, UPDATES)
     half = workload.widths[attributes] / 2
-    return Case(workload, lows, highs, drawn, (ids, attributes, centres - half, centres + half))
+    return ids, attributes, centres - half, centres + half
 
 
 def build(case: Case) -> BoxIndex:
@@ -195,26 +200,26 @@ def _bandwidth(threads: int) -> float:
 def _updates(
     index: BoxIndex, case: Case, batch: pa.RecordBatch, measured: dict[str, Measured]
 ) -> tuple[dict[str, Any], int]:
-    """Bulk updates in place, checked by brute force afterwards."""
-    ids, attributes, lows, highs = case.updates
-    low_keys, high_keys = float_keys(lows), float_keys(highs)
-    warm = slice(0, 100)
-    index.change(ids[warm], attributes[warm], low_keys[warm], high_keys[warm])
-    parts = np.array_split(np.arange(len(ids)), 4)
-    spent = []
-    for part in parts:
-        begin = time.process_time()
-        index.change(ids[part], attributes[part], low_keys[part], high_keys[part])
-        spent.append((time.process_time() - begin) / len(part) * 1e6)
-    update_us = min(spent)
-    little = []
-    for start in range(0, min(len(ids), 20 * SMALL_BULK), SMALL_BULK):
-        part = np.arange(start, min(len(ids), start + SMALL_BULK))
-        begin = time.process_time()
-        index.change(ids[part], attributes[part], low_keys[part], high_keys[part])
-        little.append((time.process_time() - begin) / len(part) * 1e6)
-    for part in parts:
-        index.change(ids[part], attributes[part], low_keys[part], high_keys[part])
+    """Bulk updates in place, new ones for each size of bulk, checked by brute force afterwards."""
+
+    def change(bulk: int, updates: Updates) -> float:
+        """Microseconds per update of all updates in bulks of this size: the least of the bulks."""
+        ids, attributes, lows, highs = updates
+        low_keys, high_keys = float_keys(lows), float_keys(highs)
+        least = float("inf")
+        for start in range(0, len(ids), bulk):
+            part = slice(start, start + bulk)
+            begin = time.process_time()
+            index.change(ids[part], attributes[part], low_keys[part], high_keys[part])
+            least = min(least, (time.process_time() - begin) / len(ids[part]) * 1e6)
+        return least
+
+    fresh = [make_updates(case.workload, np.random.default_rng(bulk)) for bulk in BULKS]
+    change(100, tuple(each[:100] for each in fresh[0]))
+    bulk_us = {bulk: change(bulk, updates) for bulk, updates in zip(BULKS, fresh, strict=True)}
+    update_us = change(UPDATES // 4, case.updates)
+    made = [*fresh, case.updates]
+    ids, attributes, lows, highs = (np.concatenate(columns) for columns in zip(*made, strict=True))
     new_lows, new_highs = case.lows.copy(), case.highs.copy()
     # The last update of a profile's attribute wins, as NumPy's assignment in order does.
     new_lows[ids, attributes], new_highs[ids, attributes] = lows, highs
@@ -224,8 +229,8 @@ def _updates(
     for peer, result in measured.items():
         if result.update_us is not None:
             figures[f"update_vs_{peer}"] = round(result.update_us / update_us, 1)
-        if result.small_update_us is not None:
-            figures[f"update_vs_{peer}_by_{SMALL_BULK}"] = round(result.small_update_us / min(little), 1)
+        for bulk, spent in result.bulk_us.items():
+            figures[f"update_vs_{peer}_by_{bulk}"] = round(spent / bulk_us[bulk], 1)
     return figures, wrong
 
 

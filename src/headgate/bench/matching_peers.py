@@ -7,8 +7,8 @@ work is in the JVM: that is wall time. Every peer's matches are counted and comp
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numba
@@ -18,21 +18,24 @@ import pyarrow as pa
 
 from headgate.matching.workload import Floats, Workload
 
-SMALL_BULK = 1000
+# Bulks of updates: about what arrives between two micro-batches, as many as a batch has messages, and all there are.
+BULKS = (1_000, 20_000, 200_000)
+
+Updates = tuple[npt.NDArray[np.uint32], npt.NDArray[Any], Floats, Floats]
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """Microseconds per message, on how many messages, and how many matches those had; per update if that was tried.
 
-    `small_update_us` is of updates in bulks of `SMALL_BULK`, about what arrives between two micro-batches.
+    `bulk_us` are microseconds per update by size of the bulk, where a peer takes updates in bulk.
     """
 
     message_us: float
     messages: int
     matches: int
     update_us: float | None = None
-    small_update_us: float | None = None
+    bulk_us: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ class Case:
     lows: Floats
     highs: Floats
     messages: Floats
-    updates: tuple[npt.NDArray[np.uint32], npt.NDArray[Any], Floats, Floats]
+    updates: Updates
 
     def table(self) -> pa.Table:
         """Profiles as a table of `id`, `l0`, `h0`, `l1`, ..."""
@@ -107,22 +110,19 @@ def duckdb(case: Case, messages: int = 40) -> Measured:
     query = f"SELECT m.row, p.id FROM m JOIN p ON {case.condition}"  # noqa: S608 (columns named here, no user text)
     spent, matches = _cpu(lambda: len(connection.execute(query).fetchnumpy()["id"]))
     profiles, attributes, lows, highs = case.updates
-    connection.register("u", pa.table({"id": profiles.astype(np.int64), "a": attributes, "l": lows, "h": highs}))
+    everything = pa.table({"id": profiles.astype(np.int64), "a": attributes, "l": lows, "h": highs})
 
     def change() -> int:
         for k in range(case.workload.attributes):
             connection.execute(f"UPDATE p SET l{k} = u.l, h{k} = u.h FROM u WHERE p.id = u.id AND u.a = {k}")  # noqa: S608 (as above)
-        return len(profiles)
+        return 0
 
-    changing, changed = _cpu(change)
-    few = slice(0, SMALL_BULK)
-    small = {"id": profiles[few].astype(np.int64), "a": attributes[few], "l": lows[few], "h": highs[few]}
-    connection.register("u", pa.table(small))
-    little, _ = _cpu(change)
+    bulk_us = {}
+    for bulk in BULKS:
+        connection.register("u", everything.slice(0, bulk))
+        bulk_us[bulk] = min(_cpu(change)[0] for _ in range(3)) / min(bulk, len(profiles)) * 1e6
     connection.close()
-    return Measured(
-        spent / messages * 1e6, messages, matches, changing / changed * 1e6, little / len(small["id"]) * 1e6
-    )
+    return Measured(spent / messages * 1e6, messages, matches, bulk_us[BULKS[-1]], bulk_us)
 
 
 def polars(case: Case, messages: int = 40) -> Measured:

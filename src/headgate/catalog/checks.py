@@ -14,7 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from headgate.catalog.engines import check_grid, check_policy, read_constraint, read_grid, read_objective
+from headgate.catalog.engines import (
+    check_admission,
+    check_grid,
+    check_policy,
+    read_constraint,
+    read_grid,
+    read_objective,
+)
 from headgate.catalog.positions import Path
 from headgate.catalog.problems import suggestion
 from headgate.catalog.profiles import PROFILES, read_filter
@@ -24,7 +31,7 @@ from headgate.model import Plan, Schema, Stream, Subscription, Tree, type_name
 
 _KEYS: tuple[Callable[[pa.DataType], bool], ...] = (pa.types.is_nested, pa.types.is_binary)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
-_DOCUMENTS = ("grid", "region", "resolution", "policy")
+_DOCUMENTS = ("grid", "admission", "region", "resolution", "policy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +50,7 @@ def unknown(path: Path, kind: str, name: str, known: Collection[str]) -> Finding
 
 
 def check_stream(stream: Stream, sites: Collection[str]) -> Iterator[Finding]:
-    """Findings of one stream: its root, key and event time."""
+    """Findings of one stream: its root, key, event time, grid and admission control."""
     if stream.root not in sites:
         yield unknown(("root",), "site", stream.root, sites)
     schema = stream.schema
@@ -71,6 +78,10 @@ def check_stream(stream: Stream, sites: Collection[str]) -> Iterator[Finding]:
         check_grid(stream)
     except HeadgateError as error:
         yield _inside(error, "grid")
+    try:
+        check_admission(stream)
+    except HeadgateError as error:
+        yield _inside(error, "admission")
 
 
 def check_name(name: str) -> Iterator[Finding]:

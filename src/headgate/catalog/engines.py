@@ -1,4 +1,4 @@
-"""Documents and texts that the engines read themselves: grids, regions, resolutions, policies, objectives.
+"""Documents and texts that engines read themselves: grids, regions, admission, resolutions, policies, objectives.
 
 An engine is imported where a deployment has something for it to read, so that the others cost nothing.
 """
@@ -27,6 +27,15 @@ def check_grid(stream: Stream) -> None:
         from headgate.grid import layout_of
 
         layout_of(stream)
+
+
+def check_admission(stream: Stream) -> None:
+    """Refuse a control method without what it needs, and options that it does not have."""
+    admission = stream.admission
+    if admission.method != "traditional" or admission.options:
+        from headgate.matching.admission import BatchGate
+
+        BatchGate.of(admission.method, admission.bound_s, admission.options)
 
 
 def read_grid(subscription: Subscription, stream: Stream) -> BoundGrid | None:

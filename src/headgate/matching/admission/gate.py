@@ -18,6 +18,8 @@ from headgate.matching.index import MatchingError
 # The methods of a deployment file, and whether they shed rows of a micro-batch.
 GATES: Mapping[str, bool] = {"traditional": False, "batch": False, "shed": True, "hybrid": True}
 
+_OPTIONS = ("seed", "settle")
+
 
 @dataclass(frozen=True, slots=True)
 class Gated:
@@ -41,13 +43,36 @@ class BatchGate:
             raise MatchingError(f"no admission method {self.method!r}", hint="methods are " + ", ".join(GATES))
         if GATES[self.method] and not (self.bound_s and self.bound_s > 0):
             raise MatchingError(
-                f"admission by {self.method!r} needs a latency bound", hint="write for example `bound: 5 s`"
+                f"admission by {self.method!r} needs a latency bound",
+                where="admission",
+                hint="write for example `bound: 5 s`",
             )
 
     @classmethod
     def of(cls, method: str, bound_s: float | None, options: Mapping[str, Any]) -> BatchGate:
-        """The gate of a stream's admission entry."""
-        return cls(method, bound_s, int(options.get("seed", 0)), float(options.get("settle", 0.9)))
+        """The gate of a stream's admission entry; an option that it does not know or cannot use is refused.
+
+        >>> BatchGate.of("shed", 2.0, {"settel": 0.5})
+        Traceback (most recent call last):
+        headgate.matching.index.MatchingError: admission.options: unknown option 'settel' (options are seed, settle)
+        """
+        for name in options:
+            if name not in _OPTIONS:
+                raise MatchingError(
+                    f"unknown option {name!r}", where="admission.options", hint="options are " + ", ".join(_OPTIONS)
+                )
+        seed, settle = options.get("seed", 0), options.get("settle", 0.9)
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise MatchingError(
+                f"{seed!r} is not a seed", where="admission.options.seed", hint="write a whole number from 0 on"
+            )
+        if isinstance(settle, bool) or not isinstance(settle, int | float) or not 0.0 < settle <= 1.0:
+            raise MatchingError(
+                f"{settle!r} is not a share of the time that remains",
+                where="admission.options.settle",
+                hint="write a number above 0 and up to 1, such as 0.9",
+            )
+        return cls(method, bound_s, seed, float(settle))
 
     def admit(self, batch: int, rows: int, oldest_age_s: float, row_cost_s: float) -> Gated:
         """Which rows of a batch to keep: `oldest_age_s` is the age of its oldest row, `row_cost_s` what a row takes.
