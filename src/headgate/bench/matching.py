@@ -215,7 +215,8 @@ def _updates(
         return least
 
     fresh = [make_updates(case.workload, np.random.default_rng(bulk)) for bulk in BULKS]
-    change(100, tuple(each[:100] for each in fresh[0]))
+    ids, attributes, lows, highs = fresh[0]
+    change(100, (ids[:100], attributes[:100], lows[:100], highs[:100]))
     bulk_us = {bulk: change(bulk, updates) for bulk, updates in zip(BULKS, fresh, strict=True)}
     update_us = change(UPDATES // 4, case.updates)
     made = [*fresh, case.updates]

@@ -36,7 +36,7 @@ class Coder(NamedTuple):
 
     boundaries: Keys
     starts: npt.NDArray[np.int64]
-    table: npt.NDArray[np.int32]
+    table: npt.NDArray[np.uint16]
     origin: npt.NDArray[np.float64]
     scale: npt.NDArray[np.float64]
     floating: Flags
@@ -172,7 +172,7 @@ def make_coder(exact: Keys, nulls: Flags, floating: Flags, limit: int = MAX_BOUN
     coder = Coder(
         np.concatenate([part for part, _ in parts]),
         starts,
-        np.zeros((attributes, TABLE + 1), np.int32),
+        np.zeros((attributes, TABLE + 1), np.uint16),
         origin,
         scale,
         np.ascontiguousarray(floating, np.uint8),
