@@ -203,10 +203,17 @@ def test_the_command(tmp_path):
 
 
 def test_measurements_of_a_running_deployment():
-    def status(time_ms, rows, matched):
+    def status(time_ms, rows, matched, blocks, cpu_s):
         return {
             "time_ms": time_ms,
             "streams": {"wind": {"rows_in": rows, "evaluated": rows}, "idle": {"rows_in": 5, "evaluated": 5}},
+            "sites": {"paris": {"blocks": blocks, "cpu_s": cpu_s}, "oslo": {"blocks": 7, "cpu_s": 0.5}},
+            "links": {
+                "oslo->paris": {"latency_s": 0.034},
+                "paris->gent": {"latency_s": 0.012},
+                "gent->paris": {"latency_s": 0.013},
+                "oslo->nice": {"latency_s": None},
+            },
             "subscriptions": {
                 "s1": {"stream": "wind", "site": "paris", "matched": matched},
                 "(ended 4)": {"stream": "wind", "site": None, "matched": 9},
@@ -214,7 +221,18 @@ def test_measurements_of_a_running_deployment():
             },
         }
 
-    found = from_status(status(1000, 100, 10), status(3000, 500, 110))
-    assert found == {"sizes": {"rate_rows_per_s": {"wind": 200.0}, "selectivity": {"s1": 0.25}}}
-    assert read_measured(found, ["paris"])[1].rate_rows_per_s == {"wind": 200.0}
-    assert from_status(status(1000, 0, 0), status(1000, 0, 0))["sizes"]["rate_rows_per_s"] == {}
+    first, second = status(1000, 100, 10, 50, 1.0), status(3000, 500, 110, 150, 1.5)
+    found = from_status(first, second, lambda one, other: 0.03 if "oslo" in (one, other) else 0.01)
+    assert found["sizes"] == {"rate_rows_per_s": {"wind": 200.0}, "selectivity": {"s1": 0.25}}
+    assert found["sites"] == {"paris": {"relay_cpu": pytest.approx(0.005)}}
+    # What all links have above their declared delay (2 ms) is taken off.
+    assert found["links"] == [
+        {"between": ["gent", "paris"], "latency_s": pytest.approx(0.010)},
+        {"between": ["oslo", "paris"], "latency_s": pytest.approx(0.032)},
+    ]
+    measured, sizes = read_measured(found, ["paris", "oslo", "gent"])
+    assert sizes.rate_rows_per_s == {"wind": 200.0}
+    assert set(measured.links["link_latency"]) == {("gent", "paris"), ("oslo", "paris")}
+    restarted = from_status(first, status(3000, 500, 110, 10, 0.1))
+    assert restarted["sites"] == {"paris": {"relay_cpu": pytest.approx(0.01)}}
+    assert from_status(first, first)["sizes"]["rate_rows_per_s"] == {}

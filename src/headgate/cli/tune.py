@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,8 +51,8 @@ def tune(
 ) -> None:
     """Improve the plan of a deployment and show the cost over time and every transformation with its benefit.
 
-    With --watch the plan in force and its measured rates and selectivities come from the running deployment, and the
-    steps are proposed, not carried out.
+    With --watch the plan in force and what the running deployment measured (rates, selectivities, link latencies,
+    relay CPU per block) take the place of the file's figures, and the steps are proposed, not carried out.
     """
     from headgate.cli.deployment import read_deployment
     from headgate.tuning.measured import from_status
@@ -73,7 +74,7 @@ def tune(
                 before, plan = o.run(_look(nats, state_dir, namespace, creds))
                 time.sleep(every)
             status, plan = o.run(_look(nats, state_dir, namespace, creds))
-            figures: dict[str, Any] | None = from_status(before, status)
+            figures: dict[str, Any] | None = from_status(before, status, declared_of(deployment))
             before = status
         else:
             figures = _read(measured) if measured else None
@@ -88,6 +89,11 @@ def tune(
         if not watch or count == looks:
             return
         time.sleep(every)
+
+
+def declared_of(deployment: Deployment) -> Callable[[str, str], float]:
+    """The delays that a deployment states, by pair of sites."""
+    return lambda one, other: deployment.links.between(one, other).delay_s
 
 
 async def _look(

@@ -12,6 +12,7 @@ from headgate import faults
 from headgate.fabric import Crew, Fabric, FabricError, FencedError, Log, LogFullError, Stored, cancel_all
 from headgate.relay.budget import MESSAGE_S, Budgets
 from headgate.relay.core import Gap, Key, RelayCore, Send, key_of
+from headgate.relay.meters import Meters
 from headgate.relay.output import Output, QueueLimits
 from headgate.relay.repair import RepairService, fetch_history, fetch_range
 from headgate.relay.root import EARLIEST, load_block, manifests
@@ -41,7 +42,6 @@ class NodeStats:
     inbox_messages: int = 0
     repairs: int = 0
     refused: int = 0
-    busy_s: float = 0.0
 
 
 @dataclass
@@ -70,6 +70,7 @@ class RelayNode:
         self.budgets = budgets
         self.core = RelayCore(site, limits)
         self.stats = NodeStats()
+        self.meters = Meters()
         self._emulate_delay = emulate_delay
         self.targets: dict[Key, Child | Receiver] = {}
         self.current: dict[str, frozenset[Key]] = {}
@@ -112,15 +113,15 @@ class RelayNode:
             routes = await self.tables.routes(manifest.version, self.site, stream)
             if routes is None:
                 continue
-            block = await self._load(manifest, routes)
-            await self._receive(block, routes, place, logs.commit(stream))
+            block = await self.meters.spent(self._load(manifest, routes))
+            await self.meters.spent(self._receive(block, routes, place, logs.commit(stream)))
 
     async def _follow_site(self) -> None:
         """Read what parents have published into the site log."""
         logs = self.fabric.logs
         async for batch in self.fabric.follow(logs.site(self.site), logs.links_into(self.site)):
             for stored in batch:
-                await self._take(stored)
+                await self.meters.spent(self._take(stored))
 
     async def _take(self, stored: Stored) -> None:
         stream, parent = stored.subject.split(".")[-2:]
@@ -129,6 +130,7 @@ class RelayNode:
             snapshot = await self.tables.snapshot(block.version)
             delay_s = snapshot.deployment.links.between(parent, self.site).delay_s
             await asyncio.sleep(max(stored.time_s + delay_s - time.time(), 0.0))
+        self.meters.arrived.note(parent, max(time.time() - stored.time_s, 0.0))
         routes = await self.tables.routes(block.version, self.site, stream)
         if routes is not None:
             await self._receive(block, routes, stored.sequence, stored.subject)
@@ -150,13 +152,12 @@ class RelayNode:
                 await asyncio.sleep(_STALL_S)
 
     async def _receive(self, block: Block, routes: Routes, place: int, subject: str) -> None:
-        began = time.perf_counter()
         async with self.routing:
             await self._restore_outputs(routes)
             await self._backfill(routes, block.after)
             gap = self.core.receive(block, routes, time.monotonic())
             self.current[routes.stream] = frozenset(key_of(routes.stream, target) for target in routes.targets)
-        self.stats.busy_s += time.perf_counter() - began
+        self.meters.blocks += 1
         self.marks.setdefault(routes.stream, Mark()).ends.append((block.upto, place, subject))
         if gap is not None and routes.parent is not None and gap.stream not in self._repairing:
             task = asyncio.create_task(self._repair(gap, routes.parent))
@@ -263,8 +264,12 @@ class RelayNode:
 
     async def _publish_loop(self) -> None:
         while True:
-            for send in self.core.sends(time.monotonic(), self._room):
-                task = asyncio.create_task(self._publish(send))
+            began = time.thread_time()
+            sends = list(self.core.sends(time.monotonic(), self._room))
+            if sends:
+                self.meters.cpu_s += time.thread_time() - began
+            for send in sends:
+                task = asyncio.create_task(self.meters.spent(self._publish(send)))
                 self._publishing.add(task)
                 task.add_done_callback(self._publishing.discard)
             await asyncio.sleep(_TICK_S)
@@ -276,7 +281,10 @@ class RelayNode:
             if key.child is not None and self.budgets is not None:
                 self.budgets.spend(self.site, key.child, len(data), time.monotonic())
             faults.reach("relay.before_publish")
+            began = time.perf_counter()
             sequence = await self.fabric.publish(self.subject(key), data, expect=send.expect)
+            if key.child is not None:
+                self.meters.sent.note(key.child, (time.perf_counter() - began) / 2)
             faults.reach("relay.after_publish")
         except LogFullError:
             self.stats.refused += 1
@@ -297,7 +305,9 @@ class RelayNode:
         encode = encode_json if as_json else encode_block
         block = self.outgoing(send.key, send.block)
         if len(block.seqs) > _THREAD_ABOVE:
-            return await asyncio.to_thread(encode, block)
+            data, cpu_s = await asyncio.to_thread(self.meters.timed(lambda: encode(block)))
+            self.meters.cpu_s += cpu_s
+            return data
         return encode(block)
 
     def outgoing(self, key: Key, block: Block) -> Block:

@@ -154,6 +154,7 @@ class Upkeep:
             "site": self.site,
             "time_ms": int(time.time() * 1000),
             **{name: getattr(self.node.stats, name) for name in self.node.stats.__dataclass_fields__},
+            **self.node.meters.report(),
             "outputs": outputs,
         }
         await self.fabric.publish(logs.stats("relay", self.site), json.dumps(document).encode())

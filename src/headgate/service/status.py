@@ -65,6 +65,8 @@ def _site(name: str, relays: dict[str, dict[str, Any]]) -> dict[str, Any]:
         "level": max((output.get("level", 0) for output in report.get("outputs", {}).values()), default=0),
         "inbox_bytes": report.get("inbox_bytes", 0),
         "repairs": report.get("repairs", 0),
+        "blocks": report.get("blocks", 0),
+        "cpu_s": report.get("cpu_s", 0.0),
         "time_ms": report.get("time_ms"),
     }
 
@@ -74,11 +76,21 @@ def _links(relays: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     for site, report in relays.items():
         for link, size in report.get("link_bytes", {}).items():
             stream, child = link.rsplit(":", 1)
-            entry = found.setdefault(f"{site}->{child}", {"bytes": 0, "messages": 0, "streams": []})
+            latency_s = _latency(
+                report.get("sent_s", {}).get(child), relays.get(child, {}).get("arrived_s", {}).get(site)
+            )
+            entry = found.setdefault(
+                f"{site}->{child}", {"bytes": 0, "messages": 0, "streams": [], "latency_s": latency_s}
+            )
             entry["bytes"] += size
             entry["messages"] += report["link_messages"][link]
             entry["streams"].append(stream)
     return found
+
+
+def _latency(sent_s: float | None, arrived_s: float | None) -> float | None:
+    """A link's latency from what its two ends measured, each by its own clock; None until both have."""
+    return None if sent_s is None or arrived_s is None else round(sent_s + arrived_s, 6)
 
 
 def _subscriptions(

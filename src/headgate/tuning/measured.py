@@ -7,7 +7,8 @@ site to values of node metrics (`relay_cpu`), and `sizes` has the planner's meas
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from headgate.errors import HeadgateError, nearest
@@ -44,10 +45,16 @@ def read_measured(document: Mapping[str, Any], sites: Collection[str]) -> tuple[
     return Measured(links, values), Sizes.of(document.get("sizes"))
 
 
-def from_status(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Measurements from two status documents of a running deployment: rates of streams, selectivities, row sizes.
+def from_status(
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    declared_s: Callable[[str, str], float] | None = None,
+) -> dict[str, Any]:
+    """Measurements from two status documents: rates of streams, selectivities, link latencies, relay CPU per block.
 
-    What did not happen between them is left out: a stream without rows, a subscription of such a stream.
+    What did not happen between them is left out: a stream without rows, a subscription of such a stream, a site that
+    routed no block, a link that carries nothing. `declared_s` gives the delay that the deployment file states for a
+    pair of sites; see `_latencies`.
     """
     elapsed_s = (after["time_ms"] - before["time_ms"]) / 1000
     rates: dict[str, float] = {}
@@ -63,7 +70,39 @@ def from_status(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str
         matched = line["matched"] - before["subscriptions"].get(name, {}).get("matched", 0)
         if line["site"] is not None and evaluated.get(line["stream"], 0) > 0:
             selectivity[name] = min(1.0, max(0.0, matched / evaluated[line["stream"]]))
-    return {"sizes": {"rate_rows_per_s": rates, "selectivity": selectivity}}
+    return {
+        "links": _latencies(after["links"], declared_s),
+        "sites": _relay_cpu(before["sites"], after["sites"]),
+        "sizes": {"rate_rows_per_s": rates, "selectivity": selectivity},
+    }
+
+
+def _latencies(links: Mapping[str, Any], declared_s: Callable[[str, str], float] | None) -> list[dict[str, Any]]:
+    """Measured latencies of the links in use, less what all of them have above their declared delays.
+
+    That common part is the handling by logs and relays, which a link that nobody uses yet would have too: without it
+    measured and declared delays compare. A link in both directions counts with the smaller value.
+    """
+    found: dict[tuple[str, str], float] = {}
+    for name, link in links.items():
+        one, other = sorted(name.split("->"))
+        if link.get("latency_s") is not None:
+            found[one, other] = min(link["latency_s"], found.get((one, other), math.inf))
+    above = [value - declared_s(*ends) for ends, value in found.items()] if declared_s is not None else []
+    common = max(0.0, min(above, default=0.0))
+    return [{"between": list(ends), "latency_s": max(0.0, value - common)} for ends, value in sorted(found.items())]
+
+
+def _relay_cpu(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """CPU seconds per block of every site that routed blocks between two looks; a restarted relay counts afresh."""
+    found: dict[str, dict[str, float]] = {}
+    for name, site in after.items():
+        earlier = before.get(name, {})
+        fresh = site["blocks"] < earlier.get("blocks", 0)
+        blocks = site["blocks"] - (0 if fresh else earlier.get("blocks", 0))
+        if blocks > 0:
+            found[name] = {"relay_cpu": (site["cpu_s"] - (0.0 if fresh else earlier.get("cpu_s", 0.0))) / blocks}
+    return found
 
 
 def _known(found: Mapping[str, Any], known: Collection[str], what: str) -> None:

@@ -37,7 +37,7 @@ NODE_METRICS: Mapping[str, str] = MappingProxyType(
         "download_excess": "bytes per second by which incoming_rate passes the download bandwidth",
         "processing_delay": "seconds that the site adds to everything it forwards",
         "matching_cpu": "seconds of matching per block: grows with routing entries and incoming data",
-        "relay_cpu": "measured CPU seconds per block",
+        "relay_cpu": "CPU seconds per block that the site's relay measured; 0 until something is measured",
         "attained_quality": "quality of the site's subscriptions under the planner's drop and delay model",
         "granted_shortfall": "how far the site's subscriptions fall below the quality they were granted",
     }
@@ -60,6 +60,7 @@ LIBRARY: Mapping[str, str] = MappingProxyType(
         "path_bandwidth": "min(link_bandwidth) over path",
         "path_loss": "1 - exp(sum(log(1 - link_loss)) over path)",
         "path_cpu": "sum(matching_cpu) over path",
+        "path_relay_cpu": "sum(relay_cpu) over path",
         "hops": "sum(link_hop) over path",
         "outgoing_bandwidth": "sum(incoming_rate) over children",
     }
