@@ -12,10 +12,12 @@ from headgate.tuning.compile import compile_objective
 from headgate.tuning.constraints import compile_constraint
 from headgate.tuning.evaluate import TreeView, evaluate
 from headgate.tuning.joint import adds_up
+from headgate.tuning.language import ObjectiveError
 from headgate.tuning.protocol import Settings, Simulation
 from headgate.tuning.protocol.decide import choose, joins
 from headgate.tuning.protocol.messages import Proposal, Report
 from headgate.tuning.protocol.simulation import setting_of, star_parents
+from headgate.tuning.protocol.superpose import change_of, superposed
 from headgate.tuning.search import Tuner
 from headgate.tuning.steps import order_moves
 from headgate.tuning.transformations import STANDARD, WIDE
@@ -205,7 +207,10 @@ def test_concurrent_changes_must_be_independent():
     assert [o.owner for o in choose(add, offers, 0, concurrent=False)] == [1]
     assert [o.owner for o in choose(add, offers, 0, concurrent=True)] == [1, 4, 6]
     assert [o.owner for o in choose(bottleneck, offers, 0, concurrent=True)] == [1, 4]
-    assert [o.owner for o in choose(holistic, offers, 0, concurrent=True)] == [1]
+    assert [o.owner for o in choose(holistic, offers, 0, concurrent=True)] == [1]  # nobody said what it exchanges
+    each, whole = compile_constraint("fanout <= 3"), compile_constraint("average(path_latency) <= 1 s")
+    assert [o.owner for o in choose(add, offers, 0, concurrent=True, limits=[each])] == [1, 4]
+    assert [o.owner for o in choose(add, offers, 0, concurrent=True, limits=[whole])] == [1]
     assert [adds_up(add), adds_up(bottleneck), joins(bottleneck), joins(holistic)] == [True, False, True, False]
 
 
@@ -235,6 +240,49 @@ def test_joint_benefits_of_what_the_root_runs_side_by_side():
     assert pairs > 3
 
 
+@pytest.mark.parametrize("function", ["variance", "std", "product", "p50", "p95"])
+def test_holistic_changes_are_superposed_at_the_root(function):
+    """What the root expects of changes side by side is what re-evaluating the changed tree finds."""
+    text = f"minimise {function}(path_latency * 10)"
+    compiled, pairs = compile_objective(text), 0
+    for seed in range(3):
+        generator = np.random.default_rng(seed)
+        overlay, shape = plane_overlay(generator, 24), random_shape(generator, 24)
+        simulation = _simulation(overlay, text, seed=seed, concurrent=True)
+        simulation.start(shape)
+        simulation.run(150 - simulation.network.now)
+        root = simulation.sites[0]
+        total = root.here.everything(0)
+        offers = [offer for offer in root.proposals if 0 not in offer.touched]
+        for first, second in pairwise(offers):
+            if first.branch == second.branch:
+                continue
+            both = simulation.shape().moved([*first.moves, *second.moves])
+            expected = evaluate(compiled, TreeView(overlay, both))
+            found = superposed(function, total, [first.change, second.change])
+            assert found == pytest.approx(expected, rel=1e-9, abs=1e-12)
+            pairs += 1
+        chosen = choose(compiled, root.proposals, 0, concurrent=True, total=total)
+        alone = choose(compiled, root.proposals, 0, concurrent=False)
+        costs = [
+            evaluate(compiled, TreeView(overlay, simulation.shape().moved([move for o in picked for move in o.moves])))
+            for picked in (alone, chosen)
+        ]
+        assert chosen[: len(alone)] == alone
+        assert costs[1] <= costs[0] + 1e-12
+    assert pairs or function.startswith("p")
+
+
+def test_a_picture_that_is_out_of_date_is_not_superposed():
+    total = (np.array([1.0, 2.0, 2.0]), np.array([1, 1, 2]))
+    change = change_of((np.array([2.0 + 1e-12]), np.array([3])), (np.array([0.5]), np.array([3])))
+    assert superposed("max", total, [change]) == 1.0
+    assert superposed("max", total, [change, change]) is None
+    assert (
+        superposed("max", total, [change_of((np.array([3.0]), np.array([1])), (np.empty(0), np.empty(0, int)))]) is None
+    )
+
+
 def test_moves_are_ordered_so_that_every_step_is_a_tree():
     from headgate.tuning.outlook import Outlook
     from headgate.tuning.transformations import candidates
@@ -251,10 +299,20 @@ def test_moves_are_ordered_so_that_every_step_is_a_tree():
                 assert now.parents == shape.moved(candidate.moves).parents
 
 
-def test_only_merged_profiles_travel():
-    overlay, _ = random_case(1, 8)
-    with pytest.raises(ValueError, match="merged profiles"):
-        _simulation(overlay, "minimise sum(size(own_profile))")
+@pytest.mark.parametrize(
+    ("text", "limit", "why"),
+    [
+        ("minimise sum(size(own_profile))", None, "merged profiles"),
+        ("minimise sum(path_latency)", "size(children_profile) <= 1 MB/s", "merged profiles"),
+        ("maximise sum(attained_quality)", None, "whole plan"),
+        ("minimise sum(path_latency)", "granted_shortfall <= 0", "whole plan"),
+        ("minimise sum(path_loss)", None, "cannot measure"),
+    ],
+)
+def test_what_sites_cannot_work_out_by_messages_is_refused(text, limit, why):
+    overlay = plane_overlay(np.random.default_rng(1), 8, matrix=False)
+    with pytest.raises(ObjectiveError, match=why):
+        _simulation(overlay, text, limits=(compile_constraint(limit),) if limit else ())
 
 
 def test_random_changes_are_tried_when_nothing_else_helps():

@@ -13,8 +13,8 @@ from typing import Any
 
 from headgate.tuning.arrangement import Arrangement, Setting
 from headgate.tuning.compile import Compiled
-from headgate.tuning.states import Additive, Prefix, advance, algebra_for
-from headgate.tuning.states.prefix import reading
+from headgate.tuning.states import Additive, Prefix, Rows, algebra_for
+from headgate.tuning.states.prefix import reading, step
 from headgate.tuning.unit import Measure, Unit
 
 Partial = tuple[float, int, float, float]
@@ -57,6 +57,7 @@ class Pricer:
         self.compiled, self.unit = compiled, unit
         self.algebra = algebra_for(compiled)
         self.paths = [index for index, term in enumerate(compiled.terms) if term.kind == "path"]
+        self.path_terms = [(i, compiled.terms[i].function, compiled.terms[i].on_link) for i in self.paths]
         self.child_terms = [index for index, term in enumerate(compiled.terms) if term.kind == "children"]
         self.now = Arrangement(unit, setting, measure, profiles=compiled.needs_profiles)
         self.order = self._downwards(self.now, [unit.top])
@@ -109,28 +110,43 @@ class Pricer:
                     frontier = self.unit.members[site].frontier.state
                     total += self.algebra.change(frontier, self.prefixes[site], prefixes[site])
             return counted, total
+        if isinstance(self.algebra, Rows):
+            return self._rows(touched, values, prefixes)
         parts = [self._part(site, values, prefixes) for site in touched]
         if self.ranked:
             rest = next((self.parts[site] for site in self.ranked if site not in touched), None)
             return self.algebra.merge(parts if rest is None else [*parts, rest])
         return self.algebra.merge([*parts, *(part for site, part in self.parts.items() if site not in touched)])
 
+    def _rows(self, touched: set[int], values: dict[int, Any], prefixes: dict[int, Prefix]) -> Any:
+        """Everything inside, row by row: members that were touched anew, the others as they were."""
+        assert isinstance(self.algebra, Rows)
+        members = self.unit.members
+        owns = self.algebra.owns(
+            [members[site].facts.weight for site in touched], [self._cost(values[site]) for site in touched]
+        )
+        below = [
+            self.algebra.settle(members[site].frontier.state, prefixes.get(site) or self.prefixes[site])
+            for site in touched
+            if members[site].frontier.fanout
+        ]
+        return self.algebra.merge([owns, *below, *(part for site, part in self.parts.items() if site not in touched)])
+
     def _downwards(self, at: Arrangement, start: list[int]) -> list[int]:
         """Some members and everything below them inside the unit, parents before children."""
-        pending, seen = list(start), set[int]()
-        while pending:
-            site = pending.pop()
-            if site not in seen:
-                seen.add(site)
+        wanted, found = set(start), list[int]()
+        for first in start:
+            above = first
+            while above != self.unit.top and (above := at.parent(above)) not in wanted:
+                pass
+            if above in wanted and above != first:
+                continue  # it comes below another one
+            pending = [first]
+            while pending:
+                site = pending.pop()
+                found.append(site)
                 pending.extend(at.children(site))
-
-        def depth(site: int) -> int:
-            count = 0
-            while site != self.unit.top:
-                site, count = at.parent(site), count + 1
-            return count
-
-        return sorted(seen, key=depth)
+        return found
 
     def _local(self, at: Arrangement, site: int) -> tuple[float, ...]:
         view = at.view(site)
@@ -144,11 +160,10 @@ class Pricer:
         parent = at.parent(site)
         above = self.unit.prefix if site == self.unit.top else known.get(parent) or self.prefixes[parent]
         local = fresh.get(site) or self.locals[site]
-        path = tuple(
-            math.nan if at.parent(site) < 0 and self.compiled.terms[index].on_link else local[index]
-            for index in self.paths
+        return tuple(
+            before if parent < 0 and on_link else step(function, before, local[index])
+            for (index, function, on_link), before in zip(self.path_terms, above, strict=True)
         )
-        return advance(self.compiled, above, path)
 
     def _values(
         self, at: Arrangement, site: int, fresh: dict[int, tuple[float, ...]], known: dict[int, Prefix]

@@ -6,6 +6,7 @@ pairs, so that ten thousand sites need no matrix.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -54,7 +55,8 @@ class PlaneMetric:
 
     def between(self, child: int, parent: int) -> float:
         """The value for one pair."""
-        return float(self.pairs(np.array([child]), np.array([parent]))[0])
+        (x, y), (u, v) = self.positions[child].tolist(), self.positions[parent].tolist()
+        return self.base + self.scale * math.hypot(x - u, y - v)
 
     def pairs(self, children: Ints, parents: Ints) -> Floats:
         """The values for pairs."""

@@ -20,6 +20,7 @@ from headgate.tuning.outlook import Outlook
 from headgate.tuning.overlay import Overlay
 from headgate.tuning.shape import Shape
 from headgate.tuning.transformations import STANDARD, Candidate, Transformation, candidates
+from headgate.tuning.transformations.primitives import child_demotion
 from headgate.tuning.unit import Unit
 
 TOLERANCE = 1e-9
@@ -186,7 +187,9 @@ class Tuner:
         ]
         own_before = pricer.algebra.finish(pricer.inside)
         found: list[Offer] = []
-        metric = plain_latency(self.objective) if not self.limits and self.options.screen else None
+        demotes = any(transformation.rule is child_demotion for transformation in self.options.transformations)
+        screened = self.options.screen and demotes and not self.limits
+        metric = plain_latency(self.objective) if screened else None
         useful = None if metric is None else useful_demotions(scene.objective, unit.owner, metric)
         for candidate in candidates(unit, self.options.transformations, useful):
             self.priced += 1

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from headgate.tuning.overlay import Bits
+from headgate.tuning.protocol.superpose import Change
 from headgate.tuning.states import Prefix
 from headgate.tuning.unit import Facts, Frontier
 
@@ -210,7 +211,10 @@ class MeasureReply(Message):
 
 @dataclass(frozen=True, slots=True)
 class Proposal(Message):
-    """Optimisation, to the root: the best change of a unit, what it brings, and what it touches."""
+    """Optimisation, to the root: the best change of a unit, what it brings, and what it touches.
+
+    `change` has the costs that it exchanges, for holistic objectives whose changes run side by side.
+    """
 
     period: int
     owner: int
@@ -222,11 +226,13 @@ class Proposal(Message):
     relief: float
     after: float
     at_random: bool = False
+    change: Change | None = None
 
     @property
     def bytes(self) -> int:
         """Size on the wire."""
-        return HEADER + NUMBER * 3 + SITE * (2 * len(self.moves) + len(self.touched) + 2)
+        rows = 0 if self.change is None else len(self.change)
+        return HEADER + NUMBER * 3 + SITE * (2 * len(self.moves) + len(self.touched) + 2) + (NUMBER + SITE) * rows
 
 
 @dataclass(frozen=True, slots=True)

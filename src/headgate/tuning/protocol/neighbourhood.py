@@ -229,6 +229,14 @@ class Neighbourhood:
         cost = values[0] if compiled.combine is None else float(compiled.combine(values))
         return self.algebras[index].own(self.weights[index], cost)
 
+    def everything(self, index: int) -> Any:
+        """The absolute result of this site and everything below it: at the root, of the whole system."""
+        local = self.local()
+        prefix = self.prefix(local)
+        own = self.own_result(index, prefix, self.fixed(local))
+        below = self.algebras[index].settle(self.frontier(index).state, prefix[index])
+        return self.algebras[index].merge([own, below])
+
     def surround(self, total: int, beat: int, root: int, branch: int) -> dict[int, Surroundings]:
         """What each child needs to know of the rest of the system."""
         if not self.children:

@@ -51,11 +51,12 @@ class Core(Protocol):
 
 @dataclass(slots=True)
 class Counts:
-    """Messages and bytes sent, by kind of traffic, by site and by type of message."""
+    """Messages and bytes sent, by kind of traffic, by site (`sent` counts messages) and by type of message."""
 
     messages: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     bytes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     by_site: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
+    sent: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     by_type: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     lost: int = 0
 
@@ -64,6 +65,7 @@ class Counts:
         self.messages[kind] += 1
         self.bytes[kind] += size
         self.by_site[kind, site] += size
+        self.sent[site] += 1
         self.by_type[name] += size
 
 

@@ -8,9 +8,11 @@ import numpy as np
 
 from headgate.tuning.benefit import Pricer
 from headgate.tuning.constraints import Limit
+from headgate.tuning.protocol.decide import joins
 from headgate.tuning.protocol.messages import BranchReply, MeasureReply, ParentReply, Part, Proposal
 from headgate.tuning.protocol.neighbourhood import ROOT, Neighbourhood
 from headgate.tuning.protocol.rope import flat
+from headgate.tuning.protocol.superpose import change_of
 from headgate.tuning.search import TOLERANCE
 from headgate.tuning.transformations import Candidate, candidates
 from headgate.tuning.unit import Member, Unit
@@ -115,6 +117,8 @@ def propose(state: Round, here: Neighbourhood, generator: np.random.Generator) -
     best = max(
         useful, key=lambda offer: (offer.relief if offer.relief > TOLERANCE else 0.0, offer.benefit), default=None
     )
+    if best is not None and settings.concurrent and not joins(here.costs[0]):
+        best = replace(best, change=change_of(pricers[0].inside, pricers[0].price(best.moves).inside))
     offers = [] if best is None else [best]
     if settings.random_share and priced and generator.random() < settings.random_share:
         offers.append(replace(priced[int(generator.integers(len(priced)))], at_random=True))

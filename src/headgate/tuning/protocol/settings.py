@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from headgate.tuning.arrangement import Setting
 from headgate.tuning.compile import Compiled
 from headgate.tuning.constraints import Limit
+from headgate.tuning.language import ObjectiveError
 from headgate.tuning.transformations import STANDARD, Transformation
 
 
@@ -33,11 +34,23 @@ class Settings:
     approximate: float | None = None
 
     def __post_init__(self) -> None:
-        stated = {"own_profile", "children_profile"} & self.objective.metrics
-        if stated:
-            raise ValueError(f"only merged profiles travel between sites, so an objective cannot use {sorted(stated)}")
+        for compiled in self.costs:
+            _refuse(compiled, {"own_profile", "children_profile"}, "only merged profiles travel between sites")
+            _refuse(compiled, {"attained_quality", "granted_shortfall"}, "quality depends on the whole plan at once")
 
     @property
     def costs(self) -> tuple[Compiled, ...]:
         """Everything that is aggregated: the objective first, then the limits."""
         return (self.objective, *(limit.compiled for limit in self.limits))
+
+
+def _refuse(compiled: Compiled, names: set[str], why: str) -> None:
+    """Refuse what sites cannot work out from messages; `headgate tune`, which sees the whole plan, can."""
+    found = sorted(names & compiled.metrics)
+    if found:
+        raise ObjectiveError(
+            f"sites on their own cannot work out {', '.join(found)} in {compiled.text!r}: {why}",
+            text=compiled.text,
+            position=max(0, compiled.text.find(found[0])),
+            hint="use merged_profile, superfluous_data or own_rate instead, or tune the plan with `headgate tune`",
+        )

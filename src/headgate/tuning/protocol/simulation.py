@@ -10,6 +10,7 @@ import numpy as np
 from headgate.tuning.arrangement import Setting
 from headgate.tuning.compile import Compiled
 from headgate.tuning.evaluate import TreeView, evaluate
+from headgate.tuning.language import ObjectiveError
 from headgate.tuning.overlay import Overlay
 from headgate.tuning.protocol.messages import Proposal
 from headgate.tuning.protocol.neighbourhood import ROOT
@@ -31,6 +32,7 @@ class Traffic:
 
     messages: float
     bytes: float
+    root_messages: float
     root_bytes: float
     maintenance_bytes: float
     optimisation_bytes: float
@@ -40,6 +42,13 @@ class Simulation:
     """Sites of an overlay on a virtual network. Link latencies are the delays of messages."""
 
     def __init__(self, overlay: Overlay, settings: Settings, *, loss: float = 0.0, seed: int = 0) -> None:
+        for compiled in settings.costs:
+            unknown = {name for name in compiled.metrics if name.startswith("link_")} - {*overlay.links, "link_hop"}
+            if unknown:
+                raise ObjectiveError(
+                    f"{compiled.text!r} needs {', '.join(sorted(unknown))}, which these sites cannot measure",
+                    hint="they measure " + ", ".join(sorted(overlay.links)),
+                )
         self.overlay, self.settings, self.seed = overlay, settings, seed
         self.network = Network(self._delay, loss=loss, seed=seed)
         self.sites: dict[int, Site] = {}
@@ -129,8 +138,9 @@ class Simulation:
             for kind in ("maintenance", "optimisation")
         }
         return Traffic(
-            sum(counts.messages.values()) / (len(self.sites) * periods),
+            (sum(counts.messages.values()) - counts.sent[self.root]) / others,
             sum(per_kind.values()),
+            counts.sent[self.root] / periods,
             root / periods,
             per_kind["maintenance"],
             per_kind["optimisation"],

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from headgate.tuning.protocol import optimiser
-from headgate.tuning.protocol.decide import choose
+from headgate.tuning.protocol.decide import choose, joins
 from headgate.tuning.protocol.messages import (
     BranchReply,
     Decision,
@@ -216,7 +216,15 @@ class Site(Upkeep):
         return []
 
     def _decide(self) -> list[Action]:
-        chosen = choose(self.here.costs[0], self.proposals, self.number, concurrent=self.settings.concurrent)
+        settings = self.settings
+        chosen = choose(
+            settings.objective,
+            self.proposals,
+            self.number,
+            concurrent=settings.concurrent,
+            limits=settings.limits,
+            total=None if joins(settings.objective) or not settings.concurrent else self.here.everything(0),
+        )
         self.proposals = []
         self.applied.extend((self.now, offer) for offer in chosen)
         actions: list[Action] = []

@@ -34,6 +34,7 @@ class Rows:
         self.start = np.array([_neutral(term.function, term.kind) for term in compiled.terms])
         count = len(compiled.terms)
         self.none = Table(np.empty(0, np.int64), np.empty((count, 0)), np.empty((count, 0), np.int64))
+        self.nobody: Costs = (np.empty(0), np.empty(0, np.int64))
 
     def empty(self) -> Table:
         """The state of no sites."""
@@ -70,6 +71,8 @@ class Rows:
 
     def settle(self, state: Table, prefix: Prefix) -> Costs:
         """Each dependent's cost under a prefix, and its weight."""
+        if not len(state.weights):
+            return self.nobody
         values = [state.values[index] for index in range(len(self.compiled.terms))]
         for index, (above, steps) in zip(self.paths, prefix, strict=True):
             function = self.compiled.terms[index].function
@@ -81,17 +84,21 @@ class Rows:
         if self.compiled.combine is None:
             return values[0], state.weights
         costs = np.asarray(self.compiled.combine(tuple(values)), dtype=np.float64)
-        return np.broadcast_to(costs, state.weights.shape), state.weights
+        return (costs if costs.ndim else np.full(len(state.weights), float(costs))), state.weights
 
     def own(self, weight: int, cost: float) -> Costs:
         """One site whose cost is known."""
-        return np.array([cost]), np.array([weight])
+        return self.owns([weight], [cost])
+
+    def owns(self, weights: list[int], costs: list[float]) -> Costs:
+        """Sites whose costs are known."""
+        return np.array(costs, dtype=np.float64), np.array(weights, dtype=np.int64)
 
     def merge(self, parts: Iterable[Costs]) -> Costs:
         """Costs of disjoint sets, one after the other."""
-        found = list(parts)
-        if not found:
-            return np.empty(0), np.empty(0, np.int64)
+        found = [part for part in parts if len(part[1])]
+        if len(found) < 2:
+            return found[0] if found else self.nobody
         return np.concatenate([costs for costs, _ in found]), np.concatenate([weights for _, weights in found])
 
     def finish(self, result: Costs) -> float:
