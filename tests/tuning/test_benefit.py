@@ -9,8 +9,8 @@ from headgate.tuning.combinations import (
     LOCAL,
     NODE,
     SYSTEM,
-    Outcome,
-    compare,
+    TURNS,
+    compare_trees,
     compiled_objectives,
     random_case,
     transformations,
@@ -24,16 +24,10 @@ from headgate.tuning.workload import plane_overlay, random_shape
 
 
 def test_benefits_equal_brute_force():
-    outcome = Outcome()
-    objectives = compiled_objectives()[::3]  # 3 and the 50 costs of a system function have no common factor
-    for turn in range(90):
-        overlay, shape = random_case(turn, 10)
-        outcome.trees += 1
-        for compiled in objectives[turn * 5 : turn * 5 + 5]:
-            compare(compiled, overlay, shape, turn, outcome)
+    outcome = compare_trees(range(0, TURNS, 3), 12)  # every local value and every system set; the bench takes all pairs
     assert outcome.max_error < 1e-9, outcome.worst
-    assert len({text for text, _ in outcome.combinations}) == len(objectives)
     assert {name for _, name in outcome.combinations} == {rule.name for rule in transformations()}
+    assert len(outcome.kinds) == len(SYSTEM) * (len(NODE) * 2 + 2) * len(transformations())
 
 
 def test_the_objectives_cover_the_grammar():

@@ -11,26 +11,17 @@ from headgate.tuning.evaluate import TreeView, evaluate
 from headgate.tuning.outlook import Outlook
 from headgate.tuning.search import Options, Tuner, critical_owners
 from headgate.tuning.transformations import STANDARD, candidates
-from headgate.tuning.workload import plane_overlay, random_shape, zipf_profiles
+from headgate.tuning.workload import plane_overlay, random_shape
 
 
-@pytest.mark.parametrize("concurrent", [False, True])
-def test_path_latency_reaches_the_star(concurrent):
+def test_path_latency_reaches_the_star_with_changes_side_by_side():
     for seed in range(3):
         generator = np.random.default_rng(seed)
         overlay, shape = plane_overlay(generator, 20), random_shape(generator, 20)
-        tuner = Tuner(overlay, compile_objective("minimise sum(path_latency)"), options=Options(concurrent=concurrent))
+        tuner = Tuner(overlay, compile_objective("minimise sum(path_latency)"), options=Options(concurrent=True))
         tuned = tuner.run(shape)
         assert tuned.settled
         assert tuned.shape.parents == [-1] + [0] * 19
-
-
-def test_superfluous_data_reaches_zero():
-    for seed in range(1):
-        generator = np.random.default_rng(seed)
-        overlay = plane_overlay(generator, 40, profiles=zipf_profiles(generator, 40))
-        tuned = Tuner(overlay, compile_objective("minimise sum(extra_incoming())")).run(random_shape(generator, 40))
-        assert tuned.after == pytest.approx(0, abs=1e-6)
 
 
 def test_every_step_does_what_it_promised():

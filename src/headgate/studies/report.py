@@ -55,6 +55,9 @@ def write_page(study: Study, seeds: int, judged: Sequence[Judged], figures: Mapp
 def _how(study: Study, seeds: int) -> str:
     cases = study.cases()
     seeded = f"{len(cases)} sets of parameters times {seeds} seeds"
+    runs = len(study.work(seeds))
+    if runs < len(cases) * seeds:
+        seeded += f" (fewer where one run takes long; {runs} runs)"
     alone = ", measured alone, one after another" if study.live else ""
     values: dict[str, list[str]] = {}
     for case in cases:

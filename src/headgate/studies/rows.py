@@ -23,7 +23,7 @@ _TASKS_A_CORE = 16
 
 def run_here(study: Study, seeds: int) -> pd.DataFrame:
     """Every row, one after another, in this process."""
-    work = _work(study, seeds)
+    work = study.work(seeds)
     found: list[str] = []
     with ProgressBar(study.name, len(work)) as bar:
         for done, (parameters, seed) in enumerate(work):
@@ -37,7 +37,7 @@ def run_on_spark(study: Study, seeds: int, spark: SparkSession) -> pd.DataFrame:
 
     Rows are dealt out so that neighbours, which tend to take equally long, go to different tasks.
     """
-    work = _work(study, seeds)
+    work = study.work(seeds)
     tasks = min(len(work), max(1, spark.sparkContext.defaultParallelism * _TASKS_A_CORE))
     order = [number for task in range(tasks) for number in range(task, len(work), tasks)]
     inputs = [(number, json.dumps(work[number][0]), work[number][1]) for number in order]
@@ -49,10 +49,6 @@ def run_on_spark(study: Study, seeds: int, spark: SparkSession) -> pd.DataFrame:
         table = _collect(spark, results, len(work), tasks, bar)
     found = dict(zip(table["number"].to_pylist(), table["result"].to_pylist(), strict=True))
     return _frame(study, work, [found[number] for number in range(len(work))])
-
-
-def _work(study: Study, seeds: int) -> list[tuple[dict[str, Any], int]]:
-    return [(case, seed) for case in study.cases() for seed in range(seeds)]
 
 
 def _mapper(run: Callable[[Parameters, int], Any]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

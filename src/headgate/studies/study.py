@@ -43,7 +43,8 @@ class Study:
     `parameters` is a grid (each name with its values, crossed) or a list of parameter sets. `run(parameters, seed)` is
     a pure function that gives one row of results, or several; it runs in a Spark worker, so it and all that it needs
     must be importable there. `live` studies measure time or a running system: they run alone, one after another, in
-    this process. `seeds` is how many seeds a full run takes, from 0.
+    this process. `seeds` is how many seeds a full run takes, from 0; `most_seeds` bounds them for sets of parameters
+    of which one run takes long.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Study:
     paper: str | None = None
     notes: str = ""
     tags: tuple[str, ...] = field(default=())
+    most_seeds: Callable[[Parameters], int | None] | None = None
 
     def cases(self) -> list[dict[str, Any]]:
         """Every set of parameters, in the order of the declaration.
@@ -69,6 +71,18 @@ class Study:
             names = list(self.parameters)
             return [dict(zip(names, values, strict=True)) for values in itertools.product(*self.parameters.values())]
         return [dict(case) for case in self.parameters]
+
+    def work(self, seeds: int) -> list[tuple[dict[str, Any], int]]:
+        """Every run: a set of parameters and a seed.
+
+        >>> Study("s", "", {"n": [1, 9]}, dict, dict, most_seeds=lambda p: 1 if p["n"] > 5 else None).work(2)
+        [({'n': 1}, 0), ({'n': 1}, 1), ({'n': 9}, 0)]
+        """
+        found = []
+        for case in self.cases():
+            most = self.most_seeds(case) if self.most_seeds is not None else None
+            found += [(case, seed) for seed in range(seeds if most is None else min(seeds, most))]
+        return found
 
     def with_parameters(self, given: Mapping[str, Any]) -> Study:
         """The study with other values for some parameters; a single value is a list of one."""

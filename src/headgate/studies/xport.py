@@ -11,11 +11,14 @@ from headgate.studies.study import FAILS, PARTLY, REPRODUCES
 from headgate.tuning.overlay import Overlay
 from headgate.tuning.search import Tuned
 from headgate.tuning.shape import Shape
+from headgate.tuning.transformations import named
 from headgate.tuning.workload import plane_overlay, random_shape, zipf_profiles
 
 if TYPE_CHECKING:
     import pandas as pd
 
+PROMOTIONS = named("child promotion", "subtree promotion")
+"""All that can help where the star is best: enough for large systems."""
 PAPER = "Papaemmanouil et al., Extensible Optimization in Overlay Dissemination Trees (SIGMOD 2006)"
 
 

@@ -36,7 +36,8 @@ def run(parameters: Parameters, seed: int) -> dict[str, Any]:
 
 
 def chart(results: pd.DataFrame) -> Figure:
-    """The five states for the middle load."""
+    """The five states for the middle load, at the paper's size."""
+    results = results[results["sites"] == results["sites"].min()]
     figure, (axes,) = charts.panels()
     loads = sorted(results["match_ms"].unique())
     shown = results[results["match_ms"] == loads[len(loads) // 2]]
@@ -48,16 +49,21 @@ def chart(results: pd.DataFrame) -> Figure:
 
 
 def summary(results: pd.DataFrame) -> dict[str, Any]:
-    """Mean costs and how many children the root keeps."""
-    return {state: round(float(results[state].mean()), 4) for state in STATES} | {
-        "root fanout": round(float(results["root_fanout"].mean()), 2)
+    """Mean costs in seconds and how many children the root keeps."""
+    return {
+        f"{sites} sites, {load} ms: {name}": round(float(part[name].mean()), 3)
+        for (sites, load), part in results.groupby(["sites", "match_ms"])
+        for name in (*STATES, "root_fanout", "steps")
     }
 
 
 STUDY = Study(
     name="xport-adaptivity",
     about="When matching costs time, the star's root is the bottleneck and tuning spreads the load.",
-    parameters={"sites": [20], "match_ms": [2, 5, 10]},
+    parameters=[
+        *({"sites": 20, "match_ms": load} for load in (2, 5, 10)),
+        {"sites": 100, "match_ms": 5},
+    ],
     run=run,
     chart=chart,
     statements=(
@@ -82,6 +88,7 @@ STUDY = Study(
     ),
     summary=summary,
     seeds=20,
+    most_seeds=lambda case: 4 if case["sites"] > 20 else None,
     paper=PAPER,
     notes="Matching takes `match_ms` for every routing entry of a site (its clients and its children), on every site "
     "of a path, the root included. How the trees compare depends on that figure, which the paper does not give.",

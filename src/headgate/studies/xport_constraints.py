@@ -77,18 +77,29 @@ def _counts(results: pd.DataFrame) -> tuple[str, str]:
 
 
 def _latency(results: pd.DataFrame) -> tuple[str, str]:
-    shown = results[results["objective"] == "outgoing bandwidth"].groupby("limit")["after"].mean()
-    order = [limit for limit in sorted(shown.index) if limit != FREE]
-    costs = [float(shown[limit]) / 1000 for limit in (*order, FREE) if limit in shown]
-    falls = all(later <= earlier * (1 + 1e-9) for earlier, later in pairwise(costs))
-    return "200 ms, 300 ms, none: " + ", ".join(f"{cost:.1f} KB" for cost in costs), REPRODUCES if falls else PARTLY
+    told, good = [], []
+    for sites, part in results[results["objective"] == "outgoing bandwidth"].groupby("sites"):
+        shown = part.groupby("limit")["after"].mean()
+        order = [limit for limit in sorted(shown.index) if limit != FREE]
+        costs = [float(shown[limit]) / 1000 for limit in (*order, FREE) if limit in shown]
+        good.append(all(later <= earlier * (1 + 1e-9) for earlier, later in pairwise(costs)))
+        told.append(f"{sites} sites, 200 ms, 300 ms, none: " + ", ".join(f"{cost:.1f} KB" for cost in costs))
+    return "; ".join(told), REPRODUCES if all(good) else PARTLY if any(good) else FAILS
+
+
+def _driven(results: pd.DataFrame) -> tuple[str, str]:
+    missing = results[results["missed_before"] > 0]
+    closer = missing["missed"] < missing["missed_before"]
+    text, verdict = all_of(closer, "that start with one missed end closer to it")
+    return f"{text}, {int((missing['missed'] == 0).sum())} of them hold it at the end", verdict
 
 
 def chart(results: pd.DataFrame) -> Figure:
     """Final cost by limit, one panel an objective."""
     figure, panels = charts.panels(2, 2, width=5.2, height=3.2)
     for axes, objective in zip(panels, OBJECTIVES, strict=True):
-        shown = results[results["objective"] == objective].groupby("limit")["after"].mean()
+        shown = results[(results["objective"] == objective) & (results["sites"] == results["sites"].min())]
+        shown = shown.groupby("limit")["after"].mean()
         names = [name for name in dict.fromkeys(results["limit"]) if name in shown]
         charts.draw_bars(axes, names, [float(shown[name]) for name in names])
         axes.set_title(objective)
@@ -115,7 +126,8 @@ STUDY = Study(
             for limit in ("fanout <= 2", "fanout <= 6", "fanout <= 10", FREE)
         ),
         *(
-            {"sites": 40, "objective": "outgoing bandwidth", "limit": limit}
+            {"sites": sites, "objective": "outgoing bandwidth", "limit": limit}
+            for sites in (40, 100)
             for limit in ("path_latency + path_cpu <= 200 ms", "path_latency + path_cpu <= 300 ms", FREE)
         ),
     ],
@@ -126,13 +138,15 @@ STUDY = Study(
             "a constraint that holds is never broken by a later step (ours)",
             lambda r: all_of(r["worse"] == 0, "never make one worse"),
         ),
+        Statement("one that does not hold at the start is driven towards holding (ours)", _driven),
         Statement("the looser the fanout limit, the better the result (figure 9, Table 5)", _trend),
         Statement("the looser the fanout limit, the more transformations (Table 5)", _counts),
         Statement("the looser the latency limit, the less outgoing bandwidth (figure 8)", _latency),
     ),
     summary=summary,
-    seeds=10,
+    seeds=20,
+    most_seeds=lambda case: 3 if case["sites"] > 40 else None,
     paper=PAPER,
-    notes="40 sites throughout (the paper uses 100 for figure 8). A random tree often breaks a fanout limit at the "
+    notes="40 sites, and 100 for the latency limits as in figure 8. A random tree often breaks a fanout limit at the "
     "start; those runs first spend steps on coming closer to it, so step counts do not follow Table 5.",
 )

@@ -6,20 +6,21 @@ one of which is a composite that only its primitives define.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import product
 
 import numpy as np
 
+from headgate.tuning.benefit import Pricer
 from headgate.tuning.compile import Compiled, compile_objective
 from headgate.tuning.evaluate import TreeView, evaluate
 from headgate.tuning.outlook import Outlook
 from headgate.tuning.overlay import Overlay
 from headgate.tuning.shape import Shape
-from headgate.tuning.transformations import WIDE, Transformation, Workbench
+from headgate.tuning.transformations import WIDE, Candidate, Transformation, Workbench
 from headgate.tuning.transformations.registry import apply
-from headgate.tuning.unit import Unit
 from headgate.tuning.workload import plane_overlay, random_shape, zipf_profiles
 
 SYSTEM = ("min", "max", "sum", "average", "product", "variance", "std", "p50", "p95")
@@ -53,21 +54,27 @@ OWN = Transformation(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Combination:
-    """One objective and one transformation."""
-
-    objective: str
-    transformation: Transformation
+TURNS = len(LOCAL) * len(SETS)
+"""Trees after which every local value has met every system set."""
 
 
 def objectives() -> Iterator[str]:
     """Every system function over every node cost, local value and several metrics at once."""
-    for system, over in product(SYSTEM, SETS):
+    for turn in range(TURNS):
+        yield from objectives_of(turn)
+
+
+def objectives_of(turn: int) -> Iterator[str]:
+    """Every system function over every node function and set, with one local value and system set that `turn` picks.
+
+    All turns together give every objective once.
+    """
+    local, over = turn % len(LOCAL), SETS[turn // len(LOCAL) % len(SETS)]
+    for system in SYSTEM:
         goal = "maximise" if system == "min" else "minimise"
-        for node, where, local in product(NODE, ("path", "children"), LOCAL):
-            yield f"{goal} {system}({node}({local}) over {where}) over {over}"
-        for cost in (*ONE_LEVEL, *SEVERAL):
+        for node, where in product(NODE, ("path", "children")):
+            yield f"{goal} {system}({node}({LOCAL[local]}) over {where}) over {over}"
+        for cost in (ONE_LEVEL[local], SEVERAL[local]):
             yield f"{goal} {system}({cost}) over {over}"
 
 
@@ -78,16 +85,26 @@ def transformations() -> tuple[Transformation, ...]:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a comparison found: trees built, prices compared, combinations that occurred, and the largest error."""
+    """What a comparison found: trees built, prices compared, combinations that occurred, and the largest error.
+
+    `kinds` counts the trees that each system function, node function, node set and transformation was compared on.
+    """
 
     trees: int = 0
     compared: int = 0
     max_error: float = 0.0
     worst: str = ""
-    combinations: set[tuple[str, str]] = None  # type: ignore[assignment]  # set in __post_init__
+    combinations: set[tuple[str, str]] = field(default_factory=set)
+    kinds: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
 
-    def __post_init__(self) -> None:
-        self.combinations = set()
+    def add(self, other: Outcome) -> None:
+        """Take in what another run found on trees of its own."""
+        self.trees += other.trees
+        self.compared += other.compared
+        self.combinations |= other.combinations
+        self.kinds += other.kinds
+        if other.max_error > self.max_error:
+            self.max_error, self.worst = other.max_error, other.worst
 
 
 def random_case(seed: int, sites: int) -> tuple[Overlay, Shape]:
@@ -98,33 +115,57 @@ def random_case(seed: int, sites: int) -> tuple[Overlay, Shape]:
     return plane_overlay(generator, size, noise=0.3, profiles=profiles), random_shape(generator, size)
 
 
-def compare(compiled: Compiled, overlay: Overlay, shape: Shape, seed: int, outcome: Outcome, each: int = 1) -> None:
-    """Price `each` random applications of every transformation and re-evaluate the changed tree for each."""
-    generator = np.random.default_rng(seed)
+def compare(compiled: Sequence[Compiled], overlay: Overlay, shape: Shape, seed: int, outcome: Outcome) -> None:
+    """One random application of every transformation: price it under every objective, and re-evaluate the tree."""
     view = TreeView(overlay, shape)
-    outlook = Outlook(compiled, view)
-    before = evaluate(compiled, view)
-    _note(outcome, compiled, "cost", outlook.cost, before)
+    changes = _changes(view, np.random.default_rng(seed))
+    after = {name: TreeView(overlay, shape.moved(candidate.moves)) for name, (_, _, candidate) in changes.items()}
+    outcome.trees += 1
+    for objective in compiled:
+        outlook = Outlook(objective, view)
+        before = evaluate(objective, view)
+        _note(outcome, objective, "cost", outlook.cost, before)
+        kind = (objective.function, *_node(objective))
+        pricers: dict[tuple[int, int], Pricer] = {}
+        for name, (owner, levels, candidate) in changes.items():
+            if (owner, levels) not in pricers:
+                pricers[owner, levels] = outlook.pricer(outlook.unit(owner, levels))
+            price = pricers[owner, levels].price(candidate.moves)
+            found = evaluate(objective, after[name])
+            outcome.compared += 1
+            outcome.combinations.add((objective.text, name))
+            outcome.kinds[*kind, name] += 1
+            _note(outcome, objective, name, price.benefit, objective.better(before, found), before, found)
+
+
+def _changes(view: TreeView, generator: np.random.Generator) -> dict[str, tuple[int, int, Candidate]]:
+    """For every transformation one owner, levels of its unit, and what the transformation makes of it."""
+    outlook = Outlook(_ANY, view)
+    shape = view.shape
     owners = [site for site in shape.order if shape.children[site]]
+    found: dict[str, tuple[int, int, Candidate]] = {}
     for transformation in transformations():
-        found = 0
-        for owner in generator.permutation(owners):
-            unit: Unit = outlook.unit(int(owner), int(generator.integers(3, 5)))
+        for owner in generator.permutation(owners).tolist():
+            levels = int(generator.integers(3, 5))
+            unit = outlook.unit(owner, levels)
             choices = list(transformation.sites(unit))
             if not choices:
                 continue
-            arguments = choices[int(generator.integers(len(choices)))]
-            candidate = apply(unit, transformation, arguments)
-            if candidate is None:
-                continue
-            price = outlook.pricer(unit).price(candidate.moves)
-            after = evaluate(compiled, TreeView(overlay, shape.moved(candidate.moves)))
-            outcome.compared += 1
-            outcome.combinations.add((compiled.text, transformation.name))
-            _note(outcome, compiled, transformation.name, price.benefit, compiled.better(before, after), before, after)
-            found += 1
-            if found == each:
+            candidate = apply(unit, transformation, choices[int(generator.integers(len(choices)))])
+            if candidate is not None:
+                found[transformation.name] = (owner, levels, candidate)
                 break
+    return found
+
+
+_ANY = compile_objective("minimise sum(link_hop)")
+
+
+def _node(compiled: Compiled) -> tuple[str, str]:
+    if compiled.combine is not None:
+        return "several", "several"
+    term = compiled.terms[0]
+    return (term.function, term.kind) if term.function else ("none", "none")
 
 
 def _note(outcome: Outcome, compiled: Compiled, what: str, got: float, expected: float, *scale: float) -> None:
@@ -133,6 +174,18 @@ def _note(outcome: Outcome, compiled: Compiled, what: str, got: float, expected:
     error = 0.0 if same else abs(got - expected) / size
     if not error <= outcome.max_error:
         outcome.max_error, outcome.worst = error, f"{compiled.text} / {what}: {got} instead of {expected}"
+
+
+def compare_trees(seeds: range, sites: int) -> Outcome:
+    """Random trees of up to `sites` sites, each under the objectives of its turn."""
+    outcome = Outcome()
+    compiled: dict[int, list[Compiled]] = {}
+    for seed in seeds:
+        turn = seed % TURNS
+        if turn not in compiled:
+            compiled[turn] = [compile_objective(text) for text in objectives_of(turn)]
+        compare(compiled[turn], *random_case(seed, sites), seed, outcome)
+    return outcome
 
 
 def compiled_objectives() -> list[Compiled]:
