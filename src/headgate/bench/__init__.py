@@ -26,5 +26,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "matching": Benchmark("headgate.bench.matching", "the compiled index against rtree, DuckDB, Polars, Spark, a scan"),
     "reduction": Benchmark("headgate.bench.reduction", "policies: filters, link buffers, time and memory"),
     "tuning": Benchmark("headgate.bench.tuning", "overlay tuning: exact benefits, convergence, constraints, traffic"),
+    "feeds": Benchmark("headgate.bench.feeds", "live: hundreds of feeds, every item once at every subscriber"),
     "grid": Benchmark("headgate.bench.grid", "regions and resolutions: the query tree, Spark joins, load at refusal"),
 }

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-import pyarrow as pa
 import typer
 from rich.table import Table
 
@@ -179,6 +178,7 @@ def dead(
     creds: o.Credentials = None,
 ) -> None:
     """Print a stream's dead letters with their reasons, as JSON lines."""
+    from headgate.service.dead import read_dead_letters
 
     async def work() -> list[str]:
         async with _reading(nats, state_dir, namespace, creds) as client:
@@ -187,26 +187,7 @@ def dead(
                 close = nearest(stream, streams)
                 hint = f"did you mean {close!r}?" if close else f"there are {', '.join(sorted(streams))}"
                 raise HeadgateError(f"no stream {stream!r}", hint=hint)
-            return await _dead_letters(client, stream)
+            return await read_dead_letters(client.fabric, stream)
 
     for line in o.run(work())[-count:]:
         typer.echo(line)
-
-
-async def _dead_letters(client: Client, stream: str) -> list[str]:
-    from headgate.wire.frame import decode_frame
-    from headgate.wire.manifest import decode_manifest
-
-    logs, fabric = client.fabric.logs, client.fabric
-    lines: list[str] = []
-    place = 0
-    while batch := await fabric.read(logs.root(stream), logs.commit(stream), place):
-        place = batch[-1].sequence
-        for stored in batch:
-            for part in decode_manifest(stored.data).dead_parts:
-                message = await fabric.get(logs.root(stream), part.log_sequence)
-                if message is not None:
-                    frame = decode_frame(message.data, "x")
-                    text = pa.decompress(frame.sections[0], frame.header["size"], "zstd", asbytes=True)
-                    lines.extend(bytes(text).decode().split("\n"))
-    return lines
