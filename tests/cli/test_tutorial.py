@@ -13,8 +13,8 @@ from tests.live import running
 from typer.testing import CliRunner
 
 from headgate.cli.check import check
-from headgate.cli.status import _dead_letters
 from headgate.cli.subscriptions import _print_row
+from headgate.service.dead import read_dead_letters
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
@@ -65,7 +65,7 @@ def test_every_step_gives_what_the_tutorial_shows(
             (incoming / "first.json").write_text(first)
             await live.run_queries()
             assert await tail(live, "everything", 2) == _printed("tail everything -n 2")
-            assert await _dead_letters(live.client, "readings") == _printed("dead readings")
+            assert await read_dead_letters(live.client.fabric, "readings") == _printed("dead readings")
             (incoming / "second.json").write_text(second)
             await live.run_queries()
             assert await tail(live, "high-water", 3, as_json=True) == _printed("tail high-water --json -n 3")
