@@ -6,6 +6,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import matplotlib as mpl
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,7 +64,12 @@ def test_a_wheel_runs_a_study_anywhere_with_the_java_of_a_wheel(tmp_path, instal
     done = subprocess.run(
         [sys.executable, "-P", "-c", SCRIPT, str(installed), str(tmp_path / "the state"), *study],
         cwd=away,
-        env={"PATH": str(tools), "HOME": str(tmp_path), "TMPDIR": str(tmp_path)},
+        env={
+            "PATH": str(tools),
+            "HOME": str(tmp_path),
+            "TMPDIR": str(tmp_path),
+            "MPLCONFIGDIR": mpl.get_cachedir(),  # its list of fonts takes seconds to make
+        },
         capture_output=True,
         text=True,
         check=False,

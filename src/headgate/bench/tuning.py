@@ -32,7 +32,7 @@ _BATCH = 25
 
 
 def run(
-    trees: int = 3000,
+    trees: int = 2000,
     sites: int = 16,
     seeds: int = 20,
     steps: bool = True,

@@ -126,6 +126,6 @@ STUDY = Study(
     ),
     summary=summary,
     seeds=20,
-    most_seeds=lambda case: 4 if case["sites"] > 30 else None,
+    most_seeds=lambda case: 2 if case["sites"] > 30 else None,
     paper=PAPER,
 )
