@@ -27,10 +27,12 @@ from headgate.catalog.problems import suggestion
 from headgate.catalog.profiles import PROFILES, read_filter
 from headgate.errors import HeadgateError
 from headgate.filters import FilterError
-from headgate.model import Plan, Schema, Stream, Subscription, Tree, type_name
+from headgate.model import Plan, Schema, Stream, Subscription, Tree, parse_duration, type_name
 
 _KEYS: tuple[Callable[[pa.DataType], bool], ...] = (pa.types.is_nested, pa.types.is_binary)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
+DURATIONS = frozenset(("shed_after", "replan_every"))
+"""Options of a whole deployment that are durations."""
 _DOCUMENTS = ("grid", "admission", "region", "resolution", "policy")
 
 
@@ -157,13 +159,17 @@ def _unknown_column(path: Path, name: str, schema: Schema) -> Finding:
     return Finding(path, f"unknown column {name!r}", suggestion(name, schema.names, "columns"))
 
 
-def check_settings(objective: str | None, constraints: Sequence[str]) -> Iterator[Finding]:
-    """Findings of the texts that say what a plan is measured by and must keep to."""
+def check_settings(
+    objective: str | None, constraints: Sequence[str], options: Mapping[str, Any] | None = None
+) -> Iterator[Finding]:
+    """Findings of the texts that say what a plan is measured by and must keep to, and of options that are durations."""
     texts: list[tuple[Path, str, Callable[[str], object]]] = [
         (("constraints", index), text, read_constraint) for index, text in enumerate(constraints)
     ]
     if objective is not None:
         texts.insert(0, (("objective",), objective, read_objective))
+    given = options or {}
+    texts.extend((("options", name), str(given[name]), parse_duration) for name in sorted(DURATIONS & set(given)))
     for path, text, read in texts:
         try:
             read(text)

@@ -92,7 +92,7 @@ class _Reading:
         plan = self._plan(streams, subscriptions)
         settings = salvage(SettingsEntry, {key: value[key] for key in SettingsEntry.model_fields if key in value})
         if settings is not None:
-            for finding in check_settings(settings.objective, settings.constraints):
+            for finding in check_settings(settings.objective, settings.constraints, settings.options):
                 self._report((), finding)
         if whole is None or self._problems:
             raise DeploymentError(self._problems)

@@ -58,6 +58,13 @@ class Policy:
             found |= self.max_age.reads()
         return frozenset(found)
 
+    @property
+    def random_seed(self) -> int | None:
+        """The seed of a policy that only drops at random, as much as needed; None for any other."""
+        first = self.levels[0].filters if self.levels else ()
+        only = first[0] if len(first) == 1 else None
+        return only.seed if isinstance(only, Random) and only.fraction is None else None
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Policy) and self.text == other.text
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from headgate.reduction.backlog import Limit
+from headgate.reduction.filters.random import draws
 from headgate.reduction.group import Group
 from headgate.reduction.held import Held
 from headgate.reduction.rows import Floats, Ints
@@ -63,6 +64,26 @@ class Sharing:
             room *= _TIGHTER
         if not self._fits():
             self._drop_unwanted()
+
+    def thin(self, part: float, now: float) -> None:
+        """Let every group keep about `part` of its rows, large and small alike.
+
+        Rows go as the group's policy says, down to the part exactly. Where it says at random, each row is drawn by
+        itself: that keeps the part in the mean however few rows there are, and groups throw away the same rows.
+        """
+        for group in self._groups:
+            held = self._held.select(group.columns).take(group.refs)
+            seed = group.policy.random_seed
+            names: tuple[str, ...] = ("random",)
+            if seed is not None:
+                kept = draws(held.seqs, seed, self._round) < part
+                why = np.where(kept, -1, 0)
+            else:
+                limit = Limit(part * len(held), part * held.bytes)
+                verdict = group.backlog.pack(held, now, limit, self._round, exact=True)
+                kept, why, names = verdict.kept, verdict.why, verdict.names
+            self._note(group, group.refs[~kept], why[~kept], names)
+            group.refs = group.refs[kept]
 
     def notes(self, group: Group) -> list[Note]:
         """What a group gave up."""

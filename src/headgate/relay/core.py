@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from headgate.relay.evenly import Evenly
 from headgate.relay.output import Output, QueueLimits
 from headgate.relay.routes import Child, Receiver, Routes
 from headgate.relay.split import split
@@ -66,6 +67,7 @@ class RelayCore:
         self._inputs: dict[str, _Input] = {}
         self._active: dict[Key, None] = {}
         self._max_held = max_held
+        self._evenly: Evenly | None = None
 
     def restore(self, key: Key, coverage: int | None, sequence: int) -> Output:
         """Take up an output where its log ends. Called for each output before its first block."""
@@ -105,9 +107,10 @@ class RelayCore:
     def sends(self, now: float, room: Callable[[Key, Output], int]) -> Iterator[Send]:
         """Messages that are due on outputs that are not waiting for an answer.
 
-        `room` says how many rows an output may send now; 0 keeps it waiting.
+        `room` says how many rows an output may send now; 0 keeps it waiting. Outputs take turns, or, where waiting is
+        bounded by time, the one goes first whose rows have waited longest.
         """
-        for key in list(self._active):
+        for key in self._turns(now):
             output = self.outputs[key]
             if output.busy is not None:
                 continue
@@ -120,6 +123,16 @@ class RelayCore:
                     self._active.pop(key)
                     self._active[key] = None
                     yield Send(key, block, output.sequence)
+
+    def _turns(self, now: float) -> list[Key]:
+        if self.limits.shed_after_s is None:
+            return list(self._active)
+        if self._evenly is None:
+            self._evenly = Evenly(self.limits.shed_after_s)
+        waits = {key: self.outputs[key].waited(now) for key in self._active if key.child is not None}
+        for key, part in self._evenly.parts(waits, now).items():
+            self.outputs[key].thin(part, now)
+        return sorted(self._active, key=lambda key: self.outputs[key].oldest)
 
     def settled(self, stream: str) -> int | None:
         """The end of what no output needs from the site log any more, None when nothing is settled."""

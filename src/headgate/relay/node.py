@@ -13,7 +13,7 @@ from headgate.fabric import Crew, Fabric, FabricError, FencedError, Log, LogFull
 from headgate.relay.budget import MESSAGE_S, Budgets
 from headgate.relay.core import Gap, Key, RelayCore, Send, key_of
 from headgate.relay.meters import Meters
-from headgate.relay.output import Output, QueueLimits
+from headgate.relay.output import Output, QueueLimits, limits_of
 from headgate.relay.repair import RepairService, fetch_history, fetch_range
 from headgate.relay.root import EARLIEST, load_block, manifests
 from headgate.relay.routes import Child, Receiver, Routes
@@ -27,6 +27,7 @@ _TICK_S: Final = 0.02
 _GRACE_S: Final = 1.0
 _STALL_S: Final = 0.5
 _ROWS: Final = 20_000
+_ROW_BYTES: Final = 64.0  # of a row on a link that has not carried any yet
 _THREAD_ABOVE: Final = 5_000
 
 
@@ -38,6 +39,7 @@ class NodeStats:
     rows: int = 0
     link_bytes: dict[str, int] = field(default_factory=dict)
     link_messages: dict[str, int] = field(default_factory=dict)
+    link_rows: dict[str, int] = field(default_factory=dict)
     inbox_bytes: int = 0
     inbox_messages: int = 0
     repairs: int = 0
@@ -89,6 +91,7 @@ class RelayNode:
             await self.fabric.ensure(log)
         snapshot = await anext(self.tables.heads())
         self.budgets = self.budgets or Budgets(snapshot.deployment)
+        self.core.limits = limits_of(snapshot.deployment, self.core.limits)
         roots = [stream.name for stream in snapshot.deployment.streams.values() if stream.root == self.site]
         service = RepairService(self.fabric, self.site, self.tables)
         try:
@@ -260,26 +263,35 @@ class RelayNode:
         rate = self.budgets.rate(self.site, key.child)
         if rate is None:
             return _ROWS
-        return max(int(rate * MESSAGE_S / self._row_bytes.get(key, 64.0)), 1)
+        return max(int(rate * MESSAGE_S / self._row_bytes.get(key, _ROW_BYTES)), 1)
 
     async def _publish_loop(self) -> None:
         while True:
-            began = time.thread_time()
-            sends = list(self.core.sends(time.monotonic(), self._room))
-            if sends:
-                self.meters.cpu_s += time.thread_time() - began
-            for send in sends:
-                task = asyncio.create_task(self.meters.spent(self._publish(send)))
+            began, sent = time.thread_time(), 0
+            # Each message is paid for before the next output is asked, so that it sees what is left.
+            for send in self.core.sends(time.monotonic(), self._room):
+                sent += 1
+                task = asyncio.create_task(self.meters.spent(self._publish(send, self._reserve(send))))
                 self._publishing.add(task)
                 task.add_done_callback(self._publishing.discard)
+            if sent:
+                self.meters.cpu_s += time.thread_time() - began
             await asyncio.sleep(_TICK_S)
 
-    async def _publish(self, send: Send) -> None:
+    def _reserve(self, send: Send) -> int:
+        """Pay for a message at once by what its rows took so far, so that outputs after it see what is left."""
+        if send.key.child is None or self.budgets is None:
+            return 0
+        size = int(len(send.block.seqs) * self._row_bytes.get(send.key, _ROW_BYTES))
+        self.budgets.spend(self.site, send.key.child, size, time.monotonic())
+        return size
+
+    async def _publish(self, send: Send, reserved: int) -> None:
         key, output = send.key, self.core.outputs[send.key]
         try:
             data = await self._encode(send)
             if key.child is not None and self.budgets is not None:
-                self.budgets.spend(self.site, key.child, len(data), time.monotonic())
+                self.budgets.spend(self.site, key.child, len(data) - reserved, time.monotonic())
             faults.reach("relay.before_publish")
             began = time.perf_counter()
             sequence = await self.fabric.publish(self.subject(key), data, expect=send.expect)
@@ -326,6 +338,7 @@ class RelayNode:
         link = f"{key.stream}:{key.child}"
         stats.link_bytes[link] = stats.link_bytes.get(link, 0) + size
         stats.link_messages[link] = stats.link_messages.get(link, 0) + 1
+        stats.link_rows[link] = stats.link_rows.get(link, 0) + len(block.seqs)
         if len(block.seqs):
             seen = self._row_bytes.get(key, size / len(block.seqs))
             self._row_bytes[key] = 0.8 * seen + 0.2 * size / len(block.seqs)

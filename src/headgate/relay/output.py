@@ -6,15 +6,20 @@ upstream is ever held up. A policy may keep old rows, but not for ever: what cam
 limit is given up, oldest first, because the site log has to keep everything behind it. `decided` is the end of what
 was given up without being published yet; it is recorded apart (`held`) when an output stalls, so that the site log
 can be purged behind it.
+
+With `shed_after_s` a link's queue is bounded by time as well: what waits longer is thinned, every class by the same
+part (see `headgate.relay.evenly`).
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from headgate.model import Deployment, parse_duration
 from headgate.reduction.backlog import Limit
 from headgate.relay.reducer import Reducer, Waiting
 from headgate.relay.routes import Child, Receiver
@@ -32,6 +37,13 @@ class QueueLimits:
     max_bytes: int = 64 << 20
     linger_s: float = 0.05
     idle_s: float = 0.5
+    shed_after_s: float | None = None
+
+
+def limits_of(deployment: Deployment, limits: QueueLimits) -> QueueLimits:
+    """The limits with what the deployment's options say: `shed_after`, how long rows wait on a link at most."""
+    after = deployment.options.get("shed_after")
+    return limits if after is None else replace(limits, shed_after_s=parse_duration(str(after)))
 
 
 class Output:
@@ -52,6 +64,9 @@ class Output:
         self.purged = 0
         self.came = 0
         self.went = 0
+        self._offered_s = self._looked_s = -math.inf
+        self._waits = (0.0, 0.0)
+        self._message_rows = 1
 
     @property
     def reach(self) -> int | None:
@@ -69,7 +84,9 @@ class Output:
         if reach is not None and block.upto <= reach:
             return
         block = _meant_for(block if reach is None else block.since(reach), target)
-        self.queue.append(Waiting(block, target, now, self.came))
+        span_s = min(now - self._offered_s, self.limits.shed_after_s or 0.0)
+        self._offered_s = now
+        self.queue.append(Waiting(block, target, now, self.came, block.after, span_s))
         self.came += len(block.seqs)
         self.rows += len(block.seqs)
         self.bytes += block.rows.nbytes
@@ -89,6 +106,25 @@ class Output:
         if self.rows - sent_rows > (room.rows or 0) or self.bytes - sent_bytes > (room.bytes or 0):
             waiting = self._drop_ancient(self.reducer.reduce(waiting, room, now, self.came, self.went))
             self._refill([*sent, *waiting])
+
+    @property
+    def oldest(self) -> float:
+        """Since when the rows of the next message have waited; infinite when there are none."""
+        return self.queue[0].due(self._message_rows) if self.queue else math.inf
+
+    def waited(self, now: float) -> float:
+        """The longest wait of late: an output that empties between two blocks has waited long only before its turn."""
+        after = self.limits.shed_after_s or 0.0
+        if now - self._looked_s > after:
+            self._looked_s, self._waits = now, (self._waits[1], 0.0)
+        self._waits = (self._waits[0], max(self._waits[1], now - self.oldest))
+        return max(self._waits)
+
+    def thin(self, part: float, now: float) -> None:
+        """Keep about that part of every class of what waits and is not on its way out."""
+        sent, waiting = self._apart()
+        if waiting:
+            self._refill([*sent, *self.reducer.thin(waiting, part, now)])
 
     def _apart(self) -> tuple[list[Waiting], list[Waiting]]:
         """What the message on its way covers, which must stay as it is, and the rest."""
@@ -131,6 +167,7 @@ class Output:
         """The next message, None when there is nothing to send yet; it stays queued until `published`."""
         if self.busy is not None or not self.queue:
             return None
+        self._message_rows = max_rows
         fresh = self.reducer.expire(list(self.queue), now)
         if fresh is not None:
             self._refill(fresh)

@@ -37,12 +37,27 @@ MAX_AGE: Final = "max_age"
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A block that waits in an output: for whom, since when, and how many rows had come to the output before it."""
+    """A block that waits in an output: for whom, since when, and how many rows had come to the output before it.
+
+    `first` is where the block began when it came and `span_s` the time since the block before it: a micro-batch comes
+    at once, but its rows were made over that time.
+    """
 
     block: Block
     target: Child | Receiver
     since: float
     came: int = 0
+    first: int = 0
+    span_s: float = 0.0
+
+    def due(self, rows: int) -> float:
+        """When the next so many rows began to wait, in the mean, as if they had come evenly over the block's time."""
+        size, waiting = self.block.upto - self.first, len(self.block.seqs)
+        if size <= 0:
+            return self.since
+        gone = min(max((self.block.after - self.first) / size, 0.0), 1.0)
+        next_part = min(rows / waiting, 1.0) if waiting else 1.0
+        return self.since + self.span_s * (gone + (1.0 - gone) * next_part / 2)
 
 
 def policy_of(receiver: Receiver) -> Policy:
@@ -197,6 +212,20 @@ class Reducer:
                 result += self._reduce_link(split, split[-1].target, part, now)
         return result
 
+    def thin(self, waiting: Sequence[Waiting], part: float, now: float) -> list[Waiting]:
+        """Keep about `part` of every group's rows on a link, whatever the groups' shares are."""
+        self.packs += 1
+        self._read_clock(waiting)
+        result: list[Waiting] = []
+        for run in _runs(waiting):
+            split = [piece for each in run for piece in _by_commit(each)]
+            target = split[-1].target
+            if any(len(each.block.seqs) for each in split) and isinstance(target, Child):
+                result += self._reduce_link(split, target, part, now)
+            else:
+                result += split
+        return result
+
     def emptied(self, each: Waiting, reason: str) -> Waiting:
         """Give up all rows of a block, whatever the policies say, with their digests."""
         block, count = each.block, len(each.block.seqs)
@@ -237,7 +266,8 @@ class Reducer:
         verdict = self._receivers[target.id].backlog.pack(held, self._wall(now), _scaled(limit, held, run))
         return self._written(run, verdict.held.rows, verdict.kept, [(target.id, verdict.why, verdict.names)], None)
 
-    def _reduce_link(self, run: list[Waiting], target: Child, limit: Limit, now: float) -> list[Waiting]:
+    def _reduce_link(self, run: list[Waiting], target: Child, bound: Limit | float, now: float) -> list[Waiting]:
+        """Down to a limit by the groups' shares, or by a number: to that part of every group's rows."""
         self._meet(target)
         held = self._held(run)
         lists = ClassLists.concat(each.block.classes for each in run if each.block.classes is not None)
@@ -248,9 +278,13 @@ class Reducer:
         groups = [group for class_id in rows_of for group in self._by_class.get(class_id, ())]
         for group in groups:
             group.refs = rows_of[group.class_id].astype(np.int64)
-        correct_shares(groups)
-        sharing = Sharing(held, groups, _scaled(limit, held, run), self.packs)
-        sharing.run(self._wall(now))
+        if isinstance(bound, float):
+            sharing = Sharing(held, groups, Limit(), self.packs)
+            sharing.thin(bound, self._wall(now))
+        else:
+            correct_shares(groups)
+            sharing = Sharing(held, groups, _scaled(bound, held, run), self.packs)
+            sharing.run(self._wall(now))
         stays = np.zeros(len(lists.ids), dtype=np.bool_)
         by_class: dict[int, npt.NDArray[np.bool_]] = {}
         for group in groups:

@@ -143,6 +143,7 @@ class Upkeep:
                 "bytes": output.bytes,
                 "coverage": output.coverage,
                 "stalled": output.stalled,
+                "came": output.came,
                 "reduced": output.reduced,
                 "reasons": dict(output.reducer.reasons),
                 "level": output.reducer.level,

@@ -1,0 +1,110 @@
+"""A site that sheds evenly: with `shed_after` every link and class loses the same part, as the planner's model says."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headgate.matching import ClassLists
+from headgate.model import Subscription
+from headgate.relay.budget import MESSAGE_S, Bucket
+from headgate.relay.core import Key, RelayCore, key_of
+from headgate.relay.output import Output, QueueLimits
+from headgate.relay.routes import Child, Receiver, Routes
+from headgate.wire.block import Block, Commit
+
+SCHEMA = pa.schema([("x", pa.int64())])
+RATE = 500
+SETTLED_S = 10
+SHARE = {1: 1.0, 2: 0.04, 3: 0.1}  # part of the rows that each class takes
+
+
+def _receiver(identity: int, class_id: int, policy: dict[str, object] | None = None) -> Receiver:
+    return Receiver(identity, class_id, Subscription(f"r{identity}", "s", "x", policy=policy), SCHEMA)
+
+
+NEWEST = _receiver(5, 1, {"levels": [{"latest": 1}]})
+CHILDREN = (
+    Child("large", (_receiver(1, 1), _receiver(2, 2)), SCHEMA),
+    Child("middle", (_receiver(3, 3),), SCHEMA),
+    Child("small", (_receiver(4, 2),), SCHEMA),
+)
+
+
+def _block(head: int, rng: np.random.Generator) -> Block:
+    lists = [[name for name, share in SHARE.items() if rng.random() < share] for _ in range(RATE)]
+    seqs = np.arange(head + 1, head + RATE + 1, dtype=np.uint64)
+    rows = pa.record_batch([pa.array(seqs.astype(np.int64))], schema=SCHEMA)
+    return Block("s", head, head + RATE, (Commit(head, head + RATE, 1, 0),), seqs, rows, ClassLists.of(lists))
+
+
+def _run(limits: QueueLimits, part: float, seconds: int, children: tuple[Child, ...] = CHILDREN) -> dict[int, float]:
+    """The part of its rows that each receiver loses when one upload takes `part` of what comes, once it has settled.
+
+    Everything is accounted for, from the first row to the last.
+    """
+    routes = Routes("root", "s", 1, None, SCHEMA, children, ())
+    core = RelayCore("root", limits)
+    for child in children:
+        core.restore(key_of("s", child), None, 0)
+    needed = RATE * sum(max(SHARE[each.class_id] for each in child.receivers) for child in children)
+    bucket = Bucket(needed * part)
+    rng = np.random.default_rng(7)
+    came: Counter[int] = Counter()
+    got: Counter[int] = Counter()
+    lost: Counter[int] = Counter()
+    steady = {each.id: np.zeros(2) for child in children for each in child.receivers}
+    sequence = 0
+    below = {child.site: child.receivers for child in children}
+    for tick in range((seconds + 10) * 50):
+        now = tick * 0.02
+        if tick % 50 == 0 and tick < seconds * 50:
+            block = _block(RATE * (tick // 50), rng)
+            assert block.classes is not None
+            for child in children:
+                for each in child.receivers:
+                    came[each.id] += int((block.classes.ids == each.class_id).sum())
+            core.receive(block, routes, now)
+
+        def room(key: Key, output: Output, now: float = now) -> int:
+            return int(bucket.rate_bytes_per_s * MESSAGE_S) if bucket.ready(now) else 0
+
+        for send in core.sends(now, room):
+            sequence += 1
+            bucket.spend(len(send.block.seqs), now)
+            assert send.block.classes is not None
+            assert send.key.child is not None
+            for each in below[send.key.child]:
+                found = int((send.block.classes.ids == each.class_id).sum())
+                given_up = sum(send.block.declared.get(each.id, {}).values())
+                got[each.id] += found
+                lost[each.id] += given_up
+                if SETTLED_S < now < seconds:
+                    steady[each.id] += np.array([found, given_up])
+            core.outputs[send.key].published(sequence)
+    assert {each: got[each] + lost[each] for each in came} == dict(came)
+    return {each: float(found[1] / found.sum()) for each, found in steady.items()}
+
+
+@pytest.mark.parametrize("part", [0.5])
+def test_links_and_classes_lose_the_same_part(part: float) -> None:
+    lost = _run(QueueLimits(shed_after_s=2.0), part, 80)
+    assert lost == pytest.approx(dict.fromkeys(lost, 1.0 - part), abs=0.05)
+
+
+def test_nothing_is_lost_where_everything_fits() -> None:
+    assert set(_run(QueueLimits(shed_after_s=2.0), 1.1, 20).values()) == {0.0}
+
+
+def test_without_it_the_small_lose_nothing() -> None:
+    lost = _run(QueueLimits(max_rows=500), 0.6, 20)
+    assert lost[1] > 0.3
+    assert lost[2] == lost[4] == 0.0
+
+
+def test_other_policies_still_choose_the_rows() -> None:
+    lost = _run(QueueLimits(shed_after_s=1.0), 0.5, 30, (Child("large", (NEWEST,), SCHEMA),))
+    assert lost[5] == pytest.approx(0.5, abs=0.08)
