@@ -108,3 +108,29 @@ def test_without_it_the_small_lose_nothing() -> None:
 def test_other_policies_still_choose_the_rows() -> None:
     lost = _run(QueueLimits(shed_after_s=1.0), 0.5, 30, (Child("large", (NEWEST,), SCHEMA),))
     assert lost[5] == pytest.approx(0.5, abs=0.08)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_given_up_while_a_message_is_under_way_is_declared_once(seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    target = CHILDREN[0]
+    output = Output(QueueLimits(max_rows=3, linger_s=0.0, idle_s=0.0))
+    came = got = declared = 0
+    for step in range(60):
+        block = _block(RATE * step, chance)
+        output.offer(block, target, float(step))
+        came += len(block.seqs)
+        if chance.random() < 0.6 and output.busy is not None:
+            output.published(step + 1)
+        send = output.next_message(step + 0.5, 10) if output.busy is None else None
+        if send is not None:
+            got += len(send.seqs)
+            declared += sum(send.declared.get(1, {}).values())
+    while output.queue:
+        if output.busy is not None:
+            output.published(100 + came)
+        send = output.next_message(1000.0, 10)
+        if send is not None:
+            got += len(send.seqs)
+            declared += sum(send.declared.get(1, {}).values())
+    assert got + declared == came

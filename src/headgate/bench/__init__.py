@@ -22,6 +22,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "sources": Benchmark("headgate.bench.sources", "generators, JSON and NATS ranges against the plain ways"),
     "overload": Benchmark("headgate.bench.overload", "live: links that take a tenth of what comes, ledger and budgets"),
     "planning": Benchmark("headgate.bench.planning", "constructions, incremental evaluation, growth to 10,000 sites"),
+    "model": Benchmark("headgate.bench.model", "live: the demo at three bandwidths, drops against the model's"),
     "algebra": Benchmark("headgate.bench.algebra", "filters: covering and merging against brute force, refusals"),
     "matching": Benchmark("headgate.bench.matching", "the compiled index against rtree, DuckDB, Polars, Spark, a scan"),
     "reduction": Benchmark("headgate.bench.reduction", "policies: filters, link buffers, time and memory"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headgate.cli import options as o
 from headgate.errors import HeadgateError
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ def register(app: typer.Typer) -> None:
 
 
 def plan(
-    file: Annotated[Path, typer.Argument(help="The deployment file, or `evaluate` to judge a PROBLEM and a PLAN.")],
+    file: Annotated[
+        Path | None, typer.Argument(help="The deployment file, or `evaluate` to judge a PROBLEM and a PLAN.")
+    ] = None,
     others: Annotated[list[Path] | None, typer.Argument(help="After `evaluate`: the JSON problem and plan.")] = None,
     algorithm: Annotated[
         str, typer.Option(help="brush, chain, unfas, unfag, qasds, qasdg, or search (QASDG improved).")
@@ -36,8 +39,20 @@ def plan(
     svg: Annotated[Path | None, typer.Option(help="Draw the graph with its link loads there.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the join order and of the search.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Show what a running deployment's planner assumed, predicted and measured.")
+    ] = False,
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
 ) -> None:
     """Plan a deployment: print the trees, what each subscription will get, and which site or link binds."""
+    if live:
+        _live(nats, state_dir, namespace, creds, as_json)
+        return
+    if file is None:
+        raise HeadgateError("no deployment file", hint="headgate plan headgate.yaml, or headgate plan --live")
     if str(file) == "evaluate":
         _evaluate(others or [], as_json)
         return
@@ -63,6 +78,23 @@ def plan(
     _print(result, before)
     if svg is not None:
         typer.echo(f"drawn to {svg}")
+
+
+def _live(nats: str | None, state_dir: Path, namespace: str, creds: Path | None, as_json: bool) -> None:
+    """What the planner of a running deployment last said."""
+    from headgate.cli.live import live_tables
+    from headgate.cli.status import planner_line, read_document
+
+    found = o.run(read_document(nats, state_dir, namespace, creds))["planner"]
+    if not found:
+        raise HeadgateError("nothing was measured yet", hint="the planner looks every half minute while rows flow")
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    console = o.wide_console()
+    for table in live_tables(found):
+        console.print(table)
+    console.print(planner_line(found), markup=False)
 
 
 def _plan(deployment: Deployment, algorithm: str, objective: str, seed: int) -> PlanResult:

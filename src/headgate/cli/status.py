@@ -48,7 +48,8 @@ async def _reading(nats: str | None, state_dir: Path, namespace: str, creds: Pat
             await asyncio.to_thread(server.stop)
 
 
-async def _document(nats: str | None, state_dir: Path, namespace: str, creds: Path | None) -> dict[str, Any]:
+async def read_document(nats: str | None, state_dir: Path, namespace: str, creds: Path | None) -> dict[str, Any]:
+    """The status of a deployment, running or not."""
     from headgate.service.status import read_status
 
     async with _reading(nats, state_dir, namespace, creds) as client:
@@ -68,16 +69,28 @@ def status(
     Works also when nothing is running. Delays are from the root's commit (p50, p99) and from the event (p50), to the
     hand-over.
     """
-    document = o.run(_document(nats, state_dir, namespace, creds))
+    document = o.run(read_document(nats, state_dir, namespace, creds))
     if as_json:
         typer.echo(json.dumps(document))
         return
     console = o.wide_console()
     for table in status_tables(document):
         console.print(table)
+    if document["planner"]:
+        console.print(planner_line(document["planner"]), markup=False)
     for name, each in document["streams"].items():
         if each["job"].get("state") == "failed":
             console.print(f"stream {name} failed and is tried again: {each['job'].get('error')}", markup=False)
+
+
+def planner_line(found: dict[str, Any]) -> str:
+    """The planner's last judgement in a line."""
+    fixed = ", fixed by the deployment file" if found["fixed"] else ""
+    return (
+        f"plan: quality {found['quality']:.3f} by what was measured over {found['window_s']:.0f} s, "
+        f"{found['quality_reachable']:.3f} reachable with {found['moves']} moves; {found['state']}{fixed}, "
+        f"{found['changes']} changes so far (`headgate plan --live`)"
+    )
 
 
 def status_tables(document: dict[str, Any]) -> list[Table]:
@@ -138,7 +151,7 @@ def ledger(
     creds: o.Credentials = None,
 ) -> None:
     """Check that every row is accounted for; exit 1 when any difference is not 0."""
-    document = o.run(_document(nats, state_dir, namespace, creds))
+    document = o.run(read_document(nats, state_dir, namespace, creds))
     wrong = differences(document)
     if as_json:
         found = {key: document[key] for key in ("revision", "streams", "subscriptions")}

@@ -99,7 +99,7 @@ def _whole(subscription: Subscription) -> bool:
     return subscription.where.strip().lower() == "true" and not subscription.resolution and not subscription.region
 
 
-def _assumed(subscription: Subscription, stream: Stream) -> float:
+def assumed_part(subscription: Subscription, stream: Stream) -> float:
     """The part of the rows that a class takes as long as nobody has measured it: its filter's and its grid's."""
     selectivity = 1.0 if subscription.where.strip().lower() == "true" else ASSUMED_SELECTIVITY
     if subscription.region is None and subscription.resolution is None:
@@ -114,7 +114,7 @@ def _members(stream: Stream, subscriptions: list[Subscription], measured: Sizes)
         text = class_text(subscription)
         if not _whole(subscription) and text not in classes:
             classes[text] = len(weights)
-            weights.append(_assumed(subscription, stream))
+            weights.append(assumed_part(subscription, stream))
     for subscription in subscriptions:
         if subscription.name in measured.selectivity and class_text(subscription) in classes:
             weights[classes[class_text(subscription)]] = min(1.0, max(0.0, measured.selectivity[subscription.name]))

@@ -105,15 +105,23 @@ class _Tree:
 class ControlPoint:
     """The assignments of the streams it controls: UNFA without feedback, QASD with it."""
 
-    def __init__(self, flows: tuple[Flow, ...], feedback: Feedback, mean_hop_s: float) -> None:
+    def __init__(
+        self, flows: tuple[Flow, ...], feedback: Feedback, mean_hop_s: float, slack: dict[str, float] | None = None
+    ) -> None:
+        """`slack` is what was learned of sites before, and is kept up to date."""
         self._feedback = feedback
         self._mean_hop_s = mean_hop_s
         self._trees = {
             flow.name: _Tree(flow, [flow.root], [flow.universe.everything], [flow.universe.everything])
             for flow in flows
         }
-        self._slack: dict[str, float] = {}
+        self._slack: dict[str, float] = {} if slack is None else slack
         self._hops: dict[str, list[float]] = {}
+
+    def adopt(self, request: Request, parent: str) -> None:
+        """Take note of a member that is served already; parents come before their children."""
+        tree = self._trees[request.stream]
+        self._keep(tree, request, tree.sites.index(parent))
 
     def join_unfa(self, request: Request) -> str:
         """Algorithm 1: the parent with the smallest product of the variances of forwarding and depth."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from headgate.model import Deployment
+from headgate.model import Deployment, parse_bandwidth
 
 # A bucket holds at most so much of its rate, and a message takes at most so much of a link's.
 BURST_S: Final = 0.1
@@ -53,6 +53,7 @@ class Budgets:
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
+        self._hidden = _hidden(deployment)
         self._buckets: dict[tuple[str, str, str], Bucket | None] = {}
 
     def _bucket(self, kind: str, one: str, other: str, rate: float | None) -> Bucket | None:
@@ -67,6 +68,7 @@ class Budgets:
     def update(self, deployment: Deployment) -> None:
         """Take over changed bandwidths."""
         self._deployment = deployment
+        self._hidden = _hidden(deployment)
 
     def rate(self, sender: str, receiver: str) -> float | None:
         """The least of the three rates, None when all are unknown."""
@@ -75,9 +77,10 @@ class Budgets:
 
     def _on_path(self, sender: str, receiver: str) -> list[Bucket]:
         sites, links = self._deployment.sites, self._deployment.links
+        upload = sites[sender].upload_bytes_per_s
         one, other = sorted((sender, receiver))
         found = (
-            self._bucket("upload", sender, "", sites[sender].upload_bytes_per_s),
+            self._bucket("upload", sender, "", self._hidden.get(sender) if upload is None else upload),
             self._bucket("download", receiver, "", sites[receiver].download_bytes_per_s),
             self._bucket("link", one, other, links.between(sender, receiver).capacity_bytes_per_s),
         )
@@ -91,3 +94,8 @@ class Budgets:
         """Pay for a message."""
         for bucket in self._on_path(sender, receiver):
             bucket.spend(size, now)
+
+
+def _hidden(deployment: Deployment) -> dict[str, float]:
+    """The option `emulate_upload`: what sites of unknown upload really have, which the planner is not told."""
+    return {site: parse_bandwidth(str(rate)) for site, rate in deployment.options.get("emulate_upload", {}).items()}

@@ -99,11 +99,17 @@ class RelayNode:
                 for stream in roots:
                     crew.spawn(self._follow_root(stream))
                 crew.spawn(self._follow_site())
+                crew.spawn(self._follow_bandwidths(self.budgets))
                 crew.spawn(self._publish_loop())
                 crew.spawn(Upkeep(self).run())
                 await crew.wait()
         finally:
             await cancel_all([*self._publishing, *self._repairing.values()])
+
+    async def _follow_bandwidths(self, budgets: Budgets) -> None:
+        """Keep to bandwidths as they change."""
+        async for snapshot in self.tables.heads():
+            budgets.update(snapshot.deployment)
 
     async def _follow_root(self, stream: str) -> None:
         """Read the root log of a stream that starts here."""

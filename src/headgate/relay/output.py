@@ -148,12 +148,16 @@ class Output:
         return [self.reducer.emptied(each, OLDEST) if each.came < before else each for each in waiting]
 
     def _refill(self, waiting: list[Waiting]) -> None:
-        """Put entries back; neighbours without rows become one, so that the queue's length is bounded by its rows."""
-        before = self.rows
+        """Put entries back; neighbours without rows become one, so that the queue's length is bounded by its rows.
+
+        What is on its way out stays apart: it has declared its own, and the rest must not declare it again.
+        """
+        before, leaving = self.rows, self.busy.upto if self.busy is not None else -1
         merged: list[Waiting] = []
         for each in waiting:
             last = merged[-1] if merged else None
             empty = last is not None and not len(each.block.seqs) and not len(last.block.seqs)
+            empty = empty and last is not None and last.block.upto != leaving
             if last is not None and empty and each.target is last.target and each.block.version == last.block.version:
                 merged[-1] = replace(each, block=concat([last.block, each.block]), since=last.since)
             else:

@@ -48,6 +48,10 @@ class Tables:
                 await asyncio.sleep(_RETRY_S)
         return self._snapshots[version]
 
+    def known(self, version: int) -> Snapshot | None:
+        """The snapshot of a version if it was read lately."""
+        return self._snapshots.get(version)
+
     def _forget_old(self) -> None:
         for version in sorted(self._snapshots)[:-32]:
             del self._snapshots[version]

@@ -8,14 +8,14 @@ import fcntl
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from headgate.catalog import Catalog
+from headgate.catalog import Catalog, Snapshot
 from headgate.errors import HeadgateError
 from headgate.fabric import EmbeddedServer, Fabric, Logs, cancel_all
-from headgate.model import Deployment
+from headgate.model import Deployment, parse_duration
 from headgate.pipeline.job import JobConfig
 from headgate.planning import plan_deployment
 from headgate.planning.search import Search
@@ -25,7 +25,10 @@ from headgate.relay.output import QueueLimits
 from headgate.relay.tables import Tables
 from headgate.service.books import Keeper
 from headgate.service.control import Control
+from headgate.service.joining import Joiner
+from headgate.service.observer import Observer
 from headgate.service.processes import JobProcess
+from headgate.service.replanning import Replanner, Rules
 from headgate.service.status import read_status
 
 _READY_POLL_S: Final = 0.2
@@ -51,6 +54,8 @@ class Settings:
     inbox_messages: int = 4096
     relays: bool = True
     job: bool = True
+    replan: Rules = field(default_factory=Rules)
+    settle_s: float = 10.0
     spark_options: Mapping[str, str] = field(default_factory=dict)
     job_environment: Callable[[int], Mapping[str, str]] | None = None
     nats_options: Mapping[str, Any] = field(default_factory=dict)
@@ -72,6 +77,9 @@ class Runtime:
         self.control = Control(fabric, catalog, self.status)
         self.nodes: dict[str, RelayNode] = {}
         self.keepers: dict[str, Keeper] = {}
+        self.observer = Observer(fabric, self.tables)
+        self.replanner: Replanner | None = None
+        self.joiner: Joiner | None = None
         self.job: JobProcess | None = None
         self.configure_job: ConfigureJob | None = None
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -104,6 +112,13 @@ class Runtime:
                 )
                 self.nodes[site] = node
                 self._spawn(node.run(), f"relay {site}")
+        self._spawn(self.observer.run(), "observer")
+        fixed = deployment is not None and deployment.plan is not None
+        self.replanner = self._replanner(snapshot, fixed=fixed)
+        self._spawn(self.replanner.run(), "planner")
+        if not fixed and any(site.upload_bytes_per_s is None for site in snapshot.deployment.sites.values()):
+            self.joiner = Joiner(self.catalog, self.observer, self.control.publish, self.settings.settle_s)
+            self._spawn(self.joiner.run(), "joins")
         for name in streams:
             self.keepers[name] = Keeper(self.fabric, self.tables, name)
             self._spawn(self.keepers[name].run(), f"ledger of {name}")
@@ -120,6 +135,21 @@ class Runtime:
             current = self.catalog.snapshot().deployment
             planned = deployment.plan or plan_deployment(current, algorithm="search", search=_SEARCH).plan
             self.catalog.set_plan(planned)
+
+    def _replanner(self, snapshot: Snapshot, *, fixed: bool) -> Replanner:
+        rules = self.settings.replan
+        every = snapshot.deployment.options.get("replan_every")
+        if every is not None:
+            rules = replace(rules, every_s=max(parse_duration(str(every)), 1.0))
+        return Replanner(
+            self.fabric,
+            self.catalog,
+            self.observer,
+            self.control.publish,
+            rules,
+            fixed=fixed,
+            held=lambda: self.joiner is not None and self.joiner.busy,
+        )
 
     async def _watch_server(self, server: EmbeddedServer) -> None:
         """Start the embedded server again when it dies: its data and port are where they were."""

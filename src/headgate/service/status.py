@@ -13,7 +13,8 @@ from headgate.service.books import StreamBooks, read_books, read_tallies
 from headgate.wire.ledger import Entry, Tally
 
 
-async def _reports(fabric: Fabric, kind: str) -> dict[str, dict[str, Any]]:
+async def read_reports(fabric: Fabric, kind: str) -> dict[str, dict[str, Any]]:
+    """What relays or jobs last reported, by name."""
     logs = fabric.logs
     found: dict[str, dict[str, Any]] = {}
     place = 0
@@ -28,7 +29,7 @@ async def read_status(fabric: Fabric, tables: Tables) -> dict[str, Any]:
     """One JSON-ready document."""
     snapshot = await anext(tables.heads())
     books = await read_books(fabric, tables, list(snapshot.deployment.streams))
-    relays, jobs = await _reports(fabric, "relay"), await _reports(fabric, "job")
+    relays, jobs = await read_reports(fabric, "relay"), await read_reports(fabric, "job")
     tallies = await read_tallies(fabric)
     return {
         "revision": snapshot.revision,
@@ -38,6 +39,7 @@ async def read_status(fabric: Fabric, tables: Tables) -> dict[str, Any]:
         "links": _links(relays),
         "subscriptions": _subscriptions(snapshot, books, tallies, relays),
         "job": jobs.get("_", {}),
+        "planner": (await read_reports(fabric, "planner")).get("_", {}),
     }
 
 

@@ -1,0 +1,228 @@
+"""The model against the running system: the demo's deployment live at several bandwidths, drops beside predictions.
+
+One deployment runs through. First without limits: rates, joint selectivities and bytes on the wire are measured as the
+running service measures them. From these and each scale of the demo's bandwidths the planner makes a plan and predicts
+every subscription's drop and delay. Then the bandwidths and the plan are put in force, and after settling the drop is
+counted by the subscribers: rows declared given up against rows owed, over the same range of the stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from headgate.catalog import parse_deployment
+from headgate.client import Client
+from headgate.model import Deployment, Links, Site
+from headgate.pipeline.sources import GENERATOR_SCHEMAS
+from headgate.planning import PlanResult, plan_deployment, plan_problem
+from headgate.planning.measured import Measured, measured_problem
+from headgate.planning.search import Search
+from headgate.service.books import read_tallies
+from headgate.service.demo.run import Readers, demo_file
+from headgate.service.runtime import Runtime, Settings, open_runtime
+from headgate.wire.ledger import Tally
+
+_SEARCH = Search(steps=20_000)
+_ENOUGH_ROWS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One subscription at one scale: what was predicted from assumptions and from measurements, what happened."""
+
+    scale: float
+    subscription: str
+    rows: int
+    assumed: float
+    predicted: float
+    drop: float
+    predicted_s: float
+    delay_s: float
+
+    @property
+    def off(self) -> float:
+        """How far the measured drop is from the predicted one."""
+        return abs(self.drop - self.predicted)
+
+    @property
+    def agrees(self) -> bool:
+        """Within 0.02, or within a tenth of what was predicted."""
+        return self.off <= max(0.02, 0.1 * self.predicted)
+
+
+def run(
+    scales: Sequence[float] | float = (1.0, 0.5, 0.25),
+    factor: float = 10.0,
+    free_s: float = 30.0,
+    settle_s: float = 20.0,
+    seconds: float = 60.0,
+    shed_after: str = "2 s",
+    master: str = "local[2]",
+) -> dict[str, Any]:
+    """Run the demo's deployment at `factor` times its rates and `factor` x scale times its bandwidths."""
+    chosen = [scales] if isinstance(scales, int | float) else list(scales)
+    lines, cpu = asyncio.run(_live(chosen, factor, free_s, settle_s, seconds, shed_after, master))
+    _print(lines)
+    enough = [line for line in lines if line.rows >= _ENOUGH_ROWS]
+    figures: dict[str, Any] = {
+        "scales": chosen,
+        "rate_factor": factor,
+        "seconds_per_scale": seconds,
+        "cpu_percent": round(cpu, 1),
+    }
+    for name, group in (("subscriptions", lines), ("subscriptions_of_10000_rows", enough)):
+        figures |= {
+            name: len(group),
+            f"{name}_agree": sum(line.agrees for line in group),
+            f"{name}_worst_off": round(max((line.off for line in group), default=0.0), 4),
+        }
+    for scale in chosen:
+        mine = [line for line in lines if line.scale == scale]
+        rows = max(1, sum(line.rows for line in mine))
+        figures |= {
+            f"scale_{scale:g}_drop_predicted": round(sum(line.rows * line.predicted for line in mine) / rows, 4),
+            f"scale_{scale:g}_drop_measured": round(sum(line.rows * line.drop for line in mine) / rows, 4),
+            f"scale_{scale:g}_drop_assumed": round(sum(line.rows * line.assumed for line in mine) / rows, 4),
+        }
+    return figures
+
+
+def faster(factor: float, shed_after: str) -> Deployment:
+    """The demo's deployment without an end, at so many times its rates, everybody's rows given up at random."""
+    deployment = parse_deployment(demo_file().read_text(encoding="utf-8"), "demo.yaml", GENERATOR_SCHEMAS)
+    streams = {}
+    for name, stream in deployment.streams.items():
+        options = {key: value for key, value in stream.source.options.items() if key != "limit"}
+        rate = stream.rate_rows_per_s * factor
+        source = replace(stream.source, options={**options, "rate": str(rate)})
+        streams[name] = replace(stream, source=source, rate_rows_per_s=rate)
+    subscriptions = {name: replace(each, policy=None) for name, each in deployment.subscriptions.items()}
+    options = {**deployment.options, "shed_after": shed_after}
+    return replace(deployment, streams=streams, subscriptions=subscriptions, options=options)
+
+
+def scaled(deployment: Deployment, by: float) -> Deployment:
+    """A deployment with so many times its bandwidths."""
+
+    def times(rate: float | None) -> float | None:
+        return None if rate is None else rate * by
+
+    def site(one: Site) -> Site:
+        up, down = times(one.upload_bytes_per_s), times(one.download_bytes_per_s)
+        return replace(one, upload_bytes_per_s=up, download_bytes_per_s=down)
+
+    pairs = {
+        ends: replace(link, capacity_bytes_per_s=times(link.capacity_bytes_per_s))
+        for ends, link in deployment.links.pairs.items()
+    }
+    links = Links(deployment.links.default_delay_s, pairs)
+    return replace(deployment, sites={name: site(one) for name, one in deployment.sites.items()}, links=links)
+
+
+async def _live(
+    scales: list[float], factor: float, free_s: float, settle_s: float, seconds: float, shed_after: str, master: str
+) -> tuple[list[Line], float]:
+    import psutil
+
+    demo = faster(factor, shed_after)
+    lines: list[Line] = []
+    with tempfile.TemporaryDirectory(prefix="headgate-model-") as directory:
+        settings = Settings(Path(directory), master=master)
+        async with open_runtime(settings, scaled(demo, factor * 1000)) as runtime:
+            assert runtime.server is not None
+            async with await Client.connect(runtime.server.url, namespace=settings.namespace) as client:
+                readers = Readers(client)
+                readers.start(list(demo.subscriptions))
+                try:
+                    await runtime.wait_ready(timeout_s=600.0)
+                    await _pass(runtime, readers, settle_s)
+                    runtime.observer.forget()
+                    await _pass(runtime, readers, free_s)
+                    measured = runtime.observer.measured(runtime.catalog.snapshot())
+                    _describe(demo, measured)
+                    psutil.cpu_percent()
+                    for scale in scales:
+                        lines += await _at(runtime, readers, scaled(demo, factor * scale), scale, measured,
+                                           settle_s, seconds)  # fmt: skip
+                    cpu = psutil.cpu_percent()
+                finally:
+                    await readers.stop()
+    return lines, cpu
+
+
+async def _at(
+    runtime: Runtime, readers: Readers, deployment: Deployment, scale: float, measured: Measured,
+    settle_s: float, seconds: float,
+) -> list[Line]:  # fmt: skip
+    """Predict for a scale, put it in force, let it settle, count."""
+    snapshot = runtime.catalog.snapshot()
+    problem = measured_problem(deployment, snapshot.class_ids, measured)
+    result = await asyncio.to_thread(plan_problem, problem, "search", 0, _SEARCH)
+    given = replace(deployment, plan=result.plan)
+    assumed: PlanResult = await asyncio.to_thread(plan_deployment, given)
+    runtime.catalog.apply(given)
+    runtime.catalog.set_plan(result.plan)
+    await runtime.control.publish()
+    await _pass(runtime, readers, settle_s)
+    before = await read_tallies(runtime.fabric)
+    runtime.observer.forget()
+    await _pass(runtime, readers, seconds)
+    after = await read_tallies(runtime.fabric)
+    print(f"scale {scale:g}: geometric mean of qualities {result.metrics.geometric_mean:.3f} predicted, "
+          + "; ".join(f"{found.where} needs more" for found in result.overloads))  # fmt: skip
+    for name, seen in runtime.observer.measured(runtime.catalog.snapshot()).streams.items():
+        was = measured.streams[name]
+        print(f"  {name}: {seen.row_bytes:.1f} bytes a row under load, {was.row_bytes:.1f} without limits; "
+              f"{seen.rate_rows_per_s:,.0f} rows/s, {was.rate_rows_per_s:,.0f} before")  # fmt: skip
+    found = []
+    for name, prediction in result.subscriptions.items():
+        identity = snapshot.subscription_ids[name]
+        rows, drop, delay_s = _difference(before.get(identity), after.get(identity))
+        assumption = assumed.subscriptions[name].drop
+        found.append(Line(scale, name, rows, assumption, prediction.drop, drop, prediction.delay_s, delay_s))
+    return found
+
+
+async def _pass(runtime: Runtime, readers: Readers, seconds: float) -> None:
+    """Let time pass, and fail when a part of the deployment does."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        await asyncio.sleep(0.5)
+        readers.check()
+        if runtime.failure.done():
+            await runtime.failure
+
+
+def _difference(before: Tally | None, after: Tally | None) -> tuple[int, float, float]:
+    """Rows owed between two tallies, the part of them that was given up, and the mean delay of the rest."""
+    if after is None:
+        return 0, 0.0, 0.0
+    before = before or Tally(after.subscription)
+    got = after.delivered - before.delivered
+    lost = sum(after.reduced.values()) - sum(before.reduced.values()) + after.expired - before.expired
+    count = after.commit_delay.count - before.commit_delay.count
+    delay_ms = (after.commit_delay.total_ms - before.commit_delay.total_ms) / max(1, count)
+    return got + lost, lost / max(1, got + lost), delay_ms / 1000
+
+
+def _describe(demo: Deployment, measured: Measured) -> None:
+    for name, seen in measured.streams.items():
+        columns = ", ".join(f"{column} {size:.1f}" for column, size in seen.column_bytes.items())
+        print(f"{name}: {seen.rate_rows_per_s:,.0f} rows/s ({demo.streams[name].rate_rows_per_s:,.0f} declared), "
+              f"{seen.row_bytes:.1f} bytes a row (base {seen.base_bytes:.1f}, {columns}), "
+              f"{len(seen.classes)} sets of classes")  # fmt: skip
+
+
+def _print(lines: list[Line]) -> None:
+    print(f"{'scale':>5} {'subscription':20} {'rows':>9} {'assumed':>8} {'model':>7} {'drop':>7} {'delay model':>12} "
+          f"{'measured':>9}")  # fmt: skip
+    for line in lines:
+        verdict = ("" if line.agrees else "  differs") + ("" if line.rows >= _ENOUGH_ROWS else "  (few rows)")
+        print(f"{line.scale:5g} {line.subscription:20} {line.rows:9,} {line.assumed:8.3f} {line.predicted:7.3f} "
+              f"{line.drop:7.3f} {line.predicted_s * 1e3:9.0f} ms {line.delay_s * 1e3:6.0f} ms{verdict}")  # fmt: skip

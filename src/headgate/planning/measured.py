@@ -1,0 +1,185 @@
+"""The problem behind a running deployment: measured rates, row sizes and selectivities in place of assumed ones.
+
+Rows were seen with the delivery classes that they satisfy, so nothing has to be assumed about how filters overlap: rows
+that are needed by the same sites in the same columns form one piece, and pieces are disjoint. A link's size is then
+what really crosses it: for each row the columns that somebody below needs of that row, not all columns of all rows. In
+the universe of a stream each part (a piece with a set of columns that are always needed together) is one bit whose
+weight is its share of the stream's bytes, so kernels, checker and documents work on it as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from headgate.model import Deployment, Site, Stream, Subscription
+from headgate.planning.deployment import problem_of
+from headgate.planning.interest import Pieces, Universe
+from headgate.planning.problem import Flow, Member, Problem, Want
+
+MAX_PIECES = 600
+"""Most pieces of a stream; what the rarest rows need is added to the piece that already needs most of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What was seen of one stream.
+
+    Attributes:
+        rate_rows_per_s: Rows that were matched per second, wanted by anybody or not.
+        classes: Parts of the rows by the set of class ids that they satisfy; rows of no class may be left out.
+        column_bytes: Bytes on the wire of a value of each column, amortised over a message and compressed.
+        base_bytes: Bytes of a row besides its columns: sequence number, class ids, its part of the message's header.
+    """
+
+    rate_rows_per_s: float
+    classes: Mapping[frozenset[int], float]
+    column_bytes: Mapping[str, float]
+    base_bytes: float
+
+    def selectivity(self, class_id: int) -> float:
+        """The part of the rows that satisfy a class."""
+        return sum(part for ids, part in self.classes.items() if class_id in ids)
+
+    @property
+    def row_bytes(self) -> float:
+        """Bytes of a whole row."""
+        return self.base_bytes + sum(self.column_bytes.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidth:
+    """Measured bandwidths of a site in bytes per second; None where it has not shown its limit."""
+
+    upload_bytes_per_s: float | None = None
+    download_bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """All that was measured: streams by name, and sites whose declared bandwidth is unknown."""
+
+    streams: Mapping[str, Observed] = field(default_factory=dict)
+    sites: Mapping[str, Bandwidth] = field(default_factory=dict)
+
+
+Needs = Mapping[str, frozenset[str]]
+"""The columns of a row that each site needs; sites that do not need the row are left out."""
+
+
+def measured_problem(deployment: Deployment, class_ids: Mapping[str, int], measured: Measured) -> Problem:
+    """The problem of a deployment with what was measured; streams that were not seen are taken as assumed.
+
+    `class_ids` names the delivery class of each subscription, as the catalog does.
+    """
+    assumed = problem_of(deployment)
+    by_stream: dict[str, list[Subscription]] = {name: [] for name in deployment.streams}
+    for subscription in deployment.subscriptions.values():
+        by_stream[subscription.stream].append(subscription)
+    flows: list[Flow] = []
+    members: list[Member] = []
+    for flow in assumed.flows:
+        seen = measured.streams.get(flow.name)
+        found = flow, [member for member in assumed.members if member.stream == flow.name]
+        if seen is not None and seen.classes:
+            found = _measured(deployment.streams[flow.name], by_stream[flow.name], class_ids, seen)
+        flows.append(found[0])
+        members += found[1]
+    sites = tuple(_known(site, measured.sites.get(site.name)) for site in assumed.sites)
+    return replace(assumed, sites=sites, flows=tuple(flows), members=tuple(members))
+
+
+def _known(site: Site, found: Bandwidth | None) -> Site:
+    """A site with what was measured where nothing is declared."""
+    if found is None:
+        return site
+    upload, download = site.upload_bytes_per_s, site.download_bytes_per_s
+    return replace(
+        site,
+        upload_bytes_per_s=found.upload_bytes_per_s if upload is None else upload,
+        download_bytes_per_s=found.download_bytes_per_s if download is None else download,
+    )
+
+
+def _measured(
+    stream: Stream, subscriptions: list[Subscription], class_ids: Mapping[str, int], seen: Observed
+) -> tuple[Flow, list[Member]]:
+    pieces = _bounded(_pieces(stream, subscriptions, class_ids, seen))
+    wants: dict[str, list[Want]] = {}
+    for each in subscriptions:
+        wants.setdefault(each.site, []).append(Want(each.name, each.quality, each.weight))
+    weights: list[float] = []
+    held = dict.fromkeys(wants, 0)
+    for needs, part in pieces:
+        for columns, sites in _parts(needs):
+            size = sum(seen.column_bytes.get(name, 0.0) for name in columns if name != _BASE)
+            weights.append(part * (size + seen.base_bytes * (_BASE in columns)) / seen.row_bytes)
+            for site in sites:
+                held[site] |= 1 << (len(weights) - 1)
+    # One more piece for what nobody needs, so that the whole stream weighs the whole stream.
+    weights.append(max(0.0, 1.0 - sum(weights)))
+    for site in held:
+        held[site] = held[site] or 1 << (len(weights) - 1)
+    universe = Universe(tuple(weights), (), seen.row_bytes)
+    members = [Member(stream.name, site, Pieces(universe, held[site]), tuple(wants[site])) for site in wants]
+    return Flow(stream.name, stream.root, seen.rate_rows_per_s, universe), members
+
+
+_BASE = ""  # stands for what a row costs besides its columns, among the names of columns
+
+
+def _pieces(
+    stream: Stream, subscriptions: list[Subscription], class_ids: Mapping[str, int], seen: Observed
+) -> dict[tuple[tuple[str, frozenset[str]], ...], float]:
+    """Parts of the rows by who needs what of them."""
+    everything = frozenset(stream.schema.names)
+    found: dict[tuple[tuple[str, frozenset[str]], ...], float] = {}
+    for ids, part in seen.classes.items():
+        needs: dict[str, frozenset[str]] = {}
+        for each in subscriptions:
+            if class_ids[each.name] in ids:
+                wanted = everything if each.select is None else everything & frozenset(each.select)
+                needs[each.site] = needs.get(each.site, frozenset()) | wanted | {_BASE}
+        if needs:
+            key = tuple(sorted(needs.items(), key=lambda item: item[0]))
+            found[key] = found.get(key, 0.0) + part
+    return found
+
+
+def _bounded(pieces: dict[tuple[tuple[str, frozenset[str]], ...], float]) -> list[tuple[Needs, float]]:
+    """At most `MAX_PIECES` pieces; the rarest are counted as the kept piece that needs most of what they need."""
+    order = sorted(pieces.items(), key=lambda item: (-item[1], str(item[0])))
+    kept = [(dict(needs), part) for needs, part in order[:MAX_PIECES]]
+    for needs, part in order[MAX_PIECES:]:
+        best = max(range(len(kept)), key=lambda at: _alike(kept[at][0], dict(needs)))
+        kept[best] = (kept[best][0], kept[best][1] + part)
+    return [(needs, part) for needs, part in kept]
+
+
+def _alike(one: Needs, other: Needs) -> int:
+    """Sites and columns that both need, less those that only one does."""
+    both = sum(len(one[site] & other[site]) for site in one.keys() & other.keys())
+    return 3 * both - sum(len(columns) for columns in (*one.values(), *other.values()))
+
+
+def _parts(needs: Needs) -> Iterable[tuple[list[str], list[str]]]:
+    """Columns that are needed by the same sites, with those sites."""
+    by_sites: dict[tuple[str, ...], list[str]] = {}
+    for column in sorted({column for columns in needs.values() for column in columns}):
+        sites = tuple(site for site, columns in needs.items() if column in columns)
+        by_sites.setdefault(sites, []).append(column)
+    for sites, columns in by_sites.items():
+        yield columns, list(sites)
+
+
+def crossing(
+    stream: Stream, subscriptions: list[Subscription], class_ids: Mapping[str, int], seen: Observed, sites: set[str]
+) -> tuple[float, float]:
+    """What a link to a set of sites carries per row of the stream: rows and bytes."""
+    rows = size = 0.0
+    for needs, part in _pieces(stream, subscriptions, class_ids, seen).items():
+        columns = frozenset[str]().union(*(wanted for site, wanted in needs if site in sites))
+        if columns:
+            rows += part
+            size += part * (seen.base_bytes + sum(seen.column_bytes.get(name, 0.0) for name in columns))
+    return rows, size

@@ -1,0 +1,254 @@
+"""Watches a running deployment for the planner: rates, sizes, selectivities, what links carried, what was lost.
+
+Everything is read from the logs, so it works as well for relays in processes of their own: manifests and now and then a
+committed block for the streams, the relays' reports for links and sites, acknowledgements for subscriptions. Counters
+only grow; what is measured is their difference over a window.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from headgate.catalog import Snapshot
+from headgate.fabric import Crew, Fabric, FabricError
+from headgate.planning.measured import Bandwidth, Measured, Observed, crossing
+from headgate.relay.root import load_block, manifests
+from headgate.relay.routes import Routes
+from headgate.relay.tables import Tables
+from headgate.service.books import read_tallies
+from headgate.service.sampling import Sample, sample
+from headgate.service.status import read_reports
+from headgate.wire.manifest import Manifest
+
+WINDOW_S: Final = 30.0
+_READ_S: Final = 1.0
+_SAMPLE_S: Final = 5.0
+_SAMPLES: Final = 6
+_MESSAGE_ROWS: Final = 200  # until a link has carried any
+SHEDS: Final = 0.01  # shedding less than this is no sign of a limit
+_MOST_OFF: Final = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Counters at a time: (bytes, rows, messages) of links, (came, reduced) of sites, what subscribers have counted."""
+
+    time_s: float
+    links: Mapping[tuple[str, str, str], tuple[int, int, int]]
+    sites: Mapping[str, tuple[int, int]]
+    subscribers: Mapping[int, tuple[int, int, float, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """What a subscription got over the window: rows, the part of them that was lost, mean delay from the commit."""
+
+    rows: int
+    drop: float
+    delay_s: float | None
+
+
+@dataclass
+class _Stream:
+    """What is kept of a stream: (time, sequence) of recent manifests, and samples of its newest version."""
+
+    ends: deque[tuple[float, int]] = field(default_factory=deque)
+    samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=_SAMPLES))
+    sampled_s: float = 0.0
+
+
+class Observer:
+    """Measures while `run` runs; `measured`, `got` and `shed` say what is known now."""
+
+    def __init__(self, fabric: Fabric, tables: Tables, window_s: float = WINDOW_S) -> None:
+        self._fabric = fabric
+        self._tables = tables
+        self._window_s = window_s
+        self._streams: dict[str, _Stream] = {}
+        self._readings: deque[Reading] = deque()
+        self._read_once = asyncio.Event()
+
+    async def run(self) -> None:
+        """Measure until cancelled."""
+        snapshot = await anext(self._tables.heads())
+        async with Crew() as crew:
+            for name in snapshot.deployment.streams:
+                self._streams[name] = _Stream()
+                crew.spawn(self._follow(name))
+            crew.spawn(self._read_loop())
+            await crew.wait()
+
+    def forget(self) -> None:
+        """Start the window anew: what was measured before a change says nothing about what comes after it."""
+        self._readings.clear()
+
+    @property
+    def seconds(self) -> float:
+        """How long the window is by now."""
+        return self._readings[-1].time_s - self._readings[0].time_s if self._readings else 0.0
+
+    async def filled(self, seconds: float) -> None:
+        """Wait until the window is so long."""
+        while self.seconds < seconds:
+            self._read_once.clear()
+            await self._read_once.wait()
+
+    async def _follow(self, name: str) -> None:
+        logs, mine = self._fabric.logs, self._streams[name]
+        last = await self._fabric.last(logs.root(name), logs.commit(name))
+        async for _, manifest in manifests(self._fabric, name, last.sequence - 1 if last else 0):
+            mine.ends.append((manifest.time_ms / 1000, manifest.upto))
+            while mine.ends[-1][0] - mine.ends[0][0] > self._window_s:
+                mine.ends.popleft()
+            if manifest.evaluated and time.monotonic() - mine.sampled_s > _SAMPLE_S:
+                mine.sampled_s = time.monotonic()
+                await self._sample(mine, manifest)
+
+    async def _sample(self, mine: _Stream, manifest: Manifest) -> None:
+        stream = (await self._tables.snapshot(manifest.version)).deployment.streams[manifest.stream]
+        schema = stream.schema.arrow
+        nobody = Routes(stream.root, stream.name, manifest.version, None, schema, (), ())
+        try:
+            block = await load_block(self._fabric, manifest, schema, nobody)
+        except FabricError:
+            return
+        if not block.declared:
+            rows = self._message_rows(manifest.stream)
+            mine.samples.append(await asyncio.to_thread(sample, block, manifest.version, rows))
+
+    def _message_rows(self, stream: str) -> int:
+        """Rows of a message on the links of a stream, in the mean."""
+        found = [change for (name, _, _), change in self._links().items() if name == stream and change[2]]
+        rows, messages = sum(each[1] for each in found), sum(each[2] for each in found)
+        return max(1, round(rows / messages)) if messages and rows else _MESSAGE_ROWS
+
+    async def _read_loop(self) -> None:
+        while True:
+            with contextlib.suppress(FabricError):  # NATS is away for a moment: the next reading counts
+                self._readings.append(await self._read())
+                self._read_once.set()
+            while self._readings and self.seconds > self._window_s:
+                self._readings.popleft()
+            await asyncio.sleep(_READ_S)
+
+    async def _read(self) -> Reading:
+        links: dict[tuple[str, str, str], tuple[int, int, int]] = {}
+        sites: dict[str, tuple[int, int]] = {}
+        for site, report in (await read_reports(self._fabric, "relay")).items():
+            for link, size in report["link_bytes"].items():
+                stream, child = link.rsplit(":", 1)
+                links[stream, site, child] = (size, report["link_rows"].get(link, 0), report["link_messages"][link])
+            outputs = [output for token, output in report["outputs"].items() if "-to-" in token]
+            sites[site] = (sum(each["came"] for each in outputs), sum(each["reduced"] for each in outputs))
+        subscribers = {
+            identity: (
+                tally.delivered,
+                sum(tally.reduced.values()),
+                tally.commit_delay.total_ms,
+                tally.commit_delay.count,
+            )
+            for identity, tally in (await read_tallies(self._fabric)).items()
+        }
+        return Reading(time.monotonic(), links, sites, subscribers)
+
+    def _links(self) -> dict[tuple[str, str, str], tuple[int, int, int]]:
+        """What links have carried over the window; one that was not there at its start carried all it ever did."""
+        if not self._readings:
+            return {}
+        first, last = self._readings[0].links, self._readings[-1].links
+        found = {}
+        for link, now in last.items():
+            before = first.get(link, (0, 0, 0))
+            if now[0] >= before[0]:
+                found[link] = (now[0] - before[0], now[1] - before[1], now[2] - before[2])
+        return found
+
+    def sent(self, site: str) -> float:
+        """Bytes per second that a site has sent to others."""
+        total = sum(size for (_, parent, _), (size, _, _) in self._links().items() if parent == site)
+        return total / self.seconds if self.seconds else 0.0
+
+    def shed(self, site: str) -> float:
+        """The part of what it should have forwarded that a site has given up over the window."""
+        if not self._readings:
+            return 0.0
+        (came, reduced), (had, had_reduced) = (
+            reading.sites.get(site, (0, 0)) for reading in (self._readings[-1], self._readings[0])
+        )
+        return min(max((reduced - had_reduced) / (came - had), 0.0), 1.0) if came > had else 0.0
+
+    def got(self, identity: int) -> Got | None:
+        """What a subscription got over the window, None when it settled nothing."""
+        if not self._readings or identity not in self._readings[-1].subscribers:
+            return None
+        now = self._readings[-1].subscribers[identity]
+        before = self._readings[0].subscribers.get(identity, (0, 0, 0.0, 0))
+        rows, lost, delay_ms, counted = (one - other for one, other in zip(now, before, strict=True))
+        if rows + lost <= 0:
+            return None
+        return Got(int(rows + lost), lost / (rows + lost), delay_ms / counted / 1000 if counted > 0 else None)
+
+    def measured(self, snapshot: Snapshot) -> Measured:
+        """What is known of the streams under the classes of a snapshot, and of sites with an unknown bandwidth."""
+        streams = {name: found for name in self._streams if (found := self._observed(name, snapshot)) is not None}
+        sites = {}
+        for name, site in snapshot.deployment.sites.items():
+            if site.upload_bytes_per_s is None and self.shed(name) > SHEDS:
+                sites[name] = Bandwidth(self.sent(name))
+        return Measured(streams, sites)
+
+    def _observed(self, name: str, snapshot: Snapshot) -> Observed | None:
+        """A stream as it was seen; None as long as too little of the snapshot's classes was."""
+        mine = self._streams[name]
+        wanted = _classes(name, snapshot)
+        known = [each for each in mine.samples if each.column_bytes and wanted <= self._known(each, name)]
+        if not known or len(mine.ends) < 2 or mine.ends[-1][0] <= mine.ends[0][0]:
+            return None
+        rate = (mine.ends[-1][1] - mine.ends[0][1]) / (mine.ends[-1][0] - mine.ends[0][0])
+        evaluated = sum(each.evaluated for each in known)
+        classes: dict[frozenset[int], float] = {}
+        for each in known:
+            for ids, rows in each.classes.items():
+                classes[ids & wanted] = classes.get(ids & wanted, 0.0) + rows / evaluated
+        columns = {
+            column: sum(each.column_bytes[column] for each in known) / len(known) for column in known[-1].column_bytes
+        }
+        base = sum(each.base_bytes for each in known) / len(known)
+        found = Observed(rate, classes, columns, base)
+        scale = self._scale(name, snapshot, found)
+        columns = {column: size * scale for column, size in columns.items()}
+        return Observed(rate, classes, columns, base * scale)
+
+    def _known(self, found: Sample, stream: str) -> frozenset[int]:
+        """The classes that a sample's version had."""
+        snapshot = self._tables.known(found.version)
+        return _classes(stream, snapshot) if snapshot else frozenset()
+
+    def _scale(self, name: str, snapshot: Snapshot, seen: Observed) -> float:
+        """Bytes that the links of a stream carried for each byte that its samples promise for the same rows."""
+        tree = snapshot.plan.trees.get(name) if snapshot.plan else None
+        if tree is None:
+            return 1.0
+        mine = [each for each in snapshot.deployment.subscriptions.values() if each.stream == name]
+        stream = snapshot.deployment.streams[name]
+        carried = promised = 0.0
+        for (other, parent, child), (size, rows, _) in self._links().items():
+            if other == name and rows and tree.parents.get(child) == parent:
+                below = {child, *tree.below(child)}
+                part, promise = crossing(stream, mine, snapshot.class_ids, seen, below)
+                if part > 0:
+                    carried += size
+                    promised += rows * promise / part
+        return min(max(carried / promised, 1 / _MOST_OFF), _MOST_OFF) if promised else 1.0
+
+
+def _classes(stream: str, snapshot: Snapshot) -> frozenset[int]:
+    return frozenset(
+        snapshot.class_ids[name] for name, each in snapshot.deployment.subscriptions.items() if each.stream == stream
+    )

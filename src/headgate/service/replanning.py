@@ -1,0 +1,182 @@
+"""Planning while running: what was measured replaces what was assumed, and a better plan replaces the one in force.
+
+Every so often the plan in force is judged on the measured problem, and the search looks for a better one from where it
+stands, so that few members move. A plan is changed when the gain passes a threshold several times in a row and the last
+change is long enough ago: measurements are noisy, and a change costs a hand-off at every member that moves. A change is
+a revision of the catalog like any other, in force from the next micro-batch on, so nothing is lost by it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from headgate.catalog import Catalog, Snapshot
+from headgate.errors import HeadgateError
+from headgate.fabric import Fabric
+from headgate.model import Plan
+from headgate.planning import Graph, Metrics, PlanResult, problem_of
+from headgate.planning.deployment import assumed_part
+from headgate.planning.difference import moves
+from headgate.planning.measured import Measured, measured_problem
+from headgate.planning.planner import result_of
+from headgate.planning.search import Search, improve
+from headgate.service.observer import Observer
+
+_SEARCH: Final = Search(steps=20_000, hot=0.3)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """When a plan is changed: judged every `every_s`, for a gain of at least `gain` seen `confirm` times in a row.
+
+    `rest_s` is the least time between two changes, `window_s` the least time that must have been measured.
+    """
+
+    every_s: float = 30.0
+    gain: float = 0.05
+    confirm: int = 2
+    rest_s: float = 60.0
+    window_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """The plan in force and the best that was found, both on the measured problem."""
+
+    now: PlanResult
+    best: Metrics
+    plan: Plan
+    moves: int
+
+    @property
+    def gain(self) -> float:
+        """What the better plan would gain: the growth of the geometric mean, 1 where fewer qualities are zero."""
+        before, after = self.now.metrics, self.best
+        if after.zeros != before.zeros:
+            return 1.0 if after.zeros < before.zeros else 0.0
+        return after.geometric_mean / before.geometric_mean - 1.0 if before.geometric_mean > 0 else 0.0
+
+
+def judge(snapshot: Snapshot, plan: Plan, measured: Measured, seed: int = 0) -> Outlook:
+    """Judge a plan by what was measured, and look for a better one near it."""
+    problem = measured_problem(snapshot.deployment, snapshot.class_ids, measured)
+    members = {(member.stream, member.site) for member in problem.members}
+    # A site whose last subscription is gone may still forward to others.
+    passing = {site for name, tree in plan.trees.items() for site in tree.parents if (name, site) not in members}
+    problem = replace(problem, relays=problem.relays | passing)
+    now = result_of(Graph.of(problem, plan), "in force")
+    better = improve(Graph.of(problem, plan), seed, _SEARCH)
+    found = better.graph.plan()
+    return Outlook(now, better.metrics, found, moves(plan, found))
+
+
+class Replanner:
+    """Judges the plan in force from time to time and changes it when that is worth it."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        catalog: Catalog,
+        observer: Observer,
+        publish: Callable[[], Awaitable[Snapshot]],
+        rules: Rules,
+        *,
+        fixed: bool = False,
+        held: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`publish` puts a changed catalog in force. A plan is never changed when `fixed`, nor while it is `held`."""
+        self._fabric = fabric
+        self._catalog = catalog
+        self._observer = observer
+        self._publish = publish
+        self._rules = rules
+        self._fixed = fixed
+        self._held = held
+        self._confirmed = 0
+        self._changed_s = time.monotonic()
+        self.changes = 0
+        self.judged = 0
+
+    async def run(self) -> None:
+        """Judge until cancelled."""
+        while True:
+            await asyncio.sleep(self._rules.every_s)
+            with contextlib.suppress(HeadgateError):  # NATS or the catalog is away: the next judgement counts
+                await self.look()
+
+    async def look(self) -> Outlook | None:
+        """Judge once, change the plan if that is due, and report; None as long as too little was measured."""
+        snapshot = self._catalog.snapshot()
+        measured = self._observer.measured(snapshot)
+        if snapshot.plan is None or not measured.streams or self._observer.seconds < self._rules.window_s:
+            return None
+        outlook = await asyncio.to_thread(judge, snapshot, snapshot.plan, measured, self.judged)
+        self.judged += 1
+        due = outlook.gain >= self._rules.gain and outlook.moves > 0
+        self._confirmed = self._confirmed + 1 if due else 0
+        rested = time.monotonic() - self._changed_s >= self._rules.rest_s
+        document = self._document(snapshot, measured, outlook)
+        worth_it = self._confirmed >= self._rules.confirm and rested and not (self._fixed or self._held())
+        if worth_it and self._catalog.head() == snapshot.revision:
+            self._catalog.set_plan(outlook.plan)
+            await self._publish()
+            self.changes += 1
+            self._confirmed = 0
+            self._changed_s = time.monotonic()
+            self._observer.forget()
+            document["state"] = "changed"
+        await self._fabric.publish(
+            self._fabric.logs.stats("planner", "_"), json.dumps({**document, "changes": self.changes}).encode()
+        )
+        return outlook
+
+    def _document(self, snapshot: Snapshot, measured: Measured, outlook: Outlook) -> dict[str, Any]:
+        """Assumed, predicted and measured side by side."""
+        deployment = snapshot.deployment
+        assumed = {flow.name: flow for flow in problem_of(deployment).flows}
+        streams = {
+            name: {
+                "rate_assumed": assumed[name].rate_rows_per_s,
+                "rate": seen.rate_rows_per_s,
+                "row_bytes_assumed": assumed[name].universe.row_bytes,
+                "row_bytes": seen.row_bytes,
+            }
+            for name, seen in measured.streams.items()
+        }
+        subscriptions = {}
+        for name, prediction in outlook.now.subscriptions.items():
+            subscription = deployment.subscriptions[name]
+            seen = measured.streams.get(subscription.stream)
+            got = self._observer.got(snapshot.subscription_ids[name])
+            subscriptions[name] = {
+                "selectivity_assumed": assumed_part(subscription, deployment.streams[subscription.stream]),
+                "selectivity": None if seen is None else seen.selectivity(snapshot.class_ids[name]),
+                "drop_predicted": prediction.drop,
+                "drop": None if got is None else got.drop,
+                "delay_predicted_s": prediction.delay_s,
+                "delay_s": None if got is None else got.delay_s,
+                "rows": 0 if got is None else got.rows,
+            }
+        return {
+            "time_ms": int(time.time() * 1000),
+            "revision": snapshot.revision,
+            "window_s": self._observer.seconds,
+            "state": "confirming" if self._confirmed else "keeping",
+            "fixed": self._fixed,
+            "quality": outlook.now.metrics.geometric_mean,
+            "quality_reachable": outlook.best.geometric_mean,
+            "gain": outlook.gain,
+            "moves": outlook.moves,
+            "streams": streams,
+            "sites": {
+                name: {"upload_bytes_per_s": found.upload_bytes_per_s, "shed": self._observer.shed(name)}
+                for name, found in measured.sites.items()
+            },
+            "subscriptions": subscriptions,
+        }

@@ -1,0 +1,113 @@
+"""Planning while running: measured figures replace assumed ones, and a better plan takes over without a loss."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.live import Live, running, sites
+
+from headgate.model import Plan, Tree
+from headgate.pipeline.sources import generate
+from headgate.relay.output import QueueLimits
+from headgate.service.replanning import Rules
+
+pytestmark = pytest.mark.nats
+
+LIMITS = QueueLimits(max_rows=300)
+NAMES = ("at-a", "at-b", "at-c", "few")
+
+
+def _document() -> dict[str, Any]:
+    """A root that declares 2 rows a second and has upload for about one copy of what really comes."""
+    return {
+        "sites": {**sites("a", "b", "c"), "root": {"upload": "400 kbit/s"}},
+        "streams": {
+            "fleet": {
+                "root": "root",
+                "source": {"format": "generator", "kind": "fleet", "seed": 3, "limit": 100},
+                "rate": "2/s",
+            }
+        },
+        "subscriptions": {
+            "at-a": {"site": "a", "stream": "fleet", "quality": {"drop": 0.1}},
+            "at-b": {"site": "b", "stream": "fleet", "quality": {"drop": 0.1}},
+            "at-c": {"site": "c", "stream": "fleet", "select": ["vehicle", "speed"]},
+            "few": {"site": "c", "stream": "fleet", "where": "status = 'fault'"},
+        },
+    }
+
+
+async def _commit_until(live: Live, batch: int, seen: Any) -> int:
+    """Commit batches of 200 rows until something was seen; the number of the next batch."""
+    while not await seen():
+        await live.commit("fleet", generate("fleet", 3, 200 * batch, 200 * (batch + 1)), batch)
+        batch += 1
+    return batch
+
+
+def test_a_plan_made_of_assumptions_gives_way_to_one_made_of_measurements(tmp_path: Path, nats_url: str) -> None:
+    rules = Rules(every_s=0.3, confirm=2, rest_s=0.0, window_s=0.5)
+
+    async def run() -> None:
+        async with running(_document(), tmp_path, nats_url, replan=rules, limits=LIMITS) as live:
+            # At two rows a second every plan is as good as any other: take the one that later is not.
+            live.runtime.catalog.set_plan(Plan({"fleet": Tree("fleet", "root", dict.fromkeys("abc", "root"))}))
+            await live.runtime.control.publish()
+            live.readers.start(list(NAMES))
+
+            async def changed() -> bool:
+                return bool((await live.runtime.status())["planner"].get("changes", 0))
+
+            batch = await _commit_until(live, 0, changed)
+            report = (await live.runtime.status())["planner"]
+            after = live.runtime.catalog.snapshot().plan
+            assert after is not None
+            assert set(after.trees["fleet"].parents.values()) != {"root"}
+
+            async def carried() -> bool:
+                links = (await live.runtime.status())["links"]
+                return any(not link.startswith("root") for link in links)
+
+            await _commit_until(live, batch, carried)
+            status = await live.settle(90)
+            for name in NAMES:
+                line = status["subscriptions"][name]
+                assert line["matched"] == line["delivered"] + line["reduced"]
+                assert line["difference"] == 0
+                seqs = live.seqs(name)
+                assert seqs == sorted(set(seqs))
+                assert len(seqs) == line["delivered"]
+            stream = report["streams"]["fleet"]
+            assert stream["rate_assumed"] == 2.0
+            assert stream["rate"] > 200
+            assert 5 < stream["row_bytes"] < stream["row_bytes_assumed"]
+            faults = report["subscriptions"]["few"]
+            share = status["subscriptions"]["few"]["matched"] / status["subscriptions"]["at-a"]["matched"]
+            assert faults["selectivity"] == pytest.approx(share, abs=0.05)
+
+    asyncio.run(run())
+
+
+def test_a_plan_that_the_file_gives_is_judged_and_kept(tmp_path: Path, nats_url: str) -> None:
+    rules = Rules(every_s=0.2, confirm=1, rest_s=0.0, window_s=0.2)
+    document = {**_document(), "plan": {"fleet": {"a": "root", "b": "root", "c": "root"}}}
+
+    async def run() -> None:
+        async with running(document, tmp_path, nats_url, replan=rules, limits=LIMITS) as live:
+            live.readers.start(list(NAMES))
+
+            async def judged() -> bool:
+                return (await live.runtime.status())["planner"].get("gain", 0.0) > 0.05
+
+            await _commit_until(live, 0, judged)
+            report = (await live.runtime.status())["planner"]
+            assert report["fixed"]
+            assert report["changes"] == 0
+            plan = live.runtime.catalog.snapshot().plan
+            assert plan is not None
+            assert plan.trees["fleet"].parents == document["plan"]["fleet"]
+
+    asyncio.run(run())
