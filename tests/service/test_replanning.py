@@ -100,7 +100,7 @@ def test_a_plan_that_the_file_gives_is_judged_and_kept(tmp_path: Path, nats_url:
             live.readers.start(list(NAMES))
 
             async def judged() -> bool:
-                return (await live.runtime.status())["planner"].get("gain", 0.0) > 0.05
+                return float((await live.runtime.status())["planner"].get("gain", 0.0)) > 0.05
 
             await _commit_until(live, 0, judged)
             report = (await live.runtime.status())["planner"]

@@ -98,4 +98,6 @@ class Budgets:
 
 def _hidden(deployment: Deployment) -> dict[str, float]:
     """The option `emulate_upload`: what sites of unknown upload really have, which the planner is not told."""
-    return {site: parse_bandwidth(str(rate)) for site, rate in deployment.options.get("emulate_upload", {}).items()}
+    given = deployment.options.get("emulate_upload", {})
+    found = {site: parse_bandwidth(str(rate)) for site, rate in given.items()}
+    return {site: rate for site, rate in found.items() if rate is not None}
