@@ -5,6 +5,7 @@ All sites at once on arrays, walking the tree once down for paths and once up fo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -159,18 +160,21 @@ def _over_path(term: Term, local: Floats, shape: Shape) -> Floats:
 
 
 def _over_children(term: Term, local: Floats, shape: Shape) -> Floats:
-    result = np.full(len(local), np.nan)
+    values = local.tolist()
+    result = [np.nan] * len(values)
     for site in shape.order:
-        found = local[shape.children[site]]
+        found = [values[child] for child in shape.children[site]]
         if term.function == "sum":
-            result[site] = found.sum()
-        elif len(found):
-            result[site] = found.mean() if term.function == "average" else _extreme(term.function, found)
-    return result
+            result[site] = sum(found)
+        elif found:
+            result[site] = sum(found) / len(found) if term.function == "average" else _extreme(term.function, found)
+    return np.array(result, dtype=np.float64)
 
 
-def _extreme(function: str, values: Floats) -> float:
-    return float(values.min() if function == "min" else values.max())
+def _extreme(function: str, values: list[float]) -> float:
+    if any(map(math.isnan, values)):
+        return math.nan
+    return min(values) if function == "min" else max(values)
 
 
 def node_costs(compiled: Compiled, view: TreeView) -> Floats:

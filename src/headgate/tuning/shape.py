@@ -13,14 +13,16 @@ ROOT = -1
 
 
 class Shape:
-    """Parents and children of numbered sites. The root's parent is -1; sites that are not members have -2.
+    """Parents and children of numbered sites; `order` lists members, parents before children. Never changed once made.
+
+    The root's parent is -1; sites that are not members have -2.
 
     >>> shape = Shape([-1, 0, 0, 1])
     >>> shape.children[0], shape.order, shape.depth(3)
     ([1, 2], [0, 2, 1, 3], 2)
     """
 
-    __slots__ = ("children", "parents", "root")
+    __slots__ = ("children", "order", "parents", "root")
 
     def __init__(self, parents: Sequence[int] | Ints) -> None:
         self.parents: list[int] = [int(parent) for parent in parents]
@@ -32,6 +34,7 @@ class Shape:
         for site, parent in enumerate(self.parents):
             if parent >= 0:
                 self.children[parent].append(site)
+        self.order: list[int] = self._downwards()
         if len(self.order) != sum(parent != -2 for parent in self.parents):
             raise ValueError("some sites do not hang below the root")
 
@@ -52,8 +55,7 @@ class Shape:
             {names[site]: names[parent] for site, parent in enumerate(self.parents) if parent >= 0},
         )
 
-    @property
-    def order(self) -> list[int]:
+    def _downwards(self) -> list[int]:
         """Members, parents before children."""
         found, pending = [], [self.root]
         while pending:
