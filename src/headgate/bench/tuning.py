@@ -36,7 +36,7 @@ def run(
     sites: int = 16,
     seeds: int = 20,
     steps: bool = True,
-    constrained_sites: int = 30,
+    constrained_sites: int = 20,
     priced_sites: int = 1000,
     traffic_sites: tuple[int, ...] = (100, 1000, 10000),
     approximate_sites: int = 60,
