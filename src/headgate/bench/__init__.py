@@ -21,6 +21,9 @@ class Benchmark:
 BENCHMARKS: Mapping[str, Benchmark] = {
     "sources": Benchmark("headgate.bench.sources", "generators, JSON and NATS ranges against the plain ways"),
     "overload": Benchmark("headgate.bench.overload", "live: links that take a tenth of what comes, ledger and budgets"),
+    "handoff": Benchmark(
+        "headgate.bench.handoff", "live: subscriptions move between sites, relays are killed meanwhile"
+    ),
     "planning": Benchmark("headgate.bench.planning", "constructions, incremental evaluation, growth to 10,000 sites"),
     "model": Benchmark("headgate.bench.model", "live: the demo at three bandwidths, drops against the model's"),
     "algebra": Benchmark("headgate.bench.algebra", "filters: covering and merging against brute force, refusals"),

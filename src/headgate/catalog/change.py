@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 import sqlalchemy as sa
 
@@ -16,6 +17,9 @@ from headgate.catalog.database import CatalogError, writing
 from headgate.catalog.positions import dotted
 from headgate.catalog.problems import suggestion
 from headgate.model import Stream, Subscription
+
+MAX_LEFT: Final = 64
+"""How many stays a subscription may have left without a reader having come past them."""
 
 
 @dataclass(slots=True)
@@ -104,19 +108,36 @@ def body_of(subscription: Subscription) -> str:
     return codec.dumps(codec.encode_subscription(subscription))
 
 
-def replace_subscription(change: Change, subscription: Subscription, around: World, origin: str | None = None) -> None:
+def replace_subscription(
+    change: Change, subscription: Subscription, around: World, origin: str | None = None, reading: int = 0
+) -> None:
     """Put another content under the name of a subscription.
 
-    It keeps its id unless it moves to another stream or site: an inbox belongs to one site, so that what it is owed
-    there stays in the old one.
+    It keeps its id unless it is of another stream. Another site begins the next stay; `reading` is the stay that the
+    reader has come to, so that those before it are forgotten.
     """
     found = living(change.connection, subscription.name)
     new_class = class_of(change.connection, subscription, around)
-    body, origin = body_of(subscription), origin or found.origin
-    before = json.loads(found.body)
-    if (before["stream"], before["site"]) == (subscription.stream, subscription.site):
+    origin = origin or found.origin
+    before = codec.decode_subscription(found.name, json.loads(found.body))
+    if before.stream == subscription.stream:
+        body = body_of(_moved(before, subscription, reading))
         change.made |= versions.change_life(change.connection, found, origin, new_class, body, change.revision)
         return
     versions.end_life(change.connection, found, change.revision)
+    body = body_of(replace(subscription, stay=0, left=()))
     versions.begin_life(change.connection, subscription.name, origin, new_class, body, change.revision)
     change.made = True
+
+
+def _moved(before: Subscription, now: Subscription, reading: int) -> Subscription:
+    """The new content with its stays: as they were at the same site, one more at another."""
+    if now.site == before.site:
+        return replace(now, stay=before.stay, left=before.left)
+    left = tuple(stay for stay in before.stays if stay.number >= reading)
+    if len(left) > MAX_LEFT:
+        raise CatalogError(
+            f"subscription {now.name!r} has moved {len(left)} times since it was last read",
+            hint="read what waits for it first, or end it",
+        )
+    return replace(now, stay=before.stay + 1, left=left)

@@ -22,6 +22,7 @@ from headgate.model import (
     Schema,
     Site,
     Source,
+    Stay,
     Stream,
     Subscription,
     Tree,
@@ -133,7 +134,11 @@ def encode_subscription(subscription: Subscription) -> dict[str, Any]:
 
 def decode_subscription(name: str, document: Mapping[str, Any]) -> Subscription:
     """The inverse of `encode_subscription`."""
-    return _decode(Subscription, {"name": name, **document}, select=tuple, quality=_decode_quality)
+    return _decode(Subscription, {"name": name, **document}, select=tuple, quality=_decode_quality, left=_decode_stays)
+
+
+def _decode_stays(document: list[list[Any]]) -> tuple[Stay, ...]:
+    return tuple(Stay(int(number), str(site)) for number, site in document)
 
 
 def _decode_quality(document: Mapping[str, Any]) -> Quality:

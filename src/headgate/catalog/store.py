@@ -106,10 +106,20 @@ class Catalog:
             change.made = True
         return change.result
 
-    def change(self, subscription: Subscription) -> int:
-        """Replace a subscription by another of its name. It keeps its id unless it moves to another stream or site."""
+    def change(self, subscription: Subscription, reading: int = 0) -> int:
+        """Replace a subscription by another of its name. It keeps its id unless it is of another stream.
+
+        At another site it begins its next stay; those before `reading`, where its reader is, are forgotten.
+        """
         with self._changing(f"change {subscription.name}") as change:
-            replace_subscription(change, subscription, world(change.connection))
+            replace_subscription(change, subscription, world(change.connection), reading=reading)
+        return change.result
+
+    def move(self, name: str, site: str, reading: int = 0) -> int:
+        """Deliver a subscription at another site from this revision on; see `change`."""
+        with self._changing(f"move {name} to {site}") as change:
+            old = codec.decode_subscription(name, json.loads(living(change.connection, name).body))
+            replace_subscription(change, replace(old, site=site), world(change.connection), reading=reading)
         return change.result
 
     def set_context(self, name: str, values: Mapping[str, Any]) -> int:

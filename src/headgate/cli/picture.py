@@ -60,7 +60,7 @@ async def read_field(client: Any, name: str, value: str | None, seconds: float) 
         raise GridError(f"stream {stream.name!r} has no grid to draw", hint="give it a `grid:`")
     field = Field(layout, (choose_value(value, layout, stream.schema.select(subscription.select)),))
     logs = client.fabric.logs
-    subject = logs.delivery(subscription.site, snapshot.subscription_ids[name])
+    subject = logs.delivery(subscription.site, snapshot.subscription_ids[name], subscription.stay)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             async for stored in client.fabric.follow(logs.inbox(subscription.site), subject, 0):

@@ -6,8 +6,9 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.table import Table
@@ -16,6 +17,8 @@ from headgate.cli import options as o
 from headgate.cli.words import milliseconds
 from headgate.client.client import Client
 from headgate.errors import HeadgateError, nearest
+
+_REORDERINGS: Final = 5
 
 
 def register(app: typer.Typer) -> None:
@@ -78,6 +81,8 @@ def status(
         console.print(table)
     if document["planner"]:
         console.print(planner_line(document["planner"]), markup=False)
+    for line in notes(document):
+        console.print(line, markup=False, highlight=False)
     for name, each in document["streams"].items():
         if each["job"].get("state") == "failed":
             console.print(f"stream {name} failed and is tried again: {each['job'].get('error')}", markup=False)
@@ -91,6 +96,25 @@ def planner_line(found: dict[str, Any]) -> str:
         f"{found['quality_reachable']:.3f} reachable with {found['moves']} moves; {found['state']}{fixed}, "
         f"{found['changes']} changes so far (`headgate plan --live`)"
     )
+
+
+def notes(document: dict[str, Any]) -> list[str]:
+    """What does not fit a table: readers who are away or still drain a site they have left, and `levels: auto`."""
+    found = []
+    for each in document.get("reorderings", [])[-_REORDERINGS:]:
+        when = datetime.fromtimestamp(each["time_s"], tz=UTC).strftime("%H:%M:%S")
+        whose = ", ".join(each["subscriptions"])
+        before, after = " > ".join(each["before"]), " > ".join(each["after"])
+        found.append(f"{when} {each['site']}: levels of {whose} were {before}, now {after}")
+    for name, each in document["subscriptions"].items():
+        if each.get("to_drain"):
+            path = " then ".join([*each["to_drain"], each["site"]])
+            found.append(f"{name} has moved to {each['site']}; its reader drains {path}")
+        if each.get("detached_ms"):
+            away_s = (document["time_ms"] - each["detached_ms"]) / 1000
+            kept = "until it comes back" if each["expires_s"] is None else f"for {each['expires_s']:g} s"
+            found.append(f"{name} has been detached for {away_s:,.0f} s; its rows are kept {kept}")
+    return found
 
 
 def status_tables(document: dict[str, Any]) -> list[Table]:

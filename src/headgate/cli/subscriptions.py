@@ -1,4 +1,4 @@
-"""`headgate subscribe`, `unsubscribe`, `context`, `tail`, `publish`: what a subscriber or a producer does."""
+"""`headgate subscribe`, `move`, `detach`, `unsubscribe`, `context`, `tail`, `publish`: what the ends of a stream do."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +23,8 @@ from headgate.wire.message import json_value
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("subscribe")(subscribe)
+    app.command("move")(move)
+    app.command("detach")(detach)
     app.command("unsubscribe")(unsubscribe)
     app.command("context")(context)
     app.command("tail")(tail)
@@ -77,6 +80,42 @@ async def _starts(client: Any, name: str, timeout_s: float) -> int | None:
                 await asyncio.sleep(0.3)
     except TimeoutError:
         return None
+
+
+def move(
+    name: Annotated[str, typer.Argument(help="The subscription's name.")],
+    to: Annotated[str, typer.Option("--to", help="The site to deliver it at from now on.")],
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+) -> None:
+    """Hand a subscription over to another site: its reader gets what the old one holds first, and nothing twice."""
+
+    async def work() -> int:
+        async with await o.connect(nats, state_dir, namespace, creds) as client:
+            return await client.move(name, to)
+
+    typer.echo(json.dumps({"revision": o.run(work())}))
+
+
+def detach(
+    name: Annotated[str, typer.Argument(help="The subscription's name.")],
+    expires: Annotated[
+        str | None, typer.Option(help="How long rows are kept, as in `10 min`; default: what the subscription says.")
+    ] = None,
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+) -> None:
+    """Say that nobody will read a subscription for a while; who does so next, at any site, goes on where it was."""
+
+    async def work() -> str:
+        async with await o.connect(nats, state_dir, namespace, creds) as client:
+            return await client.detach(name, expires=expires)
+
+    typer.echo(json.dumps({"position": o.run(work())}))
 
 
 def unsubscribe(
@@ -165,12 +204,29 @@ def _show(value: Any) -> str:
 def publish(
     stream: Annotated[str, typer.Argument(help="A stream whose source is `nats`.")],
     file: Annotated[Path, typer.Argument(help="Rows as JSON lines, CSV or Parquet; `-` reads JSON lines.")],
+    live: Annotated[bool, typer.Option("--live", help="Send lines of `-` as they come; wait while cut off.")] = False,
+    policy: Annotated[
+        Path | None, typer.Option(help="With --live: what to give up first when too much waits (YAML).")
+    ] = None,
+    buffer: Annotated[int, typer.Option(help="With --live: how many rows may wait.", min=1)] = 100_000,
+    expires: Annotated[str, typer.Option(help="With --live: how long a row may wait.")] = "10 min",
     state_dir: o.StateDir = o.STATE_DIR,
     nats: o.Nats = None,
     namespace: o.Namespace = "hg",
     creds: o.Credentials = None,
 ) -> None:
-    """Publish rows into a stream; returns once they are stored."""
+    """Publish rows into a stream; returns once they are stored.
+
+    With --live, lines are sent as they come. While the connection is away they wait here; the last line of the output
+    says what became of them.
+    """
+    if live:
+        if str(file) != "-":
+            raise HeadgateError("--live reads lines as they come", hint="give `-` as the file")
+        document = yaml.safe_load(policy.read_text("utf-8")) if policy is not None else None
+        sending = _send_lines(o.connect(nats, state_dir, namespace, creds), stream, document, buffer, expires)
+        typer.echo(json.dumps(o.run(sending)))
+        return
     rows = _read_rows(file)
 
     async def work() -> int:
@@ -178,6 +234,25 @@ def publish(
             return await client.publish(stream, rows)
 
     typer.echo(json.dumps({"stored": o.run(work()), "rows": len(rows)}))
+
+
+async def _send_lines(
+    connecting: Awaitable[Client], stream: str, policy: Any, buffer: int, expires: str
+) -> dict[str, Any]:
+    """Send JSON lines from standard input until it ends, and report."""
+    from headgate.model import parse_duration
+
+    async with await connecting as client:
+        sender = await client.sender(stream, policy, max_rows=buffer, expires_s=parse_duration(expires))
+        async with sender:
+            while line := await asyncio.to_thread(sys.stdin.readline):
+                if line.strip():
+                    try:
+                        sender.publish([json.loads(line)])
+                    except ValueError as error:
+                        raise HeadgateError(f"not a JSON line: {error}", where=line[:60]) from error
+            await sender.flush(parse_duration(expires))
+        return asdict(sender.report())
 
 
 def _read_rows(file: Path) -> Any:

@@ -120,7 +120,7 @@ class LocalBuffer:
             schema = Schema(tuple(Column(field.name, field.type) for field in self._schema))
             policy = parse_policy(self._policy, schema, "policy")
             self._queue = ReductionQueue(policy, schema, self._max_rows, coverage=delivery.after)
-        self._queue.offer(delivery.seqs, delivery.rows, time.monotonic(), delivery.upto)
+        self._queue.offer(delivery.seqs, delivery.rows, time.time(), delivery.upto)
         self._told.append((delivery.upto, delivery.given_up))
         if self._queue.level != self._level:
             before, self._level = self._level, self._queue.level
@@ -131,7 +131,7 @@ class LocalBuffer:
     def _take(self) -> Buffered | None:
         if self._queue is None:
             return None
-        taken = self._queue.take(self._batch_rows, now=time.monotonic())
+        taken = self._queue.take(self._batch_rows, now=time.time())
         if not len(self._queue):
             self._room.set()
         if not taken:

@@ -13,11 +13,13 @@ from typing import Any, Self
 from weakref import WeakSet
 
 from headgate.catalog import Snapshot
-from headgate.client.delivery import ClientError, Inbox, decode_position
+from headgate.client.delivery import ClientError, Inbox, decode_position, encode_position
 from headgate.client.publishing import encode_rows
+from headgate.client.sender import Sender
 from headgate.errors import nearest
 from headgate.fabric import Fabric, FencedError, Logs
 from headgate.fabric.server import running_url
+from headgate.model import Stream, parse_duration
 from headgate.relay.tables import Tables, head_revision
 from headgate.wire.ledger import Tally
 
@@ -108,9 +110,7 @@ class Client:
         if subscription:
             await self.control("subscribe", name=name, subscription=subscription, change=True)
         snapshot = await self.snapshot()
-        if name not in snapshot.subscription_ids:
-            raise ClientError(f"no subscription {name!r}", hint=_suggest(name, snapshot.subscription_ids))
-        identity = snapshot.subscription_ids[name]
+        identity = snapshot.subscription_ids[_known_name(name, snapshot)]
         known, sequence = await self._known(identity) if peek else await self._take_over(identity)
         inbox = Inbox(
             self.fabric,
@@ -134,14 +134,49 @@ class Client:
             return Tally(identity), 0
         return Tally.read(stored.data) or Tally(identity), stored.sequence
 
-    async def _take_over(self, identity: int) -> tuple[Tally, int]:
+    async def _take_over(
+        self, identity: int, *, detach: bool = False, grace_s: float | None = None
+    ) -> tuple[Tally, int]:
         """Repeat the last acknowledgement under this reader: the one before is fenced off by its next one."""
         while True:
             tally, sequence = await self._known(identity)
             tally.time_ms = int(time.time() * 1000)
+            tally.detached_ms, tally.grace_s = (tally.time_ms, grace_s) if detach else (0, None)
             with contextlib.suppress(FencedError):
                 subject = self.fabric.logs.ack(identity)
                 return tally, await self.fabric.publish(subject, tally.to_json(), expect=sequence)
+
+    async def detach(self, name: str, *, expires: str | float | None = None) -> str:
+        """Go away for a while: the site keeps what comes, under the subscription's policy, for at most `expires`.
+
+        What was handed over so far counts as done, and the loop over the inbox ends. Without `expires` the
+        subscription's own holds. Returns the position, for whoever wants to store it.
+        """
+        snapshot = await self.snapshot()
+        identity = snapshot.subscription_ids[_known_name(name, snapshot)]
+        for inbox in list(self._inboxes):
+            if inbox.id == identity:
+                self._inboxes.discard(inbox)
+                await inbox.detach()
+        grace_s = parse_duration(expires) if isinstance(expires, str) else expires
+        tally, _ = await self._take_over(identity, detach=True, grace_s=grace_s)
+        return encode_position(tally)
+
+    async def attach(self, name: str, *, site: str | None = None, **reading: Any) -> Inbox:
+        """Read on where `detach` left off, from here on at another site if one is given.
+
+        What waits at the site before is read first, then the new one; `reading` is as for `subscribe`.
+        """
+        if site is not None:
+            await self.move(name, site)
+        return await self.subscribe(name, **reading)
+
+    async def move(self, name: str, site: str) -> int:
+        """Deliver a subscription at another site; returns the revision from which it is.
+
+        Whoever reads it, now or later, gets what the old site still holds first, and nothing twice.
+        """
+        return int((await self.control("move", name=name, site=site))["revision"])
 
     async def unsubscribe(self, name: str) -> int:
         """End a subscription; returns the revision from which it is not served."""
@@ -157,13 +192,31 @@ class Client:
         Rows are a record batch, a table, a pandas frame or a list of dicts; columns are found by name. They are sent
         as the source's `payload` says. Rows that do not fit the stream become dead letters there, not errors here.
         """
-        deployment = (await self.snapshot()).deployment
-        if stream not in deployment.streams:
-            raise ClientError(f"no stream {stream!r}", hint=_suggest(stream, deployment.streams))
-        messages = encode_rows(rows, deployment.streams[stream].source, stream, self.fabric.max_payload)
+        messages = encode_rows(rows, (await self._stream(stream)).source, stream, self.fabric.max_payload)
         subject = self.fabric.logs.published(stream)
         places = await asyncio.gather(*(self.fabric.publish(subject, message) for message in messages))
         return max(places, default=0)
+
+    async def sender(self, stream: str, policy: Mapping[str, Any] | None = None, **options: Any) -> Sender:
+        """A sender into a stream that goes on while the connection is away, in order and without duplicates.
+
+        At most `max_rows` wait here; past that the policy says what to give up, and what has waited for `expires_s` is
+        given up too. See `Sender` for the other options.
+        """
+        return Sender(self.fabric, await self._stream(stream), policy, **options)
+
+    async def _stream(self, name: str) -> Stream:
+        streams = (await self.snapshot()).deployment.streams
+        if name not in streams:
+            raise ClientError(f"no stream {name!r}", hint=_suggest(name, streams))
+        return streams[name]
+
+
+def _known_name(name: str, snapshot: Snapshot) -> str:
+    """The name of a subscription that there is."""
+    if name not in snapshot.subscription_ids:
+        raise ClientError(f"no subscription {name!r}", hint=_suggest(name, snapshot.subscription_ids))
+    return name
 
 
 def _suggest(name: str, known: Mapping[str, Any]) -> str:

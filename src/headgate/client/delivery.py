@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,8 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headgate.catalog import Snapshot
+from headgate.client.stays import Arrived, Missing, Stays
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric, FabricError, FencedError, cancel_all
+from headgate.model import Stay
 from headgate.relay.repair import fetch_range
 from headgate.relay.tables import Tables
 from headgate.wire.block import Block
@@ -111,7 +114,11 @@ class Inbox:
         self._fabric = fabric
         self._tables = tables
         self._subscription = snapshot.deployment.subscriptions[name]
+        self._site = self._subscription.site
+        self._root = snapshot.deployment.streams[self._subscription.stream].root
         self._account = Account(tally)
+        self._stays = Stays(fabric, tables, name, snapshot, self._account)
+        self._detached = False
         self._ack_sequence = ack_sequence
         self._floor = floor
         self.max_rows = max_rows
@@ -130,24 +137,40 @@ class Inbox:
         return self._account.tally
 
     async def __aiter__(self) -> AsyncIterator[Delivery]:
-        logs = self._fabric.logs
-        site = self._subscription.site
-        stream = self._fabric.follow(logs.inbox(site), logs.delivery(site, self.id), self.tally.inbox)
+        follow = self._stays.follow()
         try:
-            async for batch in stream:
-                for stored in batch:
-                    if self._taken_over is not None:
-                        raise self._taken_over
-                    whole = await self._decode(stored.data)
-                    async for block in self._in_order(whole):
+            async with self._stays:
+                async for found in follow:
+                    self._enter(found.stay)
+                    async for block, place in self._blocks(found):
+                        if self._taken_over is not None:
+                            raise self._taken_over
                         for piece in self._cut(block):
                             # A message counts as read with its last row, so that a reader can stop inside of it.
-                            place = stored.sequence if piece.upto == whole.upto else stored.sequence - 1
-                            yield self._hand_over(piece, place)
+                            yield self._hand_over(piece, place if piece.upto == block.upto else place - 1)
+                            if self._detached:
+                                return
                             self._mark_done()
         finally:
-            await stream.aclose()  # type: ignore[attr-defined] # follow is a generator
+            await follow.aclose()  # type: ignore[attr-defined] # it is a generator
             await self.close()
+
+    def _enter(self, stay: Stay) -> None:
+        """Read on in the inbox of a stay: those before it are finished with."""
+        if stay.number != self.tally.stay:
+            self.tally.stay, self.tally.inbox = stay.number, 0
+        self._site = stay.site
+
+    async def _blocks(self, found: Arrived | Missing) -> AsyncIterator[tuple[Block, int]]:
+        """What is new in what has come, with the place in the inbox that it is read up to."""
+        if isinstance(found, Missing):
+            async for block in self._missing(self.tally.mark, found.upto):
+                yield block, self.tally.inbox
+            return
+        for stored in found.messages:
+            whole = await self._decode(stored.data)
+            async for block in self._in_order(whole):
+                yield block, stored.sequence if block.upto == whole.upto else stored.sequence - 1
 
     def _cut(self, block: Block) -> Iterator[Block]:
         """The block in pieces of at most `max_rows` rows, which the consumer may change between them."""
@@ -175,31 +198,42 @@ class Inbox:
         have = self._account.coverage
         if have is not None and block.upto <= have:
             return
-        while have is not None and block.after > have:
+        if have is not None and block.after > have:
+            async for missing in self._missing(have, block.after):
+                yield missing
+            have = block.after
+        yield block if have is None else block.since(have)
+
+    async def _missing(self, have: int, upto: int) -> AsyncIterator[Block]:
+        """A range that did not come, fetched again."""
+        while have < upto:
             if self._on_gap:
-                self._on_gap(have, block.after)
-            answers = await self._fetch(have, block.after)
-            for data in answers:
+                self._on_gap(have, upto)
+            for data in await self._fetch(have, upto):
                 missing = (await self._decode(data)).since(have)
                 yield missing
                 have = missing.upto
-        yield block if have is None else block.since(have)
 
     async def _fetch(self, after: int, upto: int) -> list[bytes]:
-        """Ask the site for a missing range, again while it does not answer: its relay may be restarting."""
+        """Ask for a missing range, again while nobody answers: a relay may be restarting.
+
+        First the site that should have sent it, then the stream's root, which has everything: a site that the
+        subscription has left may be gone.
+        """
         deadline = time.monotonic() + _REPAIR_S
-        place = self._subscription
-        while True:
+        stream, site, root = self._subscription.stream, self._site, self._root
+        for place in itertools.cycle((site, root)):
             try:
-                return await fetch_range(self._fabric, place.site, place.stream, after, upto, subscription=self.id)
+                return await fetch_range(self._fabric, place, stream, after, upto, subscription=self.id)
             except FabricError as error:
                 if time.monotonic() > deadline:
                     raise ClientError(
-                        f"rows {after + 1} to {upto} of {place.stream!r} are missing, and {place.site!r} does not send"
+                        f"rows {after + 1} to {upto} of {stream!r} are missing, and neither {site!r} nor {root!r} sends"
                         " them again",
-                        hint="is the site's relay running?",
+                        hint="are the sites' relays running?",
                     ) from error
                 await asyncio.sleep(_STALL_S)
+        raise AssertionError("unreachable")
 
     def _hand_over(self, block: Block, sequence: int) -> Delivery:
         self._account.add(block, sequence, int(time.time() * 1000))
@@ -254,6 +288,14 @@ class Inbox:
     def done(self) -> None:
         """Say that the last delivery was dealt with, without asking for another; it is acknowledged soon."""
         self._mark_done()
+
+    async def detach(self) -> str:
+        """End the reading: what was handed over counts as done, and the loop ends. Returns the position."""
+        self._detached = True
+        self._stays.end()
+        self._mark_done()
+        await self.close()
+        return encode_position(self.tally)
 
     async def close(self) -> None:
         """Acknowledge what the consumer was done with."""

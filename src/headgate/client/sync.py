@@ -11,8 +11,42 @@ from typing import Any, Self, TypeVar
 
 from headgate.client.client import Client
 from headgate.client.delivery import Delivery, Inbox
+from headgate.client.sender import Sender, Sent
 
 T = TypeVar("T")
+
+
+class SyncSender:
+    """A `Sender` whose work is done in its client's thread. `close` sends what waits, for at most 10 s."""
+
+    def __init__(self, sender: Sender, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+        self._sender = sender
+        self._run = run
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def publish(self, rows: Any) -> None:
+        """Take rows; they are sent in order."""
+
+        async def work() -> None:
+            self._sender.publish(rows)
+
+        self._run(work())
+
+    def report(self) -> Sent:
+        """What has become of everything so far."""
+        return self._sender.report()
+
+    def close(self, timeout_s: float = 10.0) -> Sent:
+        """Send what waits and stop."""
+        found: Sent = self._run(self._sender.close(timeout_s))
+        return found
 
 
 class SyncClient:
@@ -92,7 +126,7 @@ class SyncClient:
         async def following() -> Delivery | None:
             try:
                 return await asyncio.wait_for(anext(deliveries), timeout_s)
-            except TimeoutError:
+            except (TimeoutError, StopAsyncIteration):
                 return None
 
         async def end() -> None:
@@ -105,6 +139,20 @@ class SyncClient:
         finally:
             self._run(end())
 
+    def detach(self, name: str, *, expires: str | float | None = None) -> str:
+        """Go away for a while, as `Client.detach`; a loop over the subscription ends. Returns the position."""
+        return self._run(self._client.detach(name, expires=expires))
+
+    def attach(
+        self, name: str, *, site: str | None = None, timeout_s: float | None = None, **reading: Any
+    ) -> Iterator[Delivery]:
+        """Read on, from here on at another site if one is given, as `Client.attach`."""
+        return self._deliveries(self._run(self._client.attach(name, site=site, **reading)), timeout_s)
+
+    def move(self, name: str, site: str) -> int:
+        """Deliver a subscription at another site; whoever reads it gets what the old site holds first."""
+        return self._run(self._client.move(name, site))
+
     def unsubscribe(self, name: str) -> int:
         """End a subscription."""
         return self._run(self._client.unsubscribe(name))
@@ -116,6 +164,12 @@ class SyncClient:
     def publish(self, stream: str, rows: Any) -> int:
         """Publish rows into a stream; returns once they are stored."""
         return self._run(self._client.publish(stream, rows))
+
+    def sender(self, stream: str, policy: Mapping[str, Any] | None = None, **options: Any) -> SyncSender:
+        """A sender that goes on while the connection is away, as `Client.sender`; a context manager."""
+        sender = self._run(self._client.sender(stream, policy, **options))
+        self._run(sender.__aenter__())
+        return SyncSender(sender, self._run)
 
     def control(self, verb: str, **arguments: Any) -> dict[str, Any]:
         """Ask the running service for a change or a report."""

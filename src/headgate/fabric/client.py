@@ -96,6 +96,11 @@ class Fabric:
         """The largest message that the server takes."""
         return int(self._client.max_payload)
 
+    @property
+    def connected(self) -> bool:
+        """Whether the server can be reached at the moment."""
+        return bool(self._client.is_connected)
+
     async def ensure(self, log: Log) -> None:
         """Make a log, or bring it to the table's limits; what it holds is kept."""
         discard = api.DiscardPolicy.OLD if log.latest_only else api.DiscardPolicy.NEW
@@ -109,7 +114,7 @@ class Fabric:
             max_bytes=log.max_bytes,
             max_msgs_per_subject=log.max_per_subject,
             max_age=0,
-            duplicate_window=0.1,
+            duplicate_window=log.id_window_s,
             allow_direct=True,
             allow_rollup_hdrs=True,
         )
@@ -121,16 +126,28 @@ class Fabric:
                     raise
                 await self._js.update_stream(config)
 
-    async def publish(self, subject: str, data: bytes, *, expect: int | None = None, replace: bool = False) -> int:
+    async def publish(
+        self,
+        subject: str,
+        data: bytes,
+        *,
+        expect: int | None = None,
+        replace: bool = False,
+        message_id: str | None = None,
+        timeout_s: float | None = None,
+    ) -> int:
         """Append to a log and return the sequence, once it is stored.
 
-        `expect` fences the append; `replace` takes everything before it off the subject in the same step.
+        `expect` fences the append; `replace` takes everything before it off the subject in the same step. A message
+        with an id that the log knows (see `Log.id_window_s`) is not stored again.
         """
         headers = {} if expect is None else {_EXPECTED: str(expect)}
+        if message_id is not None:
+            headers["Nats-Msg-Id"] = message_id
         if replace:
             headers["Nats-Rollup"] = "sub"
         try:
-            ack = await self._js.publish(subject, data, headers=headers or None)
+            ack = await self._js.publish(subject, data, timeout=timeout_s, headers=headers or None)
         except APIError as error:
             if error.err_code in _WRONG_LAST:
                 raise FencedError(f"{subject}: {error.description}") from error
@@ -191,11 +208,7 @@ class Fabric:
     async def follow(self, log: Log, subject: str, after: int = 0) -> AsyncIterator[list[Stored]]:
         """Messages of a subject after a sequence, for ever: what is there first, then what comes."""
         wake = asyncio.Event()
-
-        async def woken(_: Any) -> None:
-            wake.set()
-
-        hints = await self._client.subscribe(subject, cb=woken)
+        end = await self.listen(subject, wake)
         try:
             while True:
                 wake.clear()
@@ -212,8 +225,22 @@ class Fabric:
                     async with asyncio.timeout(_POLL_S):
                         await wake.wait()
         finally:
+            await end()
+
+    async def listen(self, subject: str, *wake: asyncio.Event) -> Callable[[], Awaitable[None]]:
+        """Set events whenever something is published on a subject: a hint to read again. Returns what ends it."""
+
+        async def woken(_: Any) -> None:
+            for event in wake:
+                event.set()
+
+        hints = await self._client.subscribe(subject, cb=woken)
+
+        async def end() -> None:
             if not self._client.is_closed:
                 await hints.unsubscribe()
+
+        return end
 
     async def purge(self, log: Log, subject: str, below: int) -> None:
         """Delete a subject's messages with a sequence below this one. Only the owner of a log calls this."""

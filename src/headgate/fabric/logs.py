@@ -13,23 +13,38 @@ from typing import Final
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _GIB: Final = 1 << 30
+ID_WINDOW_S: Final = 7200.0
+"""How long the server knows the ids of messages that senders publish into a stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One JetStream stream. `latest_only` keeps one message per subject and lets a newer one replace it."""
+    """One JetStream stream. `latest_only` keeps one message per subject and lets a newer one replace it.
+
+    `id_window_s` is how long the server remembers message ids, to store a message that is sent again only once.
+    """
 
     name: str
     subjects: tuple[str, ...]
     max_bytes: int
     max_per_subject: int = -1
     latest_only: bool = False
+    id_window_s: float = 0.1
 
 
 def _token(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} cannot be part of a subject: use letters, digits, '-' and '_'")
     return name
+
+
+def inbox_token(subscription: int, stay: int = 0) -> str:
+    """A subscription's stay as part of a subject.
+
+    >>> inbox_token(12), inbox_token(12, 3)
+    ('12', '12-3')
+    """
+    return f"{subscription}-{stay}" if stay else str(subscription)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +56,7 @@ class Logs:
     | root | `root.STREAM.part`, `.dead`, `.commit` | the stream's Spark job | staged parts, dead letters, manifests |
     | input | `in.STREAM` | publishers | rows published into a stream |
     | site | `site.SITE.in.STREAM.PARENT`, `.held.OUTPUT` | the parent; the site | blocks; decisions not yet sent |
-    | inbox | `inbox.SITE.ID` | the site | what a subscription gets |
+    | inbox | `inbox.SITE.ID`, `inbox.SITE.ID-STAY` | the site | what a subscription gets |
     | state | `catalog.head`, `pin.STREAM`, `ack.ID`, `stats.SITE`, `ledger.STREAM` | each owner | latest values |
     | tables | `tables.REVISION` | the catalog | snapshots that routed blocks |
     """
@@ -66,7 +81,7 @@ class Logs:
 
     def input(self, stream: str) -> Log:
         """Rows that clients published into a stream, until its job has committed them."""
-        return Log(self._name("in", stream), (self.published(stream),), self.root_bytes)
+        return Log(self._name("in", stream), (self.published(stream),), self.root_bytes, id_window_s=ID_WINDOW_S)
 
     def site(self, site: str) -> Log:
         """What a site has received and not yet passed on to everybody below it."""
@@ -117,9 +132,9 @@ class Logs:
         """Decisions about an output that cannot be published yet."""
         return self._subject("site", _token(site), "held", _token(output))
 
-    def delivery(self, site: str, subscription: int) -> str:
-        """The inbox of a subscription."""
-        return self._subject("inbox", _token(site), str(subscription))
+    def delivery(self, site: str, subscription: int, stay: int = 0) -> str:
+        """The inbox of a subscription: each of its stays at a site has one of its own."""
+        return self._subject("inbox", _token(site), inbox_token(subscription, stay))
 
     def ack(self, subscription: int) -> str:
         """What a subscriber has acknowledged."""

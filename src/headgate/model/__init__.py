@@ -9,7 +9,7 @@ from headgate.model.quality import PRESETS, Quality, QualityTable, parse_quality
 from headgate.model.schema import Column, Schema, parse_type, type_name
 from headgate.model.site import Link, Links, Site
 from headgate.model.stream import Admission, Source, Stream
-from headgate.model.subscription import Subscription
+from headgate.model.subscription import Stay, Subscription
 from headgate.model.units import parse_bandwidth, parse_bytes, parse_duration, parse_rate
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Schema",
     "Site",
     "Source",
+    "Stay",
     "Stream",
     "Subscription",
     "Tree",

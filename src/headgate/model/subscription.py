@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from headgate.model.quality import Quality
+
+
+class Stay(NamedTuple):
+    """A time that a subscription spends at one site, with an inbox of its own there. Moving begins the next one."""
+
+    number: int
+    site: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +22,8 @@ class Subscription:
 
     `where` is text in the filter language of `profile` (relational SQL by default); `resolution`, `region` and
     `policy` are documents that the grid and reduction packages check and interpret. `select` None means every column.
+    `stay` and `left` are the catalog's: how often it has moved, and the stays before that its reader had not finished
+    with when it last moved, oldest first.
     """
 
     name: str
@@ -32,3 +41,10 @@ class Subscription:
     format: str = "arrow"
     start: str = "now"
     expires_s: float | None = None
+    stay: int = 0
+    left: tuple[Stay, ...] = ()
+
+    @property
+    def stays(self) -> tuple[Stay, ...]:
+        """Where its rows may lie, oldest first; the last one is where it is delivered now."""
+        return (*self.left, Stay(self.stay, self.site))

@@ -176,6 +176,14 @@ class ReductionQueue:
                 self._note(held, mask, np.zeros(len(held), dtype=np.int64), ("max_age",))
                 self._set(held.pick(mask))
 
+    def expire_before(self, arrived: float) -> None:
+        """Give up the rows that came before a time, whatever the policy says (the end of a sender's grace period)."""
+        if self.oldest is not None and self.oldest < arrived:
+            held = self._all()
+            mask = held.arrived >= arrived
+            self._note(held, mask, np.zeros(len(held), dtype=np.int64), ("expired",))
+            self._set(held.pick(mask))
+
     def _note(self, held: Held, kept: Bools, why: Ints, names: tuple[str, ...]) -> None:
         before = np.concatenate([[0], np.cumsum(kept)]).astype(np.int64)
         dropped = np.flatnonzero(~kept)

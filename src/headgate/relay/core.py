@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from headgate.fabric.logs import inbox_token
 from headgate.relay.evenly import Evenly
 from headgate.relay.output import Output, QueueLimits
 from headgate.relay.routes import Child, Receiver, Routes
@@ -14,23 +15,27 @@ from headgate.wire.block import Block
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An output by what it leads to: the site of a child, or the id of a subscription."""
+    """An output by what it leads to: the site of a child, or the id of a subscription and its stay."""
 
     stream: str
     child: str | None = None
     subscription: int | None = None
+    stay: int = 0
 
     @property
     def token(self) -> str:
         """The output as part of a subject."""
-        return f"{self.stream}-to-{self.child}" if self.child is not None else f"sub-{self.subscription}"
+        if self.child is not None:
+            return f"{self.stream}-to-{self.child}"
+        assert self.subscription is not None
+        return f"sub-{inbox_token(self.subscription, self.stay)}"
 
 
 def key_of(stream: str, target: Child | Receiver) -> Key:
     """The key of the output that leads to a target."""
     if isinstance(target, Child):
         return Key(stream, child=target.site)
-    return Key(stream, subscription=target.id)
+    return Key(stream, subscription=target.id, stay=target.subscription.stay)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,13 @@ class RelayCore:
         """The end of what has arrived without a gap."""
         found = self._inputs.get(stream)
         return found.coverage if found else None
+
+    def gap(self, stream: str) -> Gap | None:
+        """The first gap that blocks are held behind; the outputs that they are for must stay."""
+        found = self._inputs.get(stream)
+        if found is None or found.coverage is None or not found.held:
+            return None
+        return Gap(stream, found.coverage, found.held[0][0].after)
 
     def receive(self, block: Block, routes: Routes, now: float) -> Gap | None:
         """Take a block in. What was covered is dropped; a block past a gap is held, and the gap is returned."""

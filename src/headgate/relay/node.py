@@ -8,10 +8,12 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import pyarrow as pa
+
 from headgate import faults
 from headgate.fabric import Crew, Fabric, FabricError, FencedError, Log, LogFullError, Stored, cancel_all
 from headgate.relay.budget import MESSAGE_S, Budgets
-from headgate.relay.core import Gap, Key, RelayCore, Send, key_of
+from headgate.relay.core import Key, RelayCore, Send, key_of
 from headgate.relay.meters import Meters
 from headgate.relay.output import Output, QueueLimits, limits_of
 from headgate.relay.repair import RepairService, fetch_history, fetch_range
@@ -79,6 +81,7 @@ class RelayNode:
         # Held from restoring a block's outputs to routing it, so that none is forgotten in between.
         self.routing = asyncio.Lock()
         self.marks: dict[str, Mark] = {}
+        self._versions: dict[str, int] = {}
         self._retry_at: dict[Key, float] = {}
         self._row_bytes: dict[Key, float] = {}
         self._publishing: set[asyncio.Task[None]] = set()
@@ -165,27 +168,33 @@ class RelayNode:
             await self._restore_outputs(routes)
             await self._backfill(routes, block.after)
             gap = self.core.receive(block, routes, time.monotonic())
+            same = self._versions.get(routes.stream) == block.version
+            if gap is None:
+                self._versions[routes.stream] = block.version
             self.current[routes.stream] = frozenset(key_of(routes.stream, target) for target in routes.targets)
         self.meters.blocks += 1
         self.marks.setdefault(routes.stream, Mark()).ends.append((block.upto, place, subject))
         if gap is not None and routes.parent is not None and gap.stream not in self._repairing:
-            task = asyncio.create_task(self._repair(gap, routes.parent))
+            # Where versions differ, this site may not have been in the tree in between: nothing will come by itself.
+            task = asyncio.create_task(self._repair(gap.stream, routes.parent, _GRACE_S if same else 0.0))
             self._repairing[gap.stream] = task
             task.add_done_callback(lambda _: self._repairing.pop(gap.stream, None))
 
-    async def _repair(self, gap: Gap, parent: str) -> None:
-        """Ask the parent for a range that did not come, after giving it the time to come by itself."""
-        await asyncio.sleep(_GRACE_S)
-        while (have := self.core.coverage(gap.stream)) is not None and have < gap.upto:
+    async def _repair(self, stream: str, parent: str, grace_s: float) -> None:
+        """Ask the parent for ranges that did not come, after giving them the time to come by themselves."""
+        await asyncio.sleep(grace_s)
+        while (gap := self.core.gap(stream)) is not None:
             try:
-                answers = await fetch_range(self.fabric, parent, gap.stream, have, gap.upto, child=self.site)
+                answers = await fetch_range(self.fabric, parent, stream, gap.after, gap.upto, child=self.site)
             except FabricError:
                 await asyncio.sleep(_STALL_S)
                 continue
             for data in answers:
-                block = await self._decode(data, gap.stream)
-                routes = await self.tables.routes(block.version, self.site, gap.stream)
-                assert routes is not None
+                version = block_version(data)
+                routes = await self.tables.routes(version, self.site, stream)
+                # A version that does not route the stream here has nothing in its range but the coverage.
+                routes = routes or Routes(self.site, stream, version, parent, pa.schema([]), (), ())
+                block = decode_block(data, routes.schema)
                 async with self.routing:
                     await self._restore_outputs(routes)
                     self.core.receive(block, routes, time.monotonic())
@@ -195,7 +204,8 @@ class RelayNode:
         """Give subscriptions that start earlier what the root log holds of their class, before their first block."""
         for target in routes.local:
             output = self.core.outputs[key_of(routes.stream, target)]
-            if target.subscription.start != EARLIEST or output.reach is not None or upto == 0:
+            mine = target.subscription
+            if mine.start != EARLIEST or mine.stay or output.reach is not None or upto == 0:
                 continue
             root = (await self.tables.snapshot(routes.version)).deployment.streams[routes.stream].root
             reached = 0
@@ -238,7 +248,7 @@ class RelayNode:
         if key.child is not None:
             return logs.link(self.site, key.child, key.stream)
         assert key.subscription is not None
-        return logs.delivery(self.site, key.subscription)
+        return logs.delivery(self.site, key.subscription, key.stay)
 
     async def tail(self, key: Key) -> tuple[int | None, int]:
         """The coverage and the sequence of an output's last message."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ from headgate.wire.block import Block, merge_declared, merge_digests
 Ints = npt.NDArray[np.int64]
 
 MAX_AGE: Final = "max_age"
+_REORDERINGS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,22 @@ class Reducer:
     def level(self) -> int:
         """The level of the last pack, 0 before the first."""
         return max((group.backlog.level for group in self._groups.values()), default=0)
+
+    @property
+    def reorderings(self) -> list[dict[str, Any]]:
+        """What `levels: auto` has changed, with the receivers whose policy it is; the newest last."""
+        found = [
+            {
+                "time_s": round(change.now, 3),
+                "receivers": [int(name) for name in group.receivers],
+                "before": list(change.before),
+                "after": list(change.after),
+                "fractions": [round(each, 4) for each in change.fractions],
+            }
+            for group in self._groups.values()
+            for change in (group.backlog.automatic.log if group.backlog.automatic else ())
+        ]
+        return sorted(found, key=lambda each: each["time_s"])[-_REORDERINGS:]
 
     def limit(self, target: Child | Receiver, max_rows: float, max_bytes: float) -> Limit:
         """The output's limits, or the policy's own where those of one receiver are lower."""

@@ -2,6 +2,8 @@
 
 The answer holds adjacent blocks from the start of the range, never past its end, as many as fit a message; the asker
 asks again for the rest. The root answers from the root log; what was purged there is declared expired, never left out.
+A site that was in nobody's tree for a while gets that part of the range as a block without rows. Any site that a
+subscription's rows passed through can answer for it, the root always, so that a site it has left may be gone for good.
 """
 
 from __future__ import annotations
@@ -12,19 +14,28 @@ from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Final, Self
 
+import numpy as np
+import pyarrow as pa
+
 from headgate.fabric import Fabric, FabricError
+from headgate.matching import ClassLists
 from headgate.model import Subscription
-from headgate.relay.root import committed, load_block
-from headgate.relay.routes import Child, Receiver, Routes
+from headgate.relay.root import commit_of, committed, load_block
+from headgate.relay.routes import Receiver, Routes
 from headgate.relay.split import for_child, for_local
 from headgate.relay.tables import Tables
 from headgate.wire.block import Block
-from headgate.wire.manifest import decode_manifest
+from headgate.wire.manifest import Manifest, decode_manifest
 from headgate.wire.message import block_range, block_version, decode_block, encode_block
 
 _MAX_ANSWER: Final = 4 << 20
 _TIMEOUT_S: Final = 20.0
 _MAX_COMMITS: Final = 200
+_NO_ROWS: Final = (
+    np.zeros(0, dtype=np.uint64),
+    pa.RecordBatch.from_pylist([], schema=pa.schema([])),
+    ClassLists.empty(0),
+)
 
 
 def _join(messages: Iterable[bytes]) -> bytes:
@@ -87,8 +98,8 @@ class RepairService:
                 pieces = await self._of_class(stream, after, upto, int(request["class"]), request["columns"])
             else:
                 pieces = [
-                    _for(block.until(upto), routes, request["child"], int(request["subscription"]))
-                    for block, routes in await self._blocks(stream, after, upto)
+                    await self._for(block.until(upto), routes, request["child"], int(request["subscription"]))
+                    for block, routes in await self._blocks(stream, after, upto, request["child"])
                 ]
         except FabricError:
             return b""
@@ -96,7 +107,7 @@ class RepairService:
         size = 0
         for piece in pieces:
             if piece is None:
-                continue
+                break
             message = encode_block(piece)
             size += len(message)
             if found and size > _MAX_ANSWER:
@@ -104,13 +115,32 @@ class RepairService:
             found.append(message)
         return _join(found)
 
-    async def _blocks(self, stream: str, after: int, upto: int) -> list[tuple[Block, Routes]]:
+    async def _for(self, block: Block, routes: Routes | None, child: str, subscription: int) -> Block | None:
+        """The block as the asker would have been sent it, None when this version serves the asker from elsewhere."""
+        if routes is not None:
+            for target in routes.children:
+                if target.site == child:
+                    return for_child(block, target)
+            everyone = (*routes.local, *(receiver for each in routes.children for receiver in each.receivers))
+            mine = tuple(receiver for receiver in everyone if receiver.id == subscription)
+            for _, piece in for_local(block, mine):
+                return piece
+        return _nothing(block) if await self._unserved(block.version, child, block.stream) else None
+
+    async def _unserved(self, version: int, child: str, stream: str) -> bool:
+        """Whether a site got nothing of a stream from anybody under a version."""
+        if not child:
+            return False
+        routes = await self._tables.routes(version, child, stream)
+        return routes is None or not routes.targets
+
+    async def _blocks(self, stream: str, after: int, upto: int, child: str) -> list[tuple[Block, Routes | None]]:
         """Adjacent blocks that start at or before `after`, with the routes that apply to each."""
         logs = self._fabric.logs
         snapshot = await anext(self._tables.heads())
         if snapshot.deployment.streams[stream].root == self._site:
-            return await self._from_root(stream, after, upto)
-        found: list[tuple[Block, Routes]] = []
+            return await self._from_root(stream, after, upto, child)
+        found: list[tuple[Block, Routes | None]] = []
         reached, place = after, 0
         pattern = logs.link("x", self._site, stream).rsplit(".", 1)[0] + ".*"
         while reached < upto:
@@ -130,19 +160,25 @@ class RepairService:
             return await self._from_parent(stream, after, upto)
         return found
 
-    async def _from_root(self, stream: str, after: int, upto: int) -> list[tuple[Block, Routes]]:
+    async def _from_root(self, stream: str, after: int, upto: int, child: str) -> list[tuple[Block, Routes | None]]:
+        """What the root log holds, at most some commits at a time; rows are read only for who may get them."""
         logs = self._fabric.logs
-        found: list[tuple[Block, Routes]] = []
+        found: list[tuple[Block, Routes | None]] = []
         place = 0
         while batch := await self._fabric.read(logs.root(stream), logs.commit(stream), place):
             place = batch[-1].sequence
             for stored in batch:
                 manifest = decode_manifest(stored.data)
-                if manifest.evaluated and manifest.upto > after and manifest.after < upto:
-                    routes = await self._tables.routes(manifest.version, self._site, stream)
-                    if routes is not None:
-                        block = await load_block(self._fabric, manifest, routes.schema, routes)
-                        found.append((block.since(after), routes))
+                if not manifest.evaluated or manifest.upto <= after or manifest.after >= upto:
+                    continue
+                routes = await self._tables.routes(manifest.version, self._site, stream)
+                if await self._unserved(manifest.version, child, stream):
+                    found.append((_covered(manifest).since(after), None))
+                elif routes is not None:
+                    block = await load_block(self._fabric, manifest, routes.schema, routes)
+                    found.append((block.since(after), routes))
+                if len(found) == _MAX_COMMITS:
+                    return found
         return found
 
     async def _of_class(
@@ -161,28 +197,25 @@ class RepairService:
             found.extend(piece for _, piece in for_local(block, (mine,)))
         return found
 
-    async def _from_parent(self, stream: str, after: int, upto: int) -> list[tuple[Block, Routes]]:
+    async def _from_parent(self, stream: str, after: int, upto: int) -> list[tuple[Block, Routes | None]]:
         """This site's log no longer has the range: ask the site above."""
         snapshot = await anext(self._tables.heads())
         tree = snapshot.plan.trees.get(stream) if snapshot.plan else None
         parent = tree.parents.get(self._site) if tree else None
         if parent is None:
             return []
-        found = []
+        found: list[tuple[Block, Routes | None]] = []
         for data in await fetch_range(self._fabric, parent, stream, after, upto, child=self._site):
             routes = await self._tables.routes(block_version(data), self._site, stream)
-            assert routes is not None
-            found.append((decode_block(data, routes.schema), routes))
+            found.append((decode_block(data, routes.schema if routes else pa.schema([])), routes))
         return found
 
 
-def _for(block: Block, routes: Routes, child: str, subscription: int) -> Block | None:
-    """The block as the asker would have been sent it, None when this version does not serve the asker."""
-    target: Child | Receiver
-    for target in routes.children:
-        if target.site == child:
-            return for_child(block, target)
-    mine = tuple(receiver for receiver in routes.local if receiver.id == subscription)
-    for _, piece in for_local(block, mine):
-        return piece
-    return None
+def _nothing(block: Block) -> Block:
+    """The coverage of a block, and nothing else."""
+    return Block(block.stream, block.after, block.upto, block.commits, *_NO_ROWS)
+
+
+def _covered(manifest: Manifest) -> Block:
+    """The coverage of a manifest, and nothing else."""
+    return Block(manifest.stream, manifest.after, manifest.upto, (commit_of(manifest),), *_NO_ROWS)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.fabric import FabricError
 from headgate.relay.core import Key
-from headgate.relay.expiry import expire_messages, expire_rows
+from headgate.relay.expiry import expire_rows
+from headgate.relay.left import LeftInboxes, overdue, read_tally
 from headgate.relay.output import Output
 from headgate.relay.routes import Receiver
-from headgate.wire.block import Block
 from headgate.wire.ledger import Tally
-from headgate.wire.message import block_version, decode_block, encode_block
+from headgate.wire.message import encode_block
 
 if TYPE_CHECKING:
     from headgate.relay.node import RelayNode
@@ -32,6 +32,7 @@ class Upkeep:
         self.fabric = node.fabric
         self.core = node.core
         self.site = node.site
+        self._left = LeftInboxes(node)
 
     async def run(self) -> None:
         """Record what stalled outputs gave up, purge what is settled, and publish what was measured."""
@@ -42,6 +43,7 @@ class Upkeep:
                 for stream in list(self.node.marks):
                     await self._purge_settled(stream)
                 await self._keep_inboxes()
+                await self._left.keep()
                 await self._forget_gone()
                 await self._publish_stats()
 
@@ -90,7 +92,8 @@ class Upkeep:
         """Drop outputs that the newest routes no longer have, once everything they were owed is sent."""
         async with self.node.routing:
             for key, output in list(self.core.outputs.items()):
-                if key not in self.node.current.get(key.stream, ()) and not output.queue and output.busy is None:
+                gone = key not in self.node.current.get(key.stream, ()) and self.core.gap(key.stream) is None
+                if gone and not output.queue and output.busy is None:
                     self.core.forget(key)
 
     async def _keep_inboxes(self) -> None:
@@ -99,41 +102,31 @@ class Upkeep:
         for key, output in list(self.core.outputs.items()):
             if key.subscription is None or output.sequence == 0:
                 continue
-            stored = await self.fabric.last(logs.state, logs.ack(key.subscription))
-            tally = (Tally.read(stored.data) if stored is not None else None) or Tally(key.subscription)
-            if tally.inbox > output.purged:
-                await self.fabric.purge(
-                    logs.inbox(self.site), self.node.subject(key), min(tally.inbox, output.sequence)
-                )
-                output.purged = tally.inbox
+            tally = await read_tally(self.fabric, key.subscription)
+            read = min(tally.place(key.stay), output.sequence)
+            if tally.stay > key.stay and not output.queue and output.busy is None:
+                read = output.sequence + 1  # its reader has moved on, and nothing will be written behind it
+            if read > output.purged:
+                await self.fabric.purge(logs.inbox(self.site), self.node.subject(key), read)
+                output.purged = read
             target = self.node.targets[key]
-            if isinstance(target, Receiver) and target.subscription.expires_s is not None and output.busy is None:
-                await self._expire(key, output, target, target.subscription.expires_s, tally)
+            if isinstance(target, Receiver) and tally.stay <= key.stay and output.busy is None:
+                await self._expire(key, output, target, tally)
 
-    async def _expire(self, key: Key, output: Output, target: Receiver, grace_s: float, tally: Tally) -> None:
-        unread = await self.fabric.read(self.fabric.logs.inbox(self.site), self.node.subject(key), tally.inbox)
-        seen_s = max(tally.time_ms / 1000, unread[0].time_s if unread else time.time())
-        if not unread or time.time() - seen_s < grace_s:
+    async def _expire(self, key: Key, output: Output, target: Receiver, tally: Tally) -> None:
+        gone = await overdue(self.node, key, target.subscription, tally)
+        if gone is None or gone.sequence != output.sequence:
             return
-        # A reader may have stopped inside its last message: what it was handed is not expired.
-        blocks = [(await self._decode_inbox(each.data, target)).since(tally.mark) for each in unread]
-        if not any(len(block.seqs) for block in blocks) or unread[-1].sequence != output.sequence:
-            return
-        gone = encode_block(expire_messages(blocks, target.id))
-        output.busy = blocks[-1]  # nothing else is published meanwhile
+        output.busy = gone.block  # nothing else is published meanwhile
+        data = encode_block(gone.block)
         try:
-            sequence = await self.fabric.publish(self.node.subject(key), gone, expect=output.sequence, replace=True)
+            sequence = await self.fabric.publish(self.node.subject(key), data, expect=output.sequence, replace=True)
         except FabricError:
             output.resume(*await self.node.tail(key))
             return
         output.busy = None
         output.sequence = sequence
         output.give_up_all(lambda block: expire_rows(block, target.id))
-
-    async def _decode_inbox(self, data: bytes, target: Receiver) -> Block:
-        snapshot = await self.node.tables.snapshot(block_version(data))
-        mine = snapshot.deployment.subscriptions.get(target.subscription.name, target.subscription)
-        return decode_block(data, snapshot.deployment.streams[mine.stream].schema.select(mine.select).arrow)
 
     async def _publish_stats(self) -> None:
         logs = self.fabric.logs
@@ -148,6 +141,7 @@ class Upkeep:
                 "reasons": dict(output.reducer.reasons),
                 "level": output.reducer.level,
                 "packs": output.reducer.packs,
+                "reorderings": output.reducer.reorderings,
             }
             for key, output in self.core.outputs.items()
         }

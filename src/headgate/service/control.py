@@ -1,4 +1,4 @@
-"""Requests to a running deployment: subscribe, unsubscribe, set context, report. A change is one catalog revision."""
+"""Requests to a running deployment: subscribe, move, unsubscribe, set context, report. A change is one revision."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from headgate.catalog import Catalog, Snapshot, parse_subscription
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric
 from headgate.model import Plan, Tree
+from headgate.relay.left import read_tally
 from headgate.relay.tables import publish_snapshot
 
 Handler = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
@@ -44,6 +45,7 @@ class Control:
         """Start answering."""
         verbs: dict[str, Handler] = {
             "subscribe": self._subscribe,
+            "move": self._move,
             "unsubscribe": self._unsubscribe,
             "context": self._context,
             "status": self._status,
@@ -66,11 +68,21 @@ class Control:
         name = str(request["name"])
         subscription = parse_subscription(name, request["subscription"], snapshot.deployment)
         if request.get("change") and name in snapshot.subscription_ids:
-            self._catalog.change(subscription)
+            self._catalog.change(subscription, await self._reading(snapshot.subscription_ids[name]))
         else:
             self._catalog.subscribe(subscription)
         published = await self.publish()
         return {"revision": published.revision, "id": published.subscription_ids[name]}
+
+    async def _move(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        name = str(request["name"])
+        known = self._catalog.snapshot().subscription_ids.get(name)
+        self._catalog.move(name, str(request["site"]), 0 if known is None else await self._reading(known))
+        return {"revision": (await self.publish()).revision}
+
+    async def _reading(self, subscription: int) -> int:
+        """The stay that a subscription's reader has come to."""
+        return (await read_tally(self._fabric, subscription)).stay
 
     async def _unsubscribe(self, request: Mapping[str, Any]) -> dict[str, Any]:
         self._catalog.unsubscribe(str(request["name"]))

@@ -8,6 +8,8 @@ from typing import Any
 
 from headgate.catalog import Snapshot
 from headgate.fabric import Fabric
+from headgate.fabric.logs import inbox_token
+from headgate.model import Subscription
 from headgate.relay.tables import Tables
 from headgate.service.books import StreamBooks, read_books, read_tallies
 from headgate.wire.ledger import Entry, Tally
@@ -38,6 +40,7 @@ async def read_status(fabric: Fabric, tables: Tables) -> dict[str, Any]:
         "sites": {name: _site(name, relays) for name in snapshot.deployment.sites},
         "links": _links(relays),
         "subscriptions": _subscriptions(snapshot, books, tallies, relays),
+        "reorderings": _reorderings(snapshot, relays),
         "job": jobs.get("_", {}),
         "planner": (await read_reports(fabric, "planner")).get("_", {}),
     }
@@ -106,20 +109,42 @@ def _subscriptions(
     found = {}
     for identity, name in names.items():
         subscription = snapshot.deployment.subscriptions[name]
-        outputs = relays.get(subscription.site, {}).get("outputs", {})
+        token = f"sub-{inbox_token(identity, subscription.stay)}"
+        output = relays.get(subscription.site, {}).get("outputs", {}).get(token, {})
         found[name] = {
             "id": identity,
             "stream": subscription.stream,
             "site": subscription.site,
             **_line(lines.get(identity)),
             **_delays(tallies.get(identity)),
-            "queued_rows": outputs.get(f"sub-{identity}", {}).get("rows", 0),
-            "level": outputs.get(f"sub-{identity}", {}).get("level", 0),
+            **_whereabouts(subscription, tallies.get(identity)),
+            "queued_rows": output.get("rows", 0),
+            "level": output.get("level", 0),
         }
     for identity, entry in lines.items():
         if identity not in names:
             found[f"(ended {identity})"] = {"id": identity, "stream": entry.stream, "site": None, **_line(entry)}
     return found
+
+
+def _reorderings(snapshot: Snapshot, relays: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """The log of `levels: auto` over all sites, oldest first: whose levels were put in another order, and why.
+
+    `fractions` are what each level alone would drop, in the order in which the policy allows them.
+    """
+    names = {identity: name for name, identity in snapshot.subscription_ids.items()}
+    found = [
+        {
+            **{key: value for key, value in change.items() if key != "receivers"},
+            "site": site,
+            "output": output,
+            "subscriptions": [names.get(each, f"(ended {each})") for each in change["receivers"]],
+        }
+        for site, report in relays.items()
+        for output, each in report.get("outputs", {}).items()
+        for change in each.get("reorderings", ())
+    ]
+    return sorted(found, key=lambda each: each["time_s"])
 
 
 def _line(entry: Entry | None) -> dict[str, Any]:
@@ -136,6 +161,19 @@ def _line(entry: Entry | None) -> dict[str, Any]:
         "expired": entry.expired,
         "in_flight": entry.in_flight,
         "difference": entry.difference,
+    }
+
+
+def _whereabouts(subscription: Subscription, tally: Tally | None) -> dict[str, Any]:
+    """Where the reader is in the subscription's stays, and whether it has said that it is away."""
+    tally = tally or Tally(0)
+    waiting = [stay.site for stay in subscription.left if stay.number >= tally.stay]
+    return {
+        "moves": subscription.stay,
+        "reads_at": waiting[0] if waiting else subscription.site,
+        "to_drain": waiting,
+        "detached_ms": tally.detached_ms or None,
+        "expires_s": tally.grace_s if tally.detached_ms and tally.grace_s is not None else subscription.expires_s,
     }
 
 

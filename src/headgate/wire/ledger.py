@@ -38,8 +38,10 @@ class Tally:
     """What one subscriber counted, up to a commit boundary. This is the acknowledgement that it stores.
 
     `starts` is the sequence before the first row that it was owed. `inbox` is the place of the last message read in
-    the inbox log; `mark` is the coverage reached, which may lie past the boundary. What was counted between the two
-    is kept in `since`, so that a reader who resumes inside a commit settles all of it.
+    the inbox log of its `stay` (see `headgate.model.Stay`); `mark` is the coverage reached, which may lie past the
+    boundary. What was counted between the two is kept in `since`, so that a reader who resumes inside a commit settles
+    all of it. `detached_ms` is when the subscriber said that it would be away, 0 while it has not; `grace_s` how long
+    its rows are to be kept then, None for as long as the subscription says.
     """
 
     subscription: int
@@ -53,6 +55,9 @@ class Tally:
     inbox: int = 0
     since: Since = field(default_factory=Since)
     time_ms: int = 0
+    stay: int = 0
+    detached_ms: int = 0
+    grace_s: float | None = None
     commit_delay: Histogram = field(default_factory=Histogram)
     event_delay: Histogram = field(default_factory=Histogram)
 
@@ -70,6 +75,10 @@ class Tally:
             document[name] = Histogram(**document.get(name, {}))
         document["since"] = Since(**document.get("since", {}))
         return cls(**document)
+
+    def place(self, stay: int) -> int:
+        """The place of the last message read in the inbox of a stay; 0 when the reader has not come to it."""
+        return self.inbox if stay == self.stay else 0
 
     @classmethod
     def read(cls, data: bytes) -> Tally | None:
