@@ -13,6 +13,7 @@ from tests.live import Live, running, small, until
 from headgate.client import ClientError, Delivery
 from headgate.fabric import cancel_all
 from headgate.relay.node import RelayNode
+from headgate.relay.output import QueueLimits
 
 pytestmark = pytest.mark.nats
 
@@ -42,6 +43,11 @@ def test_a_subscription_is_handed_to_and_fro_while_rows_stream(tmp_path: Path, n
         line = status["subscriptions"]["mine"]
         assert (line["id"], line["site"], line["moves"], line["to_drain"]) == (1, "leaf", 6, [])
         assert (line["delivered"], line["difference"], line["starts"]) == (130, 0, 0)
+        # The inboxes behind are purged: who resumes from an old position gets those rows from the root.
+        token = live.readers.deliveries["mine"][0].position
+        first = live.readers.deliveries["mine"][0].upto
+        await live.readers.stop()
+        assert seqs(await read(live.client, "mine", 130 - first, position=token)) == list(range(first + 1, 131))
 
     live_test(tmp_path, nats_url, small(mine={"site": "leaf"}), work)
 
@@ -85,6 +91,34 @@ def test_who_detaches_reads_the_old_site_first_and_then_the_new_one(tmp_path: Pa
         return len(seqs(found)) >= count
 
     live_test(tmp_path, nats_url, small(mine={"site": "leaf"}), work)
+
+
+def test_a_full_inbox_that_is_left_is_filled_up_while_it_is_drained(tmp_path: Path, nats_url: str) -> None:
+    limits = QueueLimits(linger_s=0.0, idle_s=0.0)
+
+    async def run() -> None:
+        document = small(mine={"site": "leaf"})
+        async with running(document, tmp_path, nats_url, limits=limits, inbox_messages=2) as live:
+            leaf = live.runtime.nodes["leaf"]
+
+            async def arrived(upto: int) -> bool:
+                return leaf.core.coverage("fleet") == upto
+
+            for batch in range(3):
+                await _tens(live, batch)
+                await until(lambda upto=10 * batch + 10: arrived(upto))
+            await until(lambda: _refused(live))
+            await live.client.move("mine", "root")
+            await _tens(live, 3)
+            live.readers.start(["mine"])
+            status = await live.settle()
+            assert live.seqs("mine") == list(range(1, 41))
+            assert status["subscriptions"]["mine"]["difference"] == 0
+
+    async def _refused(live: Live) -> bool:
+        return live.runtime.nodes["leaf"].stats.refused > 0
+
+    asyncio.run(run())
 
 
 def test_a_reader_who_comes_after_the_move_begins_where_the_first_site_began(tmp_path: Path, nats_url: str) -> None:

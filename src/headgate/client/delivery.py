@@ -295,6 +295,11 @@ class Inbox:
         self._stays.end()
         self._mark_done()
         await self.close()
+        if self._done is not None:
+            raise ClientError(
+                f"what was read of {self.name!r} could not be acknowledged",
+                hint="detach again, or resume with the position of the last delivery",
+            )
         return encode_position(self.tally)
 
     async def close(self) -> None:

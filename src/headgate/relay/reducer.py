@@ -94,7 +94,7 @@ class Reducer:
     @property
     def reorderings(self) -> list[dict[str, Any]]:
         """What `levels: auto` has changed, with the receivers whose policy it is; the newest last."""
-        found = [
+        found: list[dict[str, Any]] = [
             {
                 "time_s": round(change.now, 3),
                 "receivers": [int(name) for name in group.receivers],

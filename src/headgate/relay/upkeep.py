@@ -95,6 +95,7 @@ class Upkeep:
                 gone = key not in self.node.current.get(key.stream, ()) and self.core.gap(key.stream) is None
                 if gone and not output.queue and output.busy is None:
                     self.core.forget(key)
+                    self.node.targets.pop(key, None)
 
     async def _keep_inboxes(self) -> None:
         """Purge what subscribers have acknowledged, and expire what those who are away have left too long."""
