@@ -10,7 +10,7 @@ import pytest
 from tests.client.helpers import live_test, no_difference, read, rows, seqs
 from tests.live import Live, running, small, until
 
-from headgate.client import ClientError, Delivery
+from headgate.client import ClientError, Delivery, SyncClient
 from headgate.fabric import cancel_all
 from headgate.relay.node import RelayNode
 from headgate.relay.output import QueueLimits
@@ -29,13 +29,34 @@ async def _line(live: Live, name: str = "mine") -> dict[str, Any]:
     return found
 
 
-def test_a_subscription_is_handed_to_and_fro_while_rows_stream(tmp_path: Path, nats_url: str) -> None:
-    async def work(live: Live) -> None:
+class Relays:
+    """Relays that can be taken down in the middle of their work; what they knew is gone but for the logs."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self.nodes: dict[str, RelayNode] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def restart(self, *names: str) -> None:
+        for site in names:
+            await cancel_all([self._tasks[site]] if site in self._tasks else [])
+            self.nodes[site] = RelayNode(self._live.client.fabric, site)
+            self._tasks[site] = asyncio.create_task(self.nodes[site].run())
+
+    async def stop(self) -> None:
+        await cancel_all(self._tasks.values())
+
+
+def test_a_subscription_is_handed_to_and_fro_while_rows_stream_and_relays_die(tmp_path: Path, nats_url: str) -> None:
+    async def work(live: Live, relays: Relays) -> None:
+        await relays.restart("root", "mid", "leaf")
         live.readers.start(["mine"])
         batch = 0
         for move in range(6):
             await _tens(live, batch, 2)
             await live.client.move("mine", ("mid", "root", "leaf")[move % 3])
+            if move % 2:
+                await relays.restart(("mid", "leaf", "leaf")[move // 2])
             batch += 2
         await _tens(live, batch)
         status = await live.settle()
@@ -49,7 +70,15 @@ def test_a_subscription_is_handed_to_and_fro_while_rows_stream(tmp_path: Path, n
         await live.readers.stop()
         assert seqs(await read(live.client, "mine", 130 - first, position=token)) == list(range(first + 1, 131))
 
-    live_test(tmp_path, nats_url, small(mine={"site": "leaf"}), work)
+    async def run() -> None:
+        async with running(small(mine={"site": "leaf"}), tmp_path, nats_url, relays=False) as live:
+            relays = Relays(live)
+            try:
+                await work(live, relays)
+            finally:
+                await relays.stop()
+
+    asyncio.run(run())
 
 
 def test_who_detaches_reads_the_old_site_first_and_then_the_new_one(tmp_path: Path, nats_url: str) -> None:
@@ -147,7 +176,8 @@ def test_what_a_dead_site_still_owes_comes_from_the_root(
 
     async def run() -> None:
         async with running(document, tmp_path, nats_url, relays=False) as live:
-            tasks = [asyncio.create_task(RelayNode(live.client.fabric, site).run()) for site in ("root", "mid")]
+            relays = Relays(live)
+            await relays.restart("root", "mid")
             try:
                 await _tens(live, 0)  # the leaf never comes up
                 await live.client.move("mine", "mid")
@@ -156,7 +186,7 @@ def test_what_a_dead_site_still_owes_comes_from_the_root(
                 assert seqs(found) == list(range(1, 21))
                 await until(lambda: no_difference(live))
             finally:
-                await cancel_all(tasks)
+                await relays.stop()
 
     asyncio.run(run())
     assert gaps == [(0, 10)]
@@ -201,6 +231,31 @@ def test_rows_left_behind_expire_there_and_are_declared(tmp_path: Path, nats_url
     async def _stored(live: Live, site: str, stay: int) -> list[bytes]:
         logs = live.client.fabric.logs
         return [each.data for each in await live.client.fabric.read(logs.inbox(site), logs.delivery(site, 1, stay), 0)]
+
+    live_test(tmp_path, nats_url, small(mine={"site": "leaf"}), work)
+
+
+def test_plain_code_detaches_moves_and_attaches_too(tmp_path: Path, nats_url: str) -> None:
+    async def work(live: Live) -> None:
+        loop = asyncio.get_running_loop()
+
+        def plain() -> None:
+            with SyncClient(live.address.url, namespace=live.address.logs.namespace) as client:
+                found = []
+                for delivery in client.subscribe("mine", timeout_s=20):
+                    found.append(delivery)
+                    client.detach("mine")
+                client.move("mine", "mid")
+                asyncio.run_coroutine_threadsafe(_tens(live, 1), loop).result(20)
+                for delivery in client.attach("mine", site="mid", timeout_s=20):
+                    found.append(delivery)
+                    client.detach("mine")
+                assert seqs(found) == list(range(1, 21))
+
+        await _tens(live, 0)
+        await asyncio.to_thread(plain)
+        line = await _line(live)
+        assert (line["moves"], line["delivered"], line["in_flight"], line["difference"]) == (1, 20, 0, 0)
 
     live_test(tmp_path, nats_url, small(mine={"site": "leaf"}), work)
 

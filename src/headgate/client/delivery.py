@@ -222,9 +222,10 @@ class Inbox:
         """
         deadline = time.monotonic() + _REPAIR_S
         stream, site, root = self._subscription.stream, self._site, self._root
-        for place in itertools.cycle((site, root)):
+        for number, place in enumerate(itertools.cycle((site, root))):
             try:
-                return await fetch_range(self._fabric, place, stream, after, upto, subscription=self.id)
+                tries = number // 2
+                return await fetch_range(self._fabric, place, stream, after, upto, subscription=self.id, tries=tries)
             except FabricError as error:
                 if time.monotonic() > deadline:
                     raise ClientError(

@@ -183,12 +183,17 @@ class RelayNode:
     async def _repair(self, stream: str, parent: str, grace_s: float) -> None:
         """Ask the parent for ranges that did not come, after giving them the time to come by themselves."""
         await asyncio.sleep(grace_s)
+        tries = 0
         while (gap := self.core.gap(stream)) is not None:
             try:
-                answers = await fetch_range(self.fabric, parent, stream, gap.after, gap.upto, child=self.site)
+                answers = await fetch_range(
+                    self.fabric, parent, stream, gap.after, gap.upto, child=self.site, tries=tries
+                )
             except FabricError:
+                tries += 1
                 await asyncio.sleep(_STALL_S)
                 continue
+            tries = 0
             for data in answers:
                 version = block_version(data)
                 routes = await self.tables.routes(version, self.site, stream)

@@ -30,6 +30,7 @@ from headgate.wire.message import block_range, block_version, decode_block, enco
 
 _MAX_ANSWER: Final = 4 << 20
 _TIMEOUT_S: Final = 20.0
+_FIRST_TIMEOUT_S: Final = 3.0
 _MAX_COMMITS: Final = 200
 _NO_ROWS: Final = (
     np.zeros(0, dtype=np.uint64),
@@ -52,11 +53,23 @@ def _split(answer: bytes) -> list[bytes]:
 
 
 async def fetch_range(
-    fabric: Fabric, site: str, stream: str, after: int, upto: int, *, child: str = "", subscription: int = 0
+    fabric: Fabric,
+    site: str,
+    stream: str,
+    after: int,
+    upto: int,
+    *,
+    child: str = "",
+    subscription: int = 0,
+    tries: int = 0,
 ) -> list[bytes]:
-    """Ask a site for (after, upto] of a stream, as it would send it to a child or to a subscription."""
+    """Ask a site for (after, upto] of a stream, as it would send it to a child or to a subscription.
+
+    A relay that dies while it answers never does: an asker waits a little at first, longer after some `tries`.
+    """
     request = {"stream": stream, "after": after, "upto": upto, "child": child, "subscription": subscription}
-    answer = await fabric.request(fabric.logs.repair(site), json.dumps(request).encode(), _TIMEOUT_S)
+    timeout_s = min(_FIRST_TIMEOUT_S * 2**tries, _TIMEOUT_S)
+    answer = await fabric.request(fabric.logs.repair(site), json.dumps(request).encode(), timeout_s)
     found = _split(answer)
     if not found:
         raise FabricError(f"{site} has nothing of {stream!r} in ({after}, {upto}]")
