@@ -117,7 +117,7 @@ class Inbox:
         self._site = self._subscription.site
         self._root = snapshot.deployment.streams[self._subscription.stream].root
         self._account = Account(tally)
-        self._stays = Stays(fabric, tables, name, snapshot, self._account)
+        self._stays = Stays(fabric, tables, name, snapshot, self._account, floor)
         self._detached = False
         self._ack_sequence = ack_sequence
         self._floor = floor

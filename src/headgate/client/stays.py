@@ -44,7 +44,10 @@ class Missing:
 class Stays:
     """Follows a subscription from inbox to inbox. Use it as an async context manager."""
 
-    def __init__(self, fabric: Fabric, tables: Tables, name: str, snapshot: Snapshot, account: Account) -> None:
+    def __init__(
+        self, fabric: Fabric, tables: Tables, name: str, snapshot: Snapshot, account: Account, floor: int = 0
+    ) -> None:
+        """`floor` is what was acknowledged before: who goes back behind it does not wait for what was purged."""
         self.chain = snapshot.deployment.subscriptions[name].stays
         self._fabric = fabric
         self._tables = tables
@@ -57,6 +60,7 @@ class Stays:
         self._news = asyncio.Event()
         self._hints: dict[str, Callable[[], Awaitable[None]]] = {}
         self._ended = False
+        self._floor = floor
 
     async def __aenter__(self) -> Self:
         await self._listen()
@@ -108,11 +112,15 @@ class Stays:
                 yield Arrived(stay, found)
             elif later is not None and later[1] <= (self._account.coverage or 0):
                 stay, place, moved_s = later[0], 0, time.monotonic()
-            elif later is not None and time.monotonic() - moved_s > _PATIENCE_S:
+            elif later is not None and time.monotonic() - moved_s > self._patience_s():
                 yield Missing(stay, later[1])
                 moved_s = time.monotonic()
             else:
                 await self._pause()
+
+    def _patience_s(self) -> float:
+        """How long to wait for a site that has been left: not at all for what it was allowed to purge."""
+        return 0.0 if (self._account.coverage or 0) < self._floor else _PATIENCE_S
 
     async def _read(self, stay: Stay, place: int, limit: int = 256) -> list[Stored]:
         """The next messages of a stay; none while its site has never been up and has no log."""
