@@ -118,8 +118,10 @@ def _measured(
                 held[site] |= 1 << (len(weights) - 1)
     # One more piece for what nobody needs, so that the whole stream weighs the whole stream.
     weights.append(max(0.0, 1.0 - sum(weights)))
-    for site in held:
-        held[site] = held[site] or 1 << (len(weights) - 1)
+    for site, pieces_held in held.items():
+        if not pieces_held:  # nothing that it wants has come yet: a piece of its own that weighs nothing
+            held[site] = 1 << len(weights)
+            weights.append(0.0)
     universe = Universe(tuple(weights), (), seen.row_bytes)
     members = [Member(stream.name, site, Pieces(universe, held[site]), tuple(wants[site])) for site in wants]
     return Flow(stream.name, stream.root, seen.rate_rows_per_s, universe), members
