@@ -13,14 +13,14 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from headgate.catalog import parse_deployment
 from headgate.client import Client
-from headgate.model import Deployment, Links, Site
+from headgate.model import Deployment, Links, Plan, Site
 from headgate.pipeline.sources import GENERATOR_SCHEMAS
 from headgate.planning import Graph, PlanResult, plan_deployment, plan_problem
 from headgate.planning.measured import Measured, measured_problem
@@ -28,6 +28,7 @@ from headgate.planning.planner import result_of
 from headgate.planning.search import Search
 from headgate.service.books import read_tallies
 from headgate.service.demo.run import Readers, demo_file
+from headgate.service.observer import Link
 from headgate.service.replanning import Rules
 from headgate.service.runtime import Runtime, Settings, open_runtime
 from headgate.wire.ledger import Tally
@@ -62,20 +63,28 @@ class Line:
 
 
 def run(
-    scales: Sequence[float] | float = (1.0, 0.5, 0.25),
+    scales: Sequence[float] | float = (0.1, 0.05, 0.03),
     factor: float = 10.0,
     free_s: float = 30.0,
     settle_s: float = 20.0,
     seconds: float = 60.0,
     shed_after: str = "2 s",
     master: str = "local[2]",
+    live: bool = True,
 ) -> dict[str, Any]:
-    """Run the demo's deployment at `factor` times its rates and `factor` x scale times its bandwidths."""
+    """Run the demo's deployment at `factor` times its rates and `factor` x scale times its bandwidths.
+
+    With `live=false` the relays run in virtual time, without Spark and NATS, so that a busy machine does not count.
+    """
     chosen = [scales] if isinstance(scales, int | float) else list(scales)
-    lines, cpu = asyncio.run(_live(chosen, factor, free_s, settle_s, seconds, shed_after, master))
+    if live:
+        lines, cpu = asyncio.run(_live(chosen, factor, free_s, settle_s, seconds, shed_after, master))
+    else:
+        lines, cpu = _virtual(chosen, factor, free_s, settle_s, seconds, shed_after), 0.0
     _print(lines)
     enough = [line for line in lines if line.rows >= _ENOUGH_ROWS]
     figures: dict[str, Any] = {
+        "live": live,
         "scales": chosen,
         "rate_factor": factor,
         "seconds_per_scale": seconds,
@@ -162,6 +171,79 @@ async def _live(
     return lines, cpu
 
 
+def _virtual(
+    scales: list[float], factor: float, free_s: float, settle_s: float, seconds: float, shed_after: str
+) -> list[Line]:
+    """The same in virtual time: a run without limits, then one for each scale from the first row on."""
+    from headgate.bench.model_virtual import World, snapshot_of
+
+    demo = faster(factor, shed_after)
+    wide = scaled(demo, factor * 1000)
+    free = World(snapshot_of(replace(wide, plan=plan_deployment(wide, "brush").plan)))
+    free.run(settle_s)
+    start = dict(free.links)
+    free.run(free_s)
+    measured = free.measured(_grown(start, free.links))
+    _describe(demo, measured)
+    lines = []
+    for scale in scales:
+        deployment = scaled(demo, factor * scale)
+        problem = measured_problem(deployment, free.snapshot.class_ids, measured)
+        before = plan_problem(problem, "search", 0, _SEARCH)
+        given = replace(deployment, plan=before.plan)
+        world = World(snapshot_of(given))
+        world.run(settle_s)
+        first, links, sent = world.tallies(), dict(world.links), dict(world.sent)
+        world.run(seconds)
+        loaded = world.measured(_grown(links, world.links))
+        under_load = _judged(deployment, world.snapshot.class_ids, loaded, before.plan)
+        _describe_load(scale, measured, loaded)
+        for name, site in deployment.sites.items():
+            used = (world.sent.get(name, 0) - sent.get(name, 0)) / seconds
+            if site.upload_bytes_per_s and used > 0.5 * site.upload_bytes_per_s:
+                print(f"  upload of {name}: {used / site.upload_bytes_per_s:.1%} used")
+        results = (plan_deployment(given), before, under_load)
+        lines += _lines(scale, world.snapshot.subscription_ids, results, first, world.tallies())
+    return lines
+
+
+def _grown(before: Mapping[Link, tuple[int, int, int]], now: Mapping[Link, tuple[int, int, int]]) -> dict[Link, Any]:
+    """What counts have grown by."""
+    return {
+        link: tuple(new - old for new, old in zip(counts, before.get(link, (0, 0, 0)), strict=True))
+        for link, counts in now.items()
+    }
+
+
+def _judged(deployment: Deployment, class_ids: Mapping[str, int], measured: Measured, plan: Plan) -> PlanResult:
+    return result_of(Graph.of(measured_problem(deployment, class_ids, measured), plan), "measured")
+
+
+def _lines(
+    scale: float,
+    identities: Mapping[str, int],
+    results: tuple[PlanResult, PlanResult, PlanResult],
+    first: Mapping[int, Tally],
+    last: Mapping[int, Tally],
+) -> list[Line]:
+    """What each subscription was predicted (as assumed, before, under load) and what its tallies say."""
+    found = []
+    for name, prediction in results[2].subscriptions.items():
+        rows, drop, delay_s = _difference(first.get(identities[name]), last.get(identities[name]))
+        assumed, before, _ = (result.subscriptions[name].drop for result in results)
+        delays = prediction.delay_s, delay_s
+        found.append(Line(scale, name, rows, assumed, before, prediction.drop, drop, *delays))
+    return found
+
+
+def _describe_load(scale: float, measured: Measured, loaded: Measured) -> None:
+    print(f"scale {scale:g}")
+    for name, seen in loaded.streams.items():
+        was = measured.streams[name]
+        print(f"  {name}: {seen.row_bytes:.1f} bytes a row under load, {was.row_bytes:.1f} without limits; "
+              f"{seen.rate_rows_per_s:,.0f} rows/s, {was.rate_rows_per_s:,.0f} before")  # fmt: skip
+
+
 async def _measure(runtime: Runtime, readers: Readers, seconds: float) -> Measured:
     """What the service measures over so long, and longer until it has seen every stream."""
     runtime.observer.forget()
@@ -190,23 +272,13 @@ async def _at(
     first = await read_tallies(runtime.fabric)
     loaded = await _measure(runtime, readers, seconds)
     last = await read_tallies(runtime.fabric)
-    under_load = result_of(Graph.of(measured_problem(deployment, snapshot.class_ids, loaded), before.plan), "measured")
-    print(f"scale {scale:g}")
-    for name, seen in loaded.streams.items():
-        was = measured.streams[name]
-        print(f"  {name}: {seen.row_bytes:.1f} bytes a row under load, {was.row_bytes:.1f} without limits; "
-              f"{seen.rate_rows_per_s:,.0f} rows/s, {was.rate_rows_per_s:,.0f} before")  # fmt: skip
+    under_load = _judged(deployment, snapshot.class_ids, loaded, before.plan)
+    _describe_load(scale, measured, loaded)
     for name, site in deployment.sites.items():
         sent, shed = runtime.observer.sent(name), runtime.observer.shed(name)
         if site.upload_bytes_per_s is not None and shed > 0:
             print(f"  upload of {name}: {sent / site.upload_bytes_per_s:.1%} used, {shed:.3f} shed")
-    found = []
-    for name, prediction in under_load.subscriptions.items():
-        identity = snapshot.subscription_ids[name]
-        rows, drop, delay_s = _difference(first.get(identity), last.get(identity))
-        drops = (assumed.subscriptions[name].drop, before.subscriptions[name].drop, prediction.drop, drop)
-        found.append(Line(scale, name, rows, *drops, prediction.delay_s, delay_s))
-    return found
+    return _lines(scale, snapshot.subscription_ids, (assumed, before, under_load), first, last)
 
 
 async def _pass(runtime: Runtime, readers: Readers, seconds: float) -> None:

@@ -41,6 +41,11 @@ class Observed:
         """The part of the rows that satisfy a class."""
         return sum(part for ids, part in self.classes.items() if class_id in ids)
 
+    def scaled(self, level: float) -> Observed:
+        """The same with so many times the bytes."""
+        columns = {name: size * level for name, size in self.column_bytes.items()}
+        return replace(self, column_bytes=columns, base_bytes=self.base_bytes * level)
+
     @property
     def row_bytes(self) -> float:
         """Bytes of a whole row."""

@@ -22,7 +22,7 @@ from headgate.relay.root import load_block, manifests
 from headgate.relay.routes import Routes
 from headgate.relay.tables import Tables
 from headgate.service.books import read_tallies
-from headgate.service.sampling import Sample, sample
+from headgate.service.sampling import Sample, observed, sample
 from headgate.service.status import read_reports
 from headgate.wire.manifest import Manifest
 
@@ -35,12 +35,16 @@ SHEDS: Final = 0.01  # shedding less than this is no sign of a limit
 _MOST_OFF: Final = 4.0
 
 
+Link = tuple[str, str, str]
+"""A stream, a parent and a child."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """Counters at a time: (bytes, rows, messages) of links, (came, reduced) of sites, what subscribers have counted."""
 
     time_s: float
-    links: Mapping[tuple[str, str, str], tuple[int, int, int]]
+    links: Mapping[Link, tuple[int, int, int]]
     sites: Mapping[str, tuple[int, int]]
     subscribers: Mapping[int, tuple[int, int, float, int]]
 
@@ -138,7 +142,7 @@ class Observer:
             await asyncio.sleep(_READ_S)
 
     async def _read(self) -> Reading:
-        links: dict[tuple[str, str, str], tuple[int, int, int]] = {}
+        links: dict[Link, tuple[int, int, int]] = {}
         sites: dict[str, tuple[int, int]] = {}
         for site, report in (await read_reports(self._fabric, "relay")).items():
             for link, size in report["link_bytes"].items():
@@ -157,7 +161,7 @@ class Observer:
         }
         return Reading(time.monotonic(), links, sites, subscribers)
 
-    def _links(self) -> dict[tuple[str, str, str], tuple[int, int, int]]:
+    def _links(self) -> dict[Link, tuple[int, int, int]]:
         """What links have carried over the window; one that was not there at its start carried all it ever did."""
         if not self._readings:
             return {}
@@ -211,41 +215,30 @@ class Observer:
         if not known or len(mine.ends) < 2 or mine.ends[-1][0] <= mine.ends[0][0]:
             return None
         rate = (mine.ends[-1][1] - mine.ends[0][1]) / (mine.ends[-1][0] - mine.ends[0][0])
-        evaluated = sum(each.evaluated for each in known)
-        classes: dict[frozenset[int], float] = {}
-        for each in known:
-            for ids, rows in each.classes.items():
-                classes[ids & wanted] = classes.get(ids & wanted, 0.0) + rows / evaluated
-        columns = {
-            column: sum(each.column_bytes[column] for each in known) / len(known) for column in known[-1].column_bytes
-        }
-        base = sum(each.base_bytes for each in known) / len(known)
-        found = Observed(rate, classes, columns, base)
-        scale = self._scale(name, snapshot, found)
-        columns = {column: size * scale for column, size in columns.items()}
-        return Observed(rate, classes, columns, base * scale)
+        found = observed(known, rate, wanted)
+        return found.scaled(level(name, snapshot, found, self._links()))
 
     def _known(self, found: Sample, stream: str) -> frozenset[int]:
         """The classes that a sample's version had."""
         snapshot = self._tables.known(found.version)
         return _classes(stream, snapshot) if snapshot else frozenset()
 
-    def _scale(self, name: str, snapshot: Snapshot, seen: Observed) -> float:
-        """Bytes that the links of a stream carried for each byte that its samples promise for the same rows."""
-        tree = snapshot.plan.trees.get(name) if snapshot.plan else None
-        if tree is None:
-            return 1.0
-        mine = [each for each in snapshot.deployment.subscriptions.values() if each.stream == name]
-        stream = snapshot.deployment.streams[name]
-        carried = promised = 0.0
-        for (other, parent, child), (size, rows, _) in self._links().items():
-            if other == name and rows and tree.parents.get(child) == parent:
-                below = {child, *tree.below(child)}
-                part, promise = crossing(stream, mine, snapshot.class_ids, seen, below)
-                if part > 0:
-                    carried += size
-                    promised += rows * promise / part
-        return min(max(carried / promised, 1 / _MOST_OFF), _MOST_OFF) if promised else 1.0
+
+def level(name: str, snapshot: Snapshot, seen: Observed, links: Mapping[Link, tuple[int, int, int]]) -> float:
+    """Bytes that the links of a stream carried for each byte that its samples promise for the same rows."""
+    tree = snapshot.plan.trees.get(name) if snapshot.plan else None
+    if tree is None:
+        return 1.0
+    mine = [each for each in snapshot.deployment.subscriptions.values() if each.stream == name]
+    stream = snapshot.deployment.streams[name]
+    carried = promised = 0.0
+    for (other, parent, child), (size, rows, _) in links.items():
+        if other == name and rows and tree.parents.get(child) == parent:
+            part, promise = crossing(stream, mine, snapshot.class_ids, seen, {child, *tree.below(child)})
+            if part > 0:
+                carried += size
+                promised += rows * promise / part
+    return min(max(carried / promised, 1 / _MOST_OFF), _MOST_OFF) if promised else 1.0
 
 
 def _classes(stream: str, snapshot: Snapshot) -> frozenset[int]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from headgate.planning.measured import Observed
 from headgate.wire.block import Block
 from headgate.wire.message import encode_block
 from headgate.wire.rows import encode_rows
@@ -56,3 +58,16 @@ def sample(block: Block, version: int, message_rows: int) -> Sample:
         {name: value * scale for name, value in columns.items()},
         max(whole - together, 0.0),
     )
+
+
+def observed(samples: Sequence[Sample], rate_rows_per_s: float, wanted: frozenset[int]) -> Observed:
+    """A stream by its samples, as far as the classes that are wanted go."""
+    evaluated = sum(each.evaluated for each in samples)
+    classes: dict[frozenset[int], float] = {}
+    for each in samples:
+        for ids, rows in each.classes.items():
+            classes[ids & wanted] = classes.get(ids & wanted, 0.0) + rows / evaluated
+    columns = {
+        column: sum(each.column_bytes[column] for each in samples) / len(samples) for column in samples[-1].column_bytes
+    }
+    return Observed(rate_rows_per_s, classes, columns, sum(each.base_bytes for each in samples) / len(samples))
