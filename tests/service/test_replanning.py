@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from tests.live import Live, running, sites
+from typer.testing import CliRunner
 
+from headgate.cli.plan import register
 from headgate.model import Plan, Tree
 from headgate.pipeline.sources import generate
 from headgate.relay.output import QueueLimits
@@ -52,7 +55,7 @@ def test_a_plan_made_of_assumptions_gives_way_to_one_made_of_measurements(tmp_pa
     rules = Rules(every_s=0.3, confirm=2, rest_s=0.0, window_s=0.5)
 
     async def run() -> None:
-        async with running(_document(), tmp_path, nats_url, replan=rules, limits=LIMITS) as live:
+        async with running(_document(), tmp_path, nats_url, namespace="replanned", replan=rules, limits=LIMITS) as live:
             # At two rows a second every plan is as good as any other: take the one that later is not.
             live.runtime.catalog.set_plan(Plan({"fleet": Tree("fleet", "root", dict.fromkeys("abc", "root"))}))
             await live.runtime.control.publish()
@@ -89,6 +92,11 @@ def test_a_plan_made_of_assumptions_gives_way_to_one_made_of_measurements(tmp_pa
             assert faults["selectivity"] == pytest.approx(share, abs=0.05)
 
     asyncio.run(run())
+    app = typer.Typer()
+    register(app)
+    shown = CliRunner().invoke(app, ["--live", "--nats", nats_url, "--namespace", "replanned"])
+    assert shown.exit_code == 0, shown.output
+    assert all(name in shown.output for name in (*NAMES, "rows/s assumed", "reachable"))
 
 
 def test_a_plan_that_the_file_gives_is_judged_and_kept(tmp_path: Path, nats_url: str) -> None:

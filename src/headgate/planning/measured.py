@@ -140,13 +140,17 @@ def _pieces(
 ) -> dict[tuple[tuple[str, frozenset[str]], ...], float]:
     """Parts of the rows by who needs what of them."""
     everything = frozenset(stream.schema.names)
+    of_class: dict[int, dict[str, frozenset[str]]] = {}
+    for each in subscriptions:
+        wanted = everything if each.select is None else everything & frozenset(each.select)
+        mine = of_class.setdefault(class_ids[each.name], {})
+        mine[each.site] = mine.get(each.site, frozenset()) | wanted | {_BASE}
     found: dict[tuple[tuple[str, frozenset[str]], ...], float] = {}
     for ids, part in seen.classes.items():
         needs: dict[str, frozenset[str]] = {}
-        for each in subscriptions:
-            if class_ids[each.name] in ids:
-                wanted = everything if each.select is None else everything & frozenset(each.select)
-                needs[each.site] = needs.get(each.site, frozenset()) | wanted | {_BASE}
+        for class_id in ids & of_class.keys():
+            for site, columns in of_class[class_id].items():
+                needs[site] = needs.get(site, frozenset()) | columns
         if needs:
             key = tuple(sorted(needs.items(), key=lambda item: item[0]))
             found[key] = found.get(key, 0.0) + part
