@@ -17,8 +17,7 @@ import yaml
 from headgate.catalog import parse_deployment
 from headgate.client import Client
 from headgate.fabric import Logs, SyncFabric
-from headgate.pipeline.commit import commit, pin_version
-from headgate.pipeline.match import MatchPass
+from headgate.pipeline.direct import DirectCommits
 from headgate.pipeline.query import start_query
 from headgate.pipeline.sources import GENERATOR_SCHEMAS
 from headgate.pipeline.worker import Address
@@ -72,13 +71,8 @@ class Live:
         await asyncio.to_thread(self._commit, stream, rows, batch, row_cost_s)
 
     def _commit(self, stream: str, rows: pa.RecordBatch, batch: int, row_cost_s: float) -> None:
-        nothing = pa.nulls(rows.num_rows, pa.string())
-        marked = rows.append_column("_dead", nothing).append_column("_raw", nothing)
-        with SyncFabric(self.address.url, self.address.logs) as fabric:
-            version = pin_version(fabric, stream, batch)
-            work = MatchPass(self.address, stream, version, batch=batch, row_cost_s=row_cost_s)
-            staged = work(iter([marked]))
-            commit(fabric, stream, "test", batch, version, [row for each in staged for row in each.to_pylist()])
+        with DirectCommits(self.address, "test") as direct:
+            direct.commit(stream, rows, batch, row_cost_s)
 
     async def settle(self, timeout_s: float = 60.0) -> dict[str, Any]:
         """Wait until everything matched has been acknowledged, and return the status."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,8 @@ def test_every_filter_and_digester_has_vectors() -> None:
 def test_filter_keeps(case: dict[str, Any]) -> None:
     rows = batch(Schema.of(case["columns"]), case["rows"])
     found = _filter(case)
-    moment = Moment.of(rows, case.get("now", 0.0))
+    need = {name: float(case.get(name, 0.0)) for name in ("need_rows", "need_bytes")}
+    moment = replace(Moment.of(rows, case.get("now", 0.0)), **need)
     mask, _ = found.keep(rows, None, moment)
     assert mask.astype(int).tolist() == case["keep"], case.get("about")
     if "rewritten" in case:

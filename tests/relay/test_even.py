@@ -11,7 +11,7 @@ import pytest
 from headgate.matching import ClassLists
 from headgate.model import Subscription
 from headgate.relay.budget import MESSAGE_S, Bucket
-from headgate.relay.core import Key, RelayCore, key_of
+from headgate.relay.core import NO_ROOM, Key, RelayCore, Room, key_of
 from headgate.relay.output import Output, QueueLimits
 from headgate.relay.routes import Child, Receiver, Routes
 from headgate.wire.block import Block, Commit
@@ -69,8 +69,8 @@ def _run(limits: QueueLimits, part: float, seconds: int, children: tuple[Child, 
                     came[each.id] += int((block.classes.ids == each.class_id).sum())
             core.receive(block, routes, now)
 
-        def room(key: Key, output: Output, now: float = now) -> int:
-            return int(bucket.rate_bytes_per_s * MESSAGE_S) if bucket.ready(now) else 0
+        def room(key: Key, output: Output, now: float = now) -> Room:
+            return Room(int(bucket.rate_bytes_per_s * MESSAGE_S), 1.0, shared=True) if bucket.ready(now) else NO_ROOM
 
         for send in core.sends(now, room):
             sequence += 1

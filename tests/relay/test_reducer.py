@@ -13,7 +13,7 @@ import pytest
 from headgate.matching import ClassLists
 from headgate.model import Subscription
 from headgate.reduction.backlog import Limit
-from headgate.relay.output import QueueLimits
+from headgate.relay.output import Output, QueueLimits
 from headgate.relay.reducer import Reducer, Waiting
 from headgate.relay.routes import Child, Receiver
 from headgate.wire.block import Block, Commit
@@ -142,3 +142,37 @@ def test_giving_up_a_whole_block_tells_everybody(link: bool) -> None:
     assert left.declared == ({1: {"oldest": 2}, 2: {"oldest": 3}} if link else {1: {"oldest": 4}})
     assert left.digests[1].show()["max(x)"] == (2 if link else 4)
     assert set(left.digests) == {1}
+
+
+def test_a_long_pack_runs_apart_while_the_front_is_sent() -> None:
+    receivers = tuple(_receiver(number, 7, {"levels": [{"random": number / 50}]}) for number in range(1, 31))
+    child = Child("c", receivers, pa.schema([("x", pa.int64())]))
+    output = Output(QueueLimits(max_rows=80, linger_s=0.0), defer=True)
+    left: list[Block] = []
+
+    def send(now: float) -> None:
+        block = output.next_message(now, 5)
+        assert block is not None
+        left.append(block)
+        output.published(len(left))
+
+    output.offer(_block(1, 60, [[7]] * 60), child, 0.0)
+    assert not output.overfull
+    output.offer(_block(61, 120, [[7]] * 60), child, 0.1)
+    assert output.overfull
+    work = output.begin_pack(0.2)
+    assert work is not None
+    send(0.3)
+    send(0.3)
+    assert output.next_message(0.3, 5) is None, "only the front is free"
+    output.end_pack(work())
+    assert output.rows <= 80
+    while output.queue:
+        send(1.0)
+    assert [(one.upto, two.after) for one, two in itertools.pairwise(left)] == [
+        (one.upto, one.upto) for one in left[:-1]
+    ]
+    sent = sum(len(block.seqs) for block in left)
+    assert sent < 120
+    for receiver in receivers:
+        assert sent + sum(sum(block.declared.get(receiver.id, {}).values()) for block in left) == 120

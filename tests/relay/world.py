@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headgate.matching import ClassLists
 from headgate.model import Subscription
-from headgate.relay.core import Gap, Key, RelayCore, key_of
+from headgate.relay.core import Gap, Key, RelayCore, Room, key_of
 from headgate.relay.output import QueueLimits
 from headgate.relay.routes import Child, Receiver, Routes
 from headgate.wire.block import Block, Commit
@@ -153,7 +153,7 @@ class World:
     def publish(self, site: str, *, faulty: bool) -> bool:
         core = self.cores[site]
         sent = False
-        for send in core.sends(self.now, lambda key, output: self.random.randint(1, 9)):
+        for send in core.sends(self.now, lambda key, output: Room(self.random.randint(1, 9))):
             sent = True
             log, subject = self.log_and_subject(site, send.key)
             output = core.outputs[send.key]

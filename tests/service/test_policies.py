@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from tests.live import Live, running, small, until
 
+from headgate.bench.link_watch import LinkWatch
+from headgate.fabric import cancel_all
 from headgate.pipeline.sources import generate
 from headgate.relay.output import QueueLimits
 
@@ -79,3 +81,27 @@ def test_a_slow_link_gives_up_by_the_policies_below_it(tmp_path: Path, nats_url:
                 assert line["delivered"] > 0
 
     asyncio.run(run())
+
+
+def test_links_of_a_site_share_its_upload_by_bytes(tmp_path: Path, nats_url: str) -> None:
+    """Wide rows on one link, narrow ones on the other: while both have something to send they get the same bytes."""
+    document = small(100, wide={"site": "mid"}, narrow={"site": "leaf", "select": ["vehicle", "speed"]})
+    document["sites"]["root"]["upload"] = "240 kbit/s"
+    document["plan"] = {"fleet": {"mid": "root", "leaf": "root"}}
+
+    links = {site: LinkWatch("root", site) for site in ("mid", "leaf")}
+
+    async def run() -> None:
+        async with running(document, tmp_path, nats_url) as live:
+            watching = [asyncio.create_task(link.watch(live.runtime)) for link in links.values()]
+            live.readers.start(["wide", "narrow"])
+            await _commit(live, range(2), rows=750)
+            status = await live.settle(60)
+            assert all(line["delivered"] == line["matched"] == 1500 for line in status["subscriptions"].values())
+            await cancel_all(watching)
+
+    asyncio.run(run())
+    last = links["leaf"].arrivals[-1][0]
+    narrow = sum(size for _, size in links["leaf"].arrivals)
+    assert sum(size for _, size in links["mid"].arrivals) > 1.5 * narrow
+    assert links["mid"].bytes_between(0.0, last) == pytest.approx(narrow, rel=0.25)

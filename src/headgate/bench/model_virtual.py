@@ -19,7 +19,7 @@ from headgate.pipeline.classes import index_of
 from headgate.pipeline.sources import generate
 from headgate.planning.measured import Measured
 from headgate.relay.budget import MESSAGE_S, Budgets
-from headgate.relay.core import Key, RelayCore, key_of
+from headgate.relay.core import NO_ROOM, Key, RelayCore, Room, key_of
 from headgate.relay.output import Output, QueueLimits, limits_of
 from headgate.relay.routes import Routes, build_routes
 from headgate.service.observer import Link, level
@@ -126,14 +126,15 @@ class World:
             assert self.cores[site].receive(block, routes, self.now) is None
 
     def _send(self, site: str, core: RelayCore) -> None:
-        def room(key: Key, output: Output) -> int:
+        def room(key: Key, output: Output) -> Room:
             del output
             if key.child is None:
-                return _ANY
+                return Room(_ANY)
             rate = self._budgets.rate(site, key.child)
             if rate is None or not self._budgets.ready(site, key.child, self.now):
-                return _ANY if rate is None else 0
-            return max(int(rate * MESSAGE_S / self._row_bytes.get((site, key), 64.0)), 1)
+                return Room(_ANY) if rate is None else NO_ROOM
+            row_bytes = self._row_bytes.get((site, key), 64.0)
+            return Room(max(int(rate * MESSAGE_S / row_bytes), 1), row_bytes, shared=True)
 
         for send in core.sends(self.now, room):
             self._number += 1
@@ -144,6 +145,7 @@ class World:
                 assert key.child is not None
                 size = len(encode_block(block))
                 self._budgets.spend(site, key.child, size, self.now)
+                core.settle(send, size)
                 self._count(site, key, size, len(block.seqs))
                 delay_s = self.snapshot.deployment.links.between(site, key.child).delay_s
                 heapq.heappush(self._coming, (self.now + delay_s, self._number, key.child, block))

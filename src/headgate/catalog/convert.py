@@ -99,6 +99,7 @@ def to_subscription(name: str, entry: SubscriptionEntry) -> Subscription:
         policy=entry.policy,
         context=dict(entry.context),
         weight=entry.weight,
+        priority=entry.priority,
         format=entry.format,
         start=entry.start,
         expires_s=entry.expires,

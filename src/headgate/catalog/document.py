@@ -241,6 +241,9 @@ class SubscriptionEntry(Entry):
         default_factory=dict, description="Values that `where` refers to as `$name`."
     )
     weight: float = Field(default=1.0, gt=0, description="Importance against other subscriptions.")
+    priority: int = Field(
+        default=0, description="Where bandwidth is shared, a higher priority is served in full before a lower one."
+    )
     format: Literal["arrow", "json"] = Field(default="arrow", description="How rows are delivered.")
     start: Literal["now", "earliest"] = Field(default="now", description="Where delivery starts in the stream.")
     expires: Duration | None = Field(default=None, description="How long rows are kept for a subscriber that is away.")

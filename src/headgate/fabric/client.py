@@ -30,7 +30,11 @@ _POLL_S: Final = 1.0
 _WRONG_LAST = frozenset({10071, 10164})
 _FULL = frozenset({10047, 10054, 10077, 10122})
 _EXISTS: Final = 10058
-_EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+_EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
+_HEADERS: Final = len("NATS/1.0\r\n\r\n")
+# What the server adds to a message when it is read from a log.
+_ADDED = frozenset({"Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp", "Nats-Num-Pending",
+                    "Nats-Last-Sequence"})  # fmt: skip
 
 
 class FabricError(HeadgateError):
@@ -53,6 +57,23 @@ class Stored:
     subject: str
     data: bytes
     time_s: float = 0.0
+    header_bytes: int = 0
+
+    @property
+    def size(self) -> int:
+        """The bytes that it took on its way: payload, headers and subject."""
+        return len(self.data) + self.header_bytes + len(self.subject)
+
+
+def fenced_size(subject: str, data: bytes, expect: int) -> int:
+    """The bytes that a fenced message takes on its way, as its reader will count them (`Stored.size`)."""
+    return len(data) + len(subject) + _header_bytes({_EXPECTED: str(expect)})
+
+
+def _header_bytes(headers: Mapping[str, str]) -> int:
+    """The length of a block of headers, 0 when there are none."""
+    lines = sum(len(name) + len(value) + 4 for name, value in headers.items() if name not in _ADDED)
+    return lines + _HEADERS if lines else 0
 
 
 class Fabric:
@@ -196,7 +217,8 @@ class Fabric:
                 if status is not None:
                     raise FabricError(f"cannot read {log.name}: {headers.get('Description', status)}")
                 stored_s = datetime.fromisoformat(headers["Nats-Time-Stamp"]).timestamp()
-                found.append(Stored(int(headers["Nats-Sequence"]), headers["Nats-Subject"], message.data, stored_s))
+                place = int(headers["Nats-Sequence"]), headers["Nats-Subject"]
+                found.append(Stored(*place, message.data, stored_s, _header_bytes(headers)))
                 if single:
                     return found
         except (NatsError, TimeoutError) as error:

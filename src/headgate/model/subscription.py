@@ -38,6 +38,7 @@ class Subscription:
     policy: Mapping[str, Any] | None = None
     context: Mapping[str, Any] = field(default_factory=dict)
     weight: float = 1.0
+    priority: int = 0
     format: str = "arrow"
     start: str = "now"
     expires_s: float | None = None

@@ -20,7 +20,7 @@ from headgate.reduction.digest import Digest, DigestTable
 from headgate.reduction.filters import Moment, ReductionFilter
 from headgate.reduction.held import Held
 from headgate.reduction.policy import Level, Policy
-from headgate.reduction.rows import Bools, Ints
+from headgate.reduction.rows import Bools, Ints, packed
 
 _OLDEST = "oldest"
 _FOLD_ROWS = 4096
@@ -146,6 +146,7 @@ class Backlog:
         pressure = Pressure(now, len(held), self._arrived, self._left, len(levels))
         self._arrived = self._left = 0
         start, want = self.controller.start(pressure), self.controller.want(pressure)
+        enough = self.controller.enough(pressure)
         if exact:
             start, want = 1, 0.0
         alive, current = np.arange(len(held)), held
@@ -161,7 +162,7 @@ class Backlog:
                 mask, current = self._apply(found, current, now, limit, want)
                 why[alive[~mask]] = reason
                 alive = alive[mask]
-            if number >= start and limit.excess(current, want) == (0.0, 0.0):
+            if number >= start and limit.excess(current, want if number < enough else 0.0) == (0.0, 0.0):
                 if exact:
                     current, alive = self._spared(*before, why, limit)
                 used = number
@@ -234,8 +235,8 @@ class Backlog:
     def _merge_gaps(self, slots: Ints, table: DigestTable) -> None:
         order = np.argsort(slots, kind="stable")
         found, starts = np.unique(slots[order], return_index=True)
-        self._gaps = table.pick(order).fold(starts) if len(starts) < len(table) else table.pick(order)
-        self._slots = found
+        self._gaps = (table.pick(order).fold(starts) if len(starts) < len(table) else table.pick(order)).packed()
+        self._slots = packed(found)
 
     @property
     def remembers(self) -> bool:
@@ -259,7 +260,7 @@ class Backlog:
         size = len(self._slots) if everything else int(np.searchsorted(self._slots, count, side="right"))
         digest = self._gaps.pick(slice(0, size)).total()
         self._gaps = self._gaps.pick(slice(size, None)) if size < len(self._slots) else DigestTable.empty()
-        self._slots = self._slots[size:] - count
+        self._slots = packed(self._slots[size:].astype(np.int64) - count)
         return digest
 
     def _state(self, found: ReductionFilter) -> Any:

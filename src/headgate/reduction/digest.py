@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from headgate.reduction.digesters import Digester, Parts, by_label, joined
-from headgate.reduction.rows import Ints, Seqs
+from headgate.reduction.rows import Ints, Seqs, packed
 
 _ONE = np.zeros(1, dtype=np.int64)
 
@@ -159,14 +159,18 @@ class DigestTable:
     def fold(self, starts: Ints) -> DigestTable:
         """Merge runs of neighbouring entries; run i is from starts[i] to starts[i + 1]."""
         return DigestTable(
-            np.add.reduceat(self.count, starts),
+            np.add.reduceat(self.count, starts, dtype=np.int64),
             np.minimum.reduceat(self.first, starts),
             np.maximum.reduceat(self.last, starts),
             self.names,
-            np.add.reduceat(self.reasons, starts, axis=0),
+            np.add.reduceat(self.reasons, starts, axis=0, dtype=np.int64),
             self.digesters,
             tuple(digester.fold(part, starts) for digester, part in zip(self.digesters, self.parts, strict=True)),
         )
+
+    def packed(self) -> DigestTable:
+        """The same in less memory, to be kept: counts in the fewest bytes that hold the largest."""
+        return replace(self, count=packed(self.count), reasons=packed(self.reasons))
 
     def total(self) -> Digest | None:
         """One digest of all entries, None without any."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 
@@ -30,12 +30,15 @@ class FairDrain:
     _granted: bool = False
 
     def add(self, name: str, weight: float = 1.0, priority: int = 0) -> None:
-        """Let an output take part."""
+        """Let an output take part; one that does gets another weight and priority and keeps its credit."""
         if weight <= 0:
             raise ValueError(f"the weight of {name!r} must be more than 0")
-        if name not in self._accounts:
+        known = self._accounts.get(name)
+        if known is None:
             self._ring.append(name)
-        self._accounts[name] = _Account(weight, priority)
+            self._accounts[name] = _Account(weight, priority)
+        else:
+            known.weight, known.priority = weight, priority
 
     def remove(self, name: str) -> None:
         """Forget an output."""
@@ -48,8 +51,15 @@ class FairDrain:
             self._at -= 1
         self._at %= max(1, len(self._ring))
 
-    def next(self, waiting: Mapping[str, float]) -> str | None:
+    def charge(self, name: str, size: float) -> None:
+        """Take more from an output's credit: what a message was larger than said. Less than 0 gives it back."""
+        if name in self._accounts:
+            self._accounts[name].credit -= size
+
+    def next(self, waiting: Mapping[str, float], held: Collection[str] = ()) -> str | None:
         """The output that sends next, given the size of the next message of each output that has one; it is charged.
+
+        `held` are outputs that have something to send and may not do so now: they keep their credit.
 
         >>> drain = FairDrain(quantum=100)
         >>> drain.add("a"), drain.add("b")
@@ -58,8 +68,8 @@ class FairDrain:
         ['a', 'b', 'b', 'a', 'b', 'b']
         """
         for name, account in self._accounts.items():
-            if name not in waiting:
-                account.credit = 0.0
+            if name not in waiting and name not in held:
+                account.credit = min(account.credit, 0.0)
         if not waiting:
             return None
         top = max(self._accounts[name].priority for name in waiting)

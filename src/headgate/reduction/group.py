@@ -31,8 +31,8 @@ class Group:
     left: float = 0.0
     boost: float = 1.0
     refs: Ints = field(default_factory=lambda: NO_ROWS)
+    columns: frozenset[str] = field(init=False)
 
-    @property
-    def columns(self) -> frozenset[str]:
-        """The columns that the policy looks at."""
-        return self.policy.columns
+    def __post_init__(self) -> None:
+        # What the policy looks at; asked for in every pack.
+        self.columns = self.policy.columns

@@ -26,7 +26,7 @@ from headgate.reduction.group import NO_ROWS, Group
 from headgate.reduction.held import Held, joined
 from headgate.reduction.link_taken import LinkTaken
 from headgate.reduction.policy import Policy
-from headgate.reduction.rows import Bools, Floats, Ints, Seqs
+from headgate.reduction.rows import Bools, Floats, Ints, Seqs, packed
 from headgate.reduction.sharing import Sharing, correct_shares
 
 
@@ -173,10 +173,10 @@ class LinkBuffer:
         kept: Bools = sharing.keepers() > 0
         moved = np.concatenate([[0], np.cumsum(kept)]).astype(np.int64)
         for group in everyone:
-            group.refs = moved[group.refs]
+            group.refs = packed(moved[group.refs])
             group.backlog.move(moved)
             for positions, why, names in sharing.notes(group):
-                gone = self._held.select(group.columns).take(positions)
+                gone = sharing.rows_for(group).take(positions)
                 group.backlog.note(gone, why, names, moved[positions + 1])
         lengths = np.diff(self._offsets)
         self._classes = self._classes[np.repeat(kept, lengths)]
@@ -241,7 +241,7 @@ class LinkBuffer:
         private = min(count, self._private)
         for group in self._groups.values():
             if len(group.refs):
-                group.refs = group.refs[int(np.searchsorted(group.refs, private)) :] - count
+                group.refs = packed(group.refs[int(np.searchsorted(group.refs, private)) :].astype(np.int64) - count)
         self._private -= private
         self._classes = self._classes[int(self._offsets[count]) :]
         self._offsets = self._offsets[count:] - self._offsets[count]

@@ -51,9 +51,15 @@ class Sharing:
         self._limit = limit
         self._round = round_
         self._notes: dict[int, list[Note]] = {}
+        self._seen: dict[frozenset[str], Held] = {}
 
     def run(self, now: float) -> None:
-        """Shorten the groups' `refs` until the rows that anybody keeps fit."""
+        """Shorten the groups' `refs` until the rows that anybody keeps fit.
+
+        Who has the link alone shares with nobody: its policy and controller decide, as in a queue of its own.
+        """
+        if len(self._groups) == 1 and not self._fits():
+            self._pack(self._groups[0], self._limit, now, exact=False)
         by_bytes = self._limit.bytes is not None and self._held.bytes > self._limit.bytes
         units = self._held.sizes if by_bytes else np.ones(len(self._held))
         room = ((self._limit.bytes if by_bytes else self._limit.rows) or 0.0) * _FULL
@@ -72,7 +78,7 @@ class Sharing:
         itself: that keeps the part in the mean however few rows there are, and groups throw away the same rows.
         """
         for group in self._groups:
-            held = self._held.select(group.columns).take(group.refs)
+            held = self.rows_for(group).take(group.refs)
             seed = group.policy.random_seed
             names: tuple[str, ...] = ("random",)
             if seed is not None:
@@ -84,6 +90,13 @@ class Sharing:
                 kept, why, names = verdict.kept, verdict.why, verdict.names
             self._note(group, group.refs[~kept], why[~kept], names)
             group.refs = group.refs[kept]
+
+    def rows_for(self, group: Group) -> Held:
+        """All rows with the columns that a group's policy looks at; made once for equal sets of columns."""
+        found = self._seen.get(group.columns)
+        if found is None:
+            found = self._seen[group.columns] = self._held.select(group.columns)
+        return found
 
     def notes(self, group: Group) -> list[Note]:
         """What a group gave up."""
@@ -116,13 +129,17 @@ class Sharing:
         share = by_priority(demand, weight, priority, room)
         for group, asked, given in zip(self._groups, demand, share, strict=True):
             if given < asked - 1e-9:
-                held = self._held.select(group.columns).take(group.refs)
                 part = given / asked
-                limit = Limit(part * len(held), part * held.bytes)
-                verdict = group.backlog.pack(held, now, limit, self._round, exact=True)
-                gone = ~verdict.kept
-                self._note(group, group.refs[gone], verdict.why[gone], verdict.names)
-                group.refs = group.refs[verdict.kept]
+                size = float(self._held.sizes[group.refs].sum())
+                self._pack(group, Limit(part * len(group.refs), part * size), now, exact=True)
+
+    def _pack(self, group: Group, limit: Limit, now: float, *, exact: bool) -> None:
+        """Let a group's policy give up what is over a limit."""
+        held = self.rows_for(group).take(group.refs)
+        verdict = group.backlog.pack(held, now, limit, self._round, exact=exact)
+        gone = ~verdict.kept
+        self._note(group, group.refs[gone], verdict.why[gone], verdict.names)
+        group.refs = group.refs[verdict.kept]
 
     def _drop_unwanted(self) -> None:
         """Drop rows by the weight of the groups that keep them, the oldest first among equals."""

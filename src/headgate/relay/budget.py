@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from headgate.model import Deployment, parse_bandwidth
@@ -10,6 +10,8 @@ from headgate.model import Deployment, parse_bandwidth
 # A bucket holds at most so much of its rate, and a message takes at most so much of a link's.
 BURST_S: Final = 0.1
 MESSAGE_S: Final = 0.05
+# Who has not asked for so long wants nothing now.
+ASKED_S: Final = 0.06
 
 
 @dataclass(slots=True)
@@ -38,16 +40,37 @@ class Bucket:
         self._refill(now)
         return self.level > 0
 
-    def spend(self, size: int, now: float) -> None:
-        """Pay for a message."""
+    def spend(self, size: float, now: float) -> None:
+        """Pay for a message; less than 0 gives back."""
         self._refill(now)
         self.level -= size
+
+
+@dataclass(slots=True)
+class Turns:
+    """Whose turn it is on a download that several parents share: of those who want it now, who had the fewest bytes.
+
+    Who asks again after a pause starts where the others are, so nobody saves up. A parent that stopped asking is waited
+    for no longer than `ASKED_S`, which is less than the bucket's burst: the budget is not lost meanwhile.
+    """
+
+    had: dict[str, float] = field(default_factory=dict)
+    asked: dict[str, float] = field(default_factory=dict)
+
+    def mine(self, sender: str, slack: float, now: float) -> bool:
+        """Ask for the sender; whether it is at most `slack` bytes ahead of the others that ask."""
+        others = [self.had[each] for each, when in self.asked.items() if now - when < ASKED_S and each != sender]
+        if now - self.asked.get(sender, -ASKED_S) >= ASKED_S:
+            self.had[sender] = max(self.had.get(sender, 0.0), min(others, default=0.0))
+        self.asked[sender] = now
+        return self.had[sender] <= min(others, default=self.had[sender]) + slack
 
 
 class Budgets:
     """The buckets that a message on a link has to pass: the sender's upload, the link, the receiver's download.
 
-    Relays in one process share one object, so that a site's download is one budget however many parents it has.
+    Relays in one process share one object, so that a site's download is one budget however many parents it has, and
+    these take turns by bytes.
     Relays in processes of their own each hold a receiver's whole download against their own traffic only.
     """
 
@@ -55,6 +78,7 @@ class Budgets:
         self._deployment = deployment
         self._hidden = _hidden(deployment)
         self._buckets: dict[tuple[str, str, str], Bucket | None] = {}
+        self._turns: dict[str, Turns] = {}
 
     def _bucket(self, kind: str, one: str, other: str, rate: float | None) -> Bucket | None:
         key = (kind, one, other)
@@ -66,8 +90,8 @@ class Budgets:
         return self._buckets[key]
 
     def update(self, deployment: Deployment) -> None:
-        """Take over changed bandwidths."""
-        self._deployment = deployment
+        """Take over changed bandwidths; a site that is gone keeps its old ones while rows are owed to it."""
+        self._deployment = replace(deployment, sites={**self._deployment.sites, **deployment.sites})
         self._hidden = _hidden(deployment)
 
     def rate(self, sender: str, receiver: str) -> float | None:
@@ -87,13 +111,24 @@ class Budgets:
         return [bucket for bucket in found if bucket is not None]
 
     def ready(self, sender: str, receiver: str, now: float) -> bool:
-        """Whether a message may go now."""
-        return all(bucket.ready(now) for bucket in self._on_path(sender, receiver))
+        """Whether a message may go now; asking counts as having one."""
+        path = self._on_path(sender, receiver)
+        download = self._buckets[("download", receiver, "")]
+        if not all(bucket.ready(now) for bucket in path if bucket is not download):
+            return False
+        if download is None:
+            return True
+        turns = self._turns.setdefault(receiver, Turns())
+        mine = turns.mine(sender, download.rate_bytes_per_s * MESSAGE_S, now)
+        return mine and download.ready(now)
 
-    def spend(self, sender: str, receiver: str, size: int, now: float) -> None:
+    def spend(self, sender: str, receiver: str, size: float, now: float) -> None:
         """Pay for a message."""
         for bucket in self._on_path(sender, receiver):
             bucket.spend(size, now)
+        if receiver in self._turns:
+            had = self._turns[receiver].had
+            had[sender] = had.get(sender, 0.0) + size
 
 
 def _hidden(deployment: Deployment) -> dict[str, float]:

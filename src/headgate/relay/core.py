@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from headgate.fabric.logs import inbox_token
+from headgate.reduction import FairDrain
 from headgate.relay.evenly import Evenly
 from headgate.relay.output import Output, QueueLimits
 from headgate.relay.routes import Child, Receiver, Routes
@@ -49,11 +51,27 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """A message to publish on an output, expecting the output's last message to have this sequence."""
+    """A message to publish on an output, expecting the output's last message to have this sequence.
+
+    `charge` is the size at which it was let through; what it really takes is settled by `RelayCore.settle`.
+    """
 
     key: Key
     block: Block
     expect: int
+    charge: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many rows an output may send now, and how many bytes each is thought to take. `shared`: others want them."""
+
+    rows: int
+    row_bytes: float = 0.0
+    shared: bool = False
+
+
+NO_ROOM: Final = Room(0)
 
 
 @dataclass
@@ -65,18 +83,25 @@ class _Input:
 class RelayCore:
     """One site. Feed it blocks with `receive`, publish what `sends` gives, and report back."""
 
-    def __init__(self, site: str, limits: QueueLimits | None = None, *, max_held: int = 1024) -> None:
+    def __init__(
+        self, site: str, limits: QueueLimits | None = None, *, max_held: int = 1024, defer: bool = False
+    ) -> None:
+        """With `defer`, outputs leave long packs to the owner (see `Output`): it looks for them in `overfull`."""
         self.site = site
         self.limits = limits or QueueLimits()
         self.outputs: dict[Key, Output] = {}
         self._inputs: dict[str, _Input] = {}
         self._active: dict[Key, None] = {}
+        self._drain = FairDrain()
+        self._contenders: dict[Key, Child | Receiver] = {}
         self._max_held = max_held
         self._evenly: Evenly | None = None
+        self._defer = defer
+        self.overfull: list[Output] = []
 
     def restore(self, key: Key, coverage: int | None, sequence: int) -> Output:
         """Take up an output where its log ends. Called for each output before its first block."""
-        output = self.outputs[key] = Output(self.limits, coverage, sequence)
+        output = self.outputs[key] = Output(self.limits, coverage, sequence, defer=self._defer)
         return output
 
     def coverage(self, stream: str) -> int | None:
@@ -115,26 +140,73 @@ class RelayCore:
                 raise LookupError(f"the output {key.token} of {self.site!r} was not restored before its first block")
             output.offer(piece, target, now)
             self._active[key] = None
+            if output.overfull and output not in self.overfull:
+                self.overfull.append(output)
 
-    def sends(self, now: float, room: Callable[[Key, Output], int]) -> Iterator[Send]:
+    def sends(self, now: float, room: Callable[[Key, Output], Room]) -> Iterator[Send]:
         """Messages that are due on outputs that are not waiting for an answer.
 
-        `room` says how many rows an output may send now; 0 keeps it waiting. Outputs take turns, or, where waiting is
-        bounded by time, the one goes first whose rows have waited longest.
+        `room` says what an output may send now. Outputs that share a budget take turns, fair in bytes by the weights of
+        the receivers behind them and inside strict priorities, or, where waiting is bounded by time, the one goes first
+        whose rows have waited longest. Whoever takes a message from here pays for its `charge` before asking for the
+        next.
         """
+        sharing: dict[Key, float] = {}
+        held: list[str] = []
         for key in self._turns(now):
             output = self.outputs[key]
             if output.busy is not None:
-                continue
-            if not output.queue:
-                self._active.pop(key)
-            elif (rows := room(key, output)) > 0:
-                block = output.next_message(now, rows)
-                if block is not None:
-                    # The next round starts behind this one, so that outputs share a budget in turn.
+                held.append(key.token)
+            elif not output.queue:
+                if not output.packing:
                     self._active.pop(key)
-                    self._active[key] = None
-                    yield Send(key, block, output.sequence)
+            elif key.child is not None and not output.due(now):
+                held.append(key.token)  # asking for room would count as having something to send
+            elif (found := room(key, output)).rows and output.due(now):
+                charge = min(found.rows, max(1, output.rows)) * found.row_bytes
+                if found.shared and self.limits.shed_after_s is None:
+                    sharing[key] = charge
+                else:
+                    yield from self._send(key, found, now, charge)
+            else:
+                held.append(key.token)
+        yield from self._in_turn(sharing, held, now, room)
+
+    def _in_turn(
+        self, sharing: dict[Key, float], held: list[str], now: float, room: Callable[[Key, Output], Room]
+    ) -> Iterator[Send]:
+        """Messages of outputs that share a budget, in the order of the drain, while there is any left."""
+        names = {key.token: key for key in sharing}
+        for key in sharing:
+            self._contend(key)
+        while sharing:
+            # Only who may send takes part: a turn gives credit, which is for bytes that are sent.
+            rooms = {key: found for key in sharing if (found := room(key, self.outputs[key])).rows}
+            name = self._drain.next({key.token: sharing[key] for key in rooms}, {*names, *held}) if rooms else None
+            if name is None:
+                return
+            key = names[name]
+            yield from self._send(key, rooms[key], now, sharing.pop(key))
+
+    def _contend(self, key: Key) -> None:
+        """Let an output take part in the sharing, by the receivers that it leads to now."""
+        target = self.outputs[key].queue[-1].target
+        if self._contenders.get(key) is not target:
+            self._contenders[key] = target
+            receivers = target.receivers if isinstance(target, Child) else (target,)
+            weight = sum(receiver.subscription.weight for receiver in receivers)
+            priority = max((receiver.subscription.priority for receiver in receivers), default=0)
+            self._drain.add(key.token, max(weight, 1e-9), priority)
+
+    def _send(self, key: Key, room: Room, now: float, charge: float) -> Iterator[Send]:
+        output = self.outputs[key]
+        block = output.next_message(now, room.rows)
+        if block is not None:
+            yield Send(key, block, output.sequence, charge)
+
+    def settle(self, send: Send, size: float) -> None:
+        """A message took so many bytes of a shared budget."""
+        self._drain.charge(send.key.token, size - send.charge)
 
     def _turns(self, now: float) -> list[Key]:
         if self.limits.shed_after_s is None:
@@ -159,3 +231,5 @@ class RelayCore:
         """Drop an output that no version will use again."""
         self.outputs.pop(key, None)
         self._active.pop(key, None)
+        if self._contenders.pop(key, None) is not None:
+            self._drain.remove(key.token)

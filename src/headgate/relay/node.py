@@ -11,9 +11,19 @@ from typing import Final
 import pyarrow as pa
 
 from headgate import faults
-from headgate.fabric import Crew, Fabric, FabricError, FencedError, Log, LogFullError, Stored, cancel_all
+from headgate.fabric import (
+    Crew,
+    Fabric,
+    FabricError,
+    FencedError,
+    Log,
+    LogFullError,
+    Stored,
+    cancel_all,
+    fenced_size,
+)
 from headgate.relay.budget import MESSAGE_S, Budgets
-from headgate.relay.core import Key, RelayCore, Send, key_of
+from headgate.relay.core import NO_ROOM, Key, RelayCore, Room, Send, key_of
 from headgate.relay.meters import Meters
 from headgate.relay.output import Output, QueueLimits, limits_of
 from headgate.relay.repair import RepairService, fetch_history, fetch_range
@@ -72,7 +82,7 @@ class RelayNode:
         self.site = site
         self.tables = tables or Tables(fabric)
         self.budgets = budgets
-        self.core = RelayCore(site, limits)
+        self.core = RelayCore(site, limits, defer=True)
         self.stats = NodeStats()
         self.meters = Meters()
         self._emulate_delay = emulate_delay
@@ -171,6 +181,7 @@ class RelayNode:
             same = self._versions.get(routes.stream) == block.version
             if gap is None:
                 self._versions[routes.stream] = block.version
+            await self._pack_overfull()
             self.current[routes.stream] = frozenset(key_of(routes.stream, target) for target in routes.targets)
         self.meters.blocks += 1
         self.marks.setdefault(routes.stream, Mark()).ends.append((block.upto, place, subject))
@@ -203,7 +214,16 @@ class RelayNode:
                 async with self.routing:
                     await self._restore_outputs(routes)
                     self.core.receive(block, routes, time.monotonic())
+                    await self._pack_overfull()
                 self.stats.repairs += 1
+
+    async def _pack_overfull(self) -> None:
+        """Give up rows where that takes long, in a thread; `routing` is held, so nothing comes in meanwhile."""
+        while self.core.overfull:
+            output = self.core.overfull.pop()
+            work = output.begin_pack(time.monotonic())
+            if work is not None:
+                output.end_pack(await asyncio.to_thread(work))
 
     async def _backfill(self, routes: Routes, upto: int) -> None:
         """Give subscriptions that start earlier what the root log holds of their class, before their first block."""
@@ -272,19 +292,20 @@ class RelayNode:
             with contextlib.suppress(FabricError):
                 await self.fabric.ensure(log)
 
-    def _room(self, key: Key, output: Output) -> int:
-        """How many rows an output may send now."""
+    def _room(self, key: Key, output: Output) -> Room:
+        """What an output may send now."""
         now = time.monotonic()
         if output.stalled and now < self._retry_at.get(key, 0.0):
-            return 0
+            return NO_ROOM
         if key.child is None or self.budgets is None:
-            return _ROWS
+            return Room(_ROWS)
         if not self.budgets.ready(self.site, key.child, now):
-            return 0
+            return NO_ROOM
         rate = self.budgets.rate(self.site, key.child)
         if rate is None:
-            return _ROWS
-        return max(int(rate * MESSAGE_S / self._row_bytes.get(key, _ROW_BYTES)), 1)
+            return Room(_ROWS)
+        row_bytes = self._row_bytes.get(key, _ROW_BYTES)
+        return Room(max(int(rate * MESSAGE_S / row_bytes), 1), row_bytes, shared=True)
 
     async def _publish_loop(self) -> None:
         while True:
@@ -292,35 +313,35 @@ class RelayNode:
             # Each message is paid for before the next output is asked, so that it sees what is left.
             for send in self.core.sends(time.monotonic(), self._room):
                 sent += 1
-                task = asyncio.create_task(self.meters.spent(self._publish(send, self._reserve(send))))
+                self._pay(send, send.charge)
+                task = asyncio.create_task(self.meters.spent(self._publish(send)))
                 self._publishing.add(task)
                 task.add_done_callback(self._publishing.discard)
             if sent:
                 self.meters.cpu_s += time.thread_time() - began
             await asyncio.sleep(_TICK_S)
 
-    def _reserve(self, send: Send) -> int:
-        """Pay for a message at once by what its rows took so far, so that outputs after it see what is left."""
-        if send.key.child is None or self.budgets is None:
-            return 0
-        size = int(len(send.block.seqs) * self._row_bytes.get(send.key, _ROW_BYTES))
-        self.budgets.spend(self.site, send.key.child, size, time.monotonic())
-        return size
+    def _pay(self, send: Send, size: float) -> None:
+        if send.key.child is not None and self.budgets is not None:
+            self.budgets.spend(self.site, send.key.child, size, time.monotonic())
 
-    async def _publish(self, send: Send, reserved: int) -> None:
+    async def _publish(self, send: Send) -> None:
         key, output = send.key, self.core.outputs[send.key]
+        subject = self.subject(key)
         try:
             data = await self._encode(send)
-            if key.child is not None and self.budgets is not None:
-                self.budgets.spend(self.site, key.child, len(data) - reserved, time.monotonic())
+            size = fenced_size(subject, data, send.expect)
+            self._pay(send, size - send.charge)
+            self.core.settle(send, size)
             faults.reach("relay.before_publish")
             began = time.perf_counter()
-            sequence = await self.fabric.publish(self.subject(key), data, expect=send.expect)
+            sequence = await self.fabric.publish(subject, data, expect=send.expect)
             if key.child is not None:
                 self.meters.sent.note(key.child, (time.perf_counter() - began) / 2)
             faults.reach("relay.after_publish")
         except LogFullError:
             self.stats.refused += 1
+            self._pay(send, -size)
             output.refused()
             self._retry_at[key] = time.monotonic() + _STALL_S
         except FabricError as error:
@@ -330,7 +351,7 @@ class RelayNode:
                 await asyncio.sleep(_STALL_S)
         else:
             output.published(sequence)
-            self._count(key, send.block, len(data))
+            self._count(key, send.block, size)
 
     async def _encode(self, send: Send) -> bytes:
         target = self.targets[send.key]

@@ -27,6 +27,9 @@ from headgate.wire.block import Block, concat
 
 OLDEST: Final = "oldest"
 SPAN: Final = 4
+# More groups of policies than this take longer to pack than an event loop should be held up for.
+HEAVY_GROUPS: Final = 16
+_FRONT: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +50,20 @@ def limits_of(deployment: Deployment, limits: QueueLimits) -> QueueLimits:
 
 
 class Output:
-    """The queue of one output. `coverage` None means that nothing was ever published on it."""
+    """The queue of one output. `coverage` None means that nothing was ever published on it.
 
-    def __init__(self, limits: QueueLimits, coverage: int | None = None, sequence: int = 0) -> None:
+    With `defer` a pack that takes long is left to the owner: `overfull` says so, `begin_pack` gives the work, which may
+    run in a thread, `end_pack` takes the result. Meanwhile the front of the queue can be sent; nothing may be offered.
+    """
+
+    def __init__(
+        self, limits: QueueLimits, coverage: int | None = None, sequence: int = 0, *, defer: bool = False
+    ) -> None:
         self.limits = limits
+        self.defer = defer
+        self.overfull = False
+        self.packing = False
+        self._later: list[tuple[Block, Child | Receiver]] = []
         self.coverage = coverage
         self.sequence = sequence
         self.queue: deque[Waiting] = deque()
@@ -93,17 +106,16 @@ class Output:
         self.reducer.offered(block, target)
         limit = self.reducer.limit(target, self.limits.max_rows, self.limits.max_bytes)
         if self.rows > (limit.rows or 0) or self.bytes > (limit.bytes or 0):
-            self._reduce(limit, now)
+            if self.defer and self.reducer.groups(target) > HEAVY_GROUPS:
+                self.overfull = True
+            else:
+                self._reduce(limit, now)
 
     def _reduce(self, limit: Limit, now: float) -> None:
         """Let the policies decide what goes of everything that is not on its way out."""
         sent, waiting = self._apart()
-        sent_rows = sum(len(each.block.seqs) for each in sent)
-        sent_bytes = sum(each.block.rows.nbytes for each in sent)
-        # A large message on its way must not cost everything that comes behind it: half of the room stays.
-        rows, size = limit.rows or 0, limit.bytes or 0
-        room = Limit(max(rows - sent_rows, rows / 2), max(size - sent_bytes, size / 2))
-        if self.rows - sent_rows > (room.rows or 0) or self.bytes - sent_bytes > (room.bytes or 0):
+        room = self._room_behind(sent, limit)
+        if room is not None:
             waiting = self._drop_ancient(self.reducer.reduce(waiting, room, now, self.came, self.went))
             self._refill([*sent, *waiting])
 
@@ -123,8 +135,46 @@ class Output:
     def thin(self, part: float, now: float) -> None:
         """Keep about that part of every class of what waits and is not on its way out."""
         sent, waiting = self._apart()
-        if waiting:
+        if waiting and not self.packing:
             self._refill([*sent, *self.reducer.thin(waiting, part, now)])
+
+    def _room_behind(self, sent: list[Waiting], limit: Limit) -> Limit | None:
+        """What the rest may take behind the first entries, None when it does not take more.
+
+        A large message on its way must not cost everything that comes behind it: half of the room stays.
+        """
+        sent_rows = sum(len(each.block.seqs) for each in sent)
+        sent_bytes = sum(each.block.rows.nbytes for each in sent)
+        rows, size = limit.rows or 0, limit.bytes or 0
+        room = Limit(max(rows - sent_rows, rows / 2), max(size - sent_bytes, size / 2))
+        over = self.rows - sent_rows > (room.rows or 0) or self.bytes - sent_bytes > (room.bytes or 0)
+        return room if over else None
+
+    def begin_pack(self, now: float) -> Callable[[], list[Waiting]] | None:
+        """The work of a pack that was left to the owner, None when there is nothing to do (any more)."""
+        self.overfull = False
+        if not self.queue:
+            return None
+        limit = self.reducer.limit(self.queue[-1].target, self.limits.max_rows, self.limits.max_bytes)
+        sent, waiting = self._apart()
+        front, rest = _front(waiting, max(1, int((limit.rows or 0) / _FRONT)))
+        room = self._room_behind([*sent, *front], limit)
+        if room is None or not rest:
+            return None
+        self.queue = deque([*sent, *front])
+        self.packing = True
+        came, went = self.came, self.went
+        return lambda: self.reducer.reduce(rest, room, now, came, went)
+
+    def end_pack(self, waiting: list[Waiting]) -> None:
+        """Take back what a pack has left, behind what was at the front."""
+        self.packing = False
+        have = self.coverage or 0
+        kept = [replace(each, block=each.block.since(have)) for each in waiting if each.block.upto > have]
+        self._refill([*self.queue, *self._drop_ancient(kept)])
+        for block, target in self._later:
+            self.reducer.published(block, target)
+        self._later = []
 
     def _apart(self) -> tuple[list[Waiting], list[Waiting]]:
         """What the message on its way covers, which must stay as it is, and the rest."""
@@ -167,19 +217,22 @@ class Output:
         self.bytes = sum(each.block.rows.nbytes for each in merged)
         self.reduced += before - self.rows
 
-    def next_message(self, now: float, max_rows: int) -> Block | None:
-        """The next message, None when there is nothing to send yet; it stays queued until `published`."""
+    def due(self, now: float) -> bool:
+        """Whether there is something that has waited long enough to be sent; rows past their age go first."""
         if self.busy is not None or not self.queue:
-            return None
-        self._message_rows = max_rows
+            return False
         fresh = self.reducer.expire(list(self.queue), now)
         if fresh is not None:
             self._refill(fresh)
-        first, since = self.queue[0].block, self.queue[0].since
-        waited = now - since
         has_content = self.rows > 0 or any(each.block.declared for each in self.queue)
-        if waited < (self.limits.linger_s if has_content else self.limits.idle_s):
+        return now - self.queue[0].since >= (self.limits.linger_s if has_content else self.limits.idle_s)
+
+    def next_message(self, now: float, max_rows: int) -> Block | None:
+        """The next message, None when there is nothing to send yet; it stays queued until `published`."""
+        if not self.due(now):
             return None
+        self._message_rows = max_rows
+        first = self.queue[0].block
         blocks = [first]
         rows = len(first.seqs)
         for block in [each.block for each in self.queue][1:]:
@@ -198,7 +251,9 @@ class Output:
         self.sequence = sequence
         self.stalled = False
         self.went += len(self.busy.seqs)
-        if self.queue:
+        if self.queue and self.packing:
+            self._later.append((self.busy, self.queue[0].target))
+        elif self.queue:
             self.reducer.published(self.busy, self.queue[0].target)
         self._advance(self.busy.upto)
         self.busy = None
@@ -258,3 +313,17 @@ def _meant_for(block: Block, target: Child | Receiver) -> Block:
         return block
     mine = {target.id} if isinstance(target, Receiver) else {receiver.id for receiver in target.receivers}
     return replace(block, digests={receiver: found for receiver, found in block.digests.items() if receiver in mine})
+
+
+def _front(waiting: list[Waiting], rows: int) -> tuple[list[Waiting], list[Waiting]]:
+    """The first rows, and the rest."""
+    for index, each in enumerate(waiting):
+        count = len(each.block.seqs)
+        if count > rows:
+            if rows <= 0:
+                return waiting[:index], waiting[index:]
+            end = int(each.block.seqs[rows - 1])
+            head, tail = replace(each, block=each.block.until(end)), replace(each, block=each.block.since(end))
+            return [*waiting[:index], head], [tail, *waiting[index + 1 :]]
+        rows -= count
+    return waiting, []

@@ -78,7 +78,7 @@ class Reducer:
     def __init__(self) -> None:
         self.packs = 0
         self.reasons: Counter[str] = Counter()
-        self._groups: dict[tuple[int, str], Group] = {}
+        self._groups: dict[tuple[int, str, int], Group] = {}
         self._receivers: dict[int, Group] = {}
         self._by_class: dict[int, list[Group]] = {}
         self._parsed: dict[tuple[str, tuple[str, ...]], Policy] = {}
@@ -107,6 +107,11 @@ class Reducer:
         ]
         return sorted(found, key=lambda each: each["time_s"])[-_REORDERINGS:]
 
+    def groups(self, target: Child | Receiver) -> int:
+        """How many groups of class and policy a target has: what a pack costs grows with them."""
+        self._meet(target)
+        return len(self._groups)
+
     def limit(self, target: Child | Receiver, max_rows: float, max_bytes: float) -> Limit:
         """The output's limits, or the policy's own where those of one receiver are lower."""
         if isinstance(target, Receiver) and target.subscription.policy is not None:
@@ -122,18 +127,19 @@ class Reducer:
             return
         self._target = target
         receivers = [target] if isinstance(target, Receiver) else list(target.receivers)
-        groups: dict[tuple[int, str], Group] = {}
+        groups: dict[tuple[int, str, int], Group] = {}
         self._receivers = {}
         known, self._parsed = self._parsed, {}
         for receiver in receivers:
             written = (canonical(receiver.subscription.policy or {}), tuple(receiver.schema.names))
             policy = self._parsed.get(written) or known.get(written) or policy_of(receiver)
             self._parsed[written] = policy
-            key = (receiver.class_id, policy.text)
+            priority = receiver.subscription.priority
+            key = (receiver.class_id, policy.text, priority)
             group = groups.get(key)
             if group is None:
                 backlog = Backlog(policy, shared=isinstance(target, Child))
-                group = self._groups.get(key) or Group(receiver.class_id, policy, 0.0, 0, backlog)
+                group = self._groups.get(key) or Group(receiver.class_id, policy, 0.0, priority, backlog)
                 group.weight, group.receivers = 0.0, []
                 groups[key] = group
             group.weight += max(receiver.subscription.weight, 1e-9)

@@ -93,7 +93,7 @@ class Upkeep:
         async with self.node.routing:
             for key, output in list(self.core.outputs.items()):
                 gone = key not in self.node.current.get(key.stream, ()) and self.core.gap(key.stream) is None
-                if gone and not output.queue and output.busy is None:
+                if gone and not output.queue and not output.packing and output.busy is None:
                     self.core.forget(key)
                     self.node.targets.pop(key, None)
 

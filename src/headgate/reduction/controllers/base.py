@@ -26,5 +26,8 @@ class Controller(Protocol):
     def want(self, pressure: Pressure) -> float:
         """The fraction of the queue that the pack should free; levels are climbed until it does or none is left."""
 
+    def enough(self, pressure: Pressure) -> int:
+        """The level from which on a pack that brings the queue under its limit is enough, whatever it was to free."""
+
     def packed(self, now: float, level: int, freed: float) -> None:
         """A pack took place at that level and freed that fraction of the queue."""

@@ -34,5 +34,9 @@ class Deficit:
         del pressure
         return max(self.headroom, min(0.5, self.overload or 0.0))
 
+    def enough(self, pressure: Pressure) -> int:
+        """None: a level that frees too little is left."""
+        return pressure.levels + 1
+
     def packed(self, now: float, level: int, freed: float) -> None:
         """Nothing to remember: the next choice is measured afresh."""

@@ -25,6 +25,7 @@ from headgate.reduction.filters.priority import Priority
 from headgate.reduction.filters.random import Random
 from headgate.reduction.filters.subset import Subset
 from headgate.reduction.filters.supset import Supset
+from headgate.reduction.filters.tail import Tail
 from headgate.reduction.filters.thin_space import ThinSpace
 from headgate.reduction.filters.thin_time import ThinTime
 from headgate.reduction.filters.uniq import Uniq
@@ -57,6 +58,7 @@ FILTERS: tuple[type[ReductionFilter], ...] = (
     ThinSpace,
     MaxAge,
     Priority,
+    Tail,
     Aggregate,
     DropWhere,
     KeepWhere,

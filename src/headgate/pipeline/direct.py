@@ -1,0 +1,80 @@
+"""Rows committed from this process, as the Spark job commits them, without Spark.
+
+The same match pass, staging and manifest as in a query, one batch at a time: for benchmarks and studies of what comes
+behind the root, whose figures a Spark session beside them would blur, and for tests.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from headgate.fabric import SyncFabric
+from headgate.pipeline.commit import commit, pin_version
+from headgate.pipeline.match import MatchPass
+from headgate.pipeline.worker import Address
+from headgate.wire.manifest import Manifest
+
+
+class DirectCommits:
+    """Commits batches of rows to streams. Owns a connection: use it as a context manager; not thread-safe.
+
+    `on_commit` hears of every manifest, in the thread that commits.
+    """
+
+    def __init__(
+        self, address: Address, lineage: str = "direct", on_commit: Callable[[Manifest], None] | None = None
+    ) -> None:
+        self._address = address
+        self._lineage = lineage
+        self._on_commit = on_commit
+        self._fabric = SyncFabric(address.url, address.logs)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._fabric.close()
+
+    def commit(self, stream: str, rows: pa.RecordBatch, batch: int, row_cost_s: float = 0.0) -> Manifest | None:
+        """Match, stage and commit rows as the batch of that number, None when it was committed before."""
+        nothing = pa.nulls(rows.num_rows, pa.string())
+        marked = rows.append_column("_dead", nothing).append_column("_raw", nothing)
+        version = pin_version(self._fabric, stream, batch)
+        work = MatchPass(self._address, stream, version, batch=batch, row_cost_s=row_cost_s)
+        staged = [row for each in work(iter([marked])) for row in each.to_pylist()]
+        manifest = commit(self._fabric, stream, self._lineage, batch, version, staged)
+        if manifest is not None and self._on_commit is not None:
+            self._on_commit(manifest)
+        return manifest
+
+
+def feed(
+    direct: DirectCommits,
+    stream: str,
+    make: Callable[[int, int], pa.RecordBatch],
+    *,
+    rate: float,
+    rows: int,
+    every_s: float,
+    stop: threading.Event,
+) -> int:
+    """Commit `make(start, stop)` at `rate` rows a second, a batch every `every_s`, until all `rows` are in or `stop`.
+
+    Returns how many rows were committed. When a commit takes longer, the next batch is larger: the rate is kept.
+    """
+    began, sent, batch = time.monotonic(), 0, 0
+    while sent < rows and not stop.wait(max(0.0, began + (batch + 1) * every_s - time.monotonic())):
+        due = min(rows, int((time.monotonic() - began) * rate))
+        if due > sent:
+            direct.commit(stream, make(sent, due), batch)
+            sent = due
+        batch += 1
+    return sent
