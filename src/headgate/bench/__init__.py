@@ -24,6 +24,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "handoff": Benchmark(
         "headgate.bench.handoff", "live: subscriptions move between sites, relays are killed meanwhile"
     ),
+    "stalled": Benchmark("headgate.bench.stalled", "live: one subscriber stopped for a minute, its digest, the others"),
     "planning": Benchmark("headgate.bench.planning", "constructions, incremental evaluation, growth to 10,000 sites"),
     "model": Benchmark("headgate.bench.model", "live: the demo at three bandwidths, drops against the model's"),
     "algebra": Benchmark("headgate.bench.algebra", "filters: covering and merging against brute force, refusals"),

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headgate.bench.reduction_loop import hold_ups
 from headgate.model import Schema
 from headgate.reduction import LinkBuffer, Moment, parse_policy
 from headgate.reduction.filters import FILTERS
@@ -40,6 +41,7 @@ _DOCUMENTS: dict[str, Any] = {
     "thin_space": {"thin_space": {"x": "i", "y": "k"}},
     "max_age": {"max_age": {"age": "30 s", "attribute": "t"}},
     "priority": {"priority": {"attribute": "x"}},
+    "tail": "tail",
     "aggregate": {"aggregate": {"of": ["x"], "window": "10 s", "key": "k"}},
     "drop_where": {"drop where": "x > 0 and i < 500"},
     "keep_where": {"keep where": "x > 0 and i < 500"},
@@ -84,7 +86,7 @@ def run(
             cells = (found[key] for key in ("pack_ms", "pack_ratio_to_one", "take_ms", "held_kib", "of_copies"))
             print(f"{count:>9} {name:>9} {found['queues']:>9} " + " ".join(f"{cell:>9.4g}" for cell in cells))
             figures |= {f"{count}_{name}_{key}": round(value, 4) for key, value in found.items()}
-    return figures
+    return figures | hold_ups(min(1000, max(counts)), limit)
 
 
 def _link(receivers: int, equal: bool, limit: int) -> LinkBuffer:

@@ -29,6 +29,9 @@ STUDIES: Mapping[str, Registered] = {
     "filter-burst": Registered("headgate.studies.filter_burst", "methods of control under a burst (filter QoS 5)"),
     "pack-queue": Registered("headgate.studies.pack_queue", "a policy against drop-tail on a slow link (PACK 5.1)"),
     "pack-locator": Registered("headgate.studies.pack_locator", "a slow consumer under six levels (PACK 5.2)"),
+    "pack-queue-live": Registered(
+        "headgate.studies.pack_queue_live", "a slow link on the running relay, drop-tail against policies"
+    ),
     "silent-loss": Registered("headgate.studies.silent_loss", "a slow reader behind mosquitto, NATS and Headgate"),
     "pack-fairness": Registered("headgate.studies.pack_fairness", "crossing paths and mixed policies"),
     "grid-replication": Registered("headgate.studies.grid_replication", "hot spots over 16 sites, by index depth"),
