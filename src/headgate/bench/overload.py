@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import tempfile
 import threading
 import time
@@ -29,6 +30,7 @@ from headgate.pipeline.direct import DirectCommits, feed
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.worker import Address
 from headgate.relay.output import QueueLimits
+from headgate.service.replanning import Rules
 from headgate.service.runtime import Runtime, Settings, open_runtime
 
 _LINKS: Final = {"near": "source", "far": "source", "edge": "near"}
@@ -90,7 +92,13 @@ async def _run(seconds: int, overload: float, rate: int, max_rows: int, spark: b
     deployment = parse_deployment(_deployment(rate, total, {}), "overload.yaml", GENERATOR_SCHEMAS)
     seen = _Seen()
     with tempfile.TemporaryDirectory() as directory:
-        settings = Settings(Path(directory), limits=QueueLimits(max_rows=max_rows), emulate_delay=False, job=spark)
+        settings = Settings(
+            Path(directory),
+            limits=QueueLimits(max_rows=max_rows),
+            emulate_delay=False,
+            job=spark,
+            replan=Rules(every_s=math.inf),  # the plan is given
+        )
         async with open_runtime(settings, deployment) as runtime, _watched(runtime, seen) as watching:
             if spark:
                 await runtime.wait_ready(timeout_s=600.0)

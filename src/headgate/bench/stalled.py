@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import signal
 import sys
 import tempfile
@@ -32,6 +33,7 @@ from headgate.pipeline.direct import DirectCommits, feed
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.worker import Address
 from headgate.relay.output import QueueLimits
+from headgate.service.replanning import Rules
 from headgate.service.runtime import Runtime, Settings, open_runtime
 from headgate.wire.manifest import Manifest
 
@@ -99,6 +101,7 @@ async def _run(seconds: float, rate: int, pairs: int, max_rows: int) -> dict[str
             emulate_delay=False,
             job=False,
             inbox_messages=_INBOX_MESSAGES,
+            replan=Rules(every_s=math.inf),  # nothing else is to take processor time meanwhile
         )
         async with open_runtime(settings, deployment) as runtime:
             names = _names(pairs)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import tempfile
 import threading
 import time
@@ -137,6 +138,7 @@ async def _live(seconds: float, limit: int, seed: int) -> tuple[float, dict[str,
     from headgate.catalog import parse_deployment
     from headgate.client import Client
     from headgate.relay.output import QueueLimits
+    from headgate.service.replanning import Rules
     from headgate.service.runtime import Settings, open_runtime
 
     del seed  # the machine is the only thing that differs between two runs
@@ -145,7 +147,8 @@ async def _live(seconds: float, limit: int, seed: int) -> tuple[float, dict[str,
     count = int(seconds / _EVENT_S)
     with tempfile.TemporaryDirectory() as directory:
         limits = QueueLimits(max_rows=limit)
-        settings = Settings(Path(directory), limits=limits, emulate_delay=False, job=False)
+        never = Rules(every_s=math.inf)  # the plan is given
+        settings = Settings(Path(directory), limits=limits, emulate_delay=False, job=False, replan=never)
         async with open_runtime(settings, deployment) as runtime:
             assert runtime.server is not None
             async with (
