@@ -184,9 +184,11 @@ class Joiner:
     async def _join(self, snapshot: Snapshot, plan: Plan, stream: str, site: str) -> None:
         self._tried[stream, site] = time.monotonic()
         measured = self._observer.measured(snapshot)
-        if stream not in measured.streams:
-            return
         problem = measured_problem(snapshot.deployment, snapshot.class_ids, measured)
+        if stream not in measured.streams or all(
+            (each.stream, each.site) != (stream, site) for each in problem.members
+        ):
+            return  # nothing was seen of the stream, or the site only relays
         tree = plan.trees[stream]
         feedback = LiveFeedback(self._catalog, self._observer, self._publish, self._settle_s)
         point, request = control_point(problem, plan, stream, site, feedback, self._slack)

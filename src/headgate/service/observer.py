@@ -149,9 +149,13 @@ class Observer:
         for site, report in (await read_reports(self._fabric, "relay")).items():
             for link, size in report["link_bytes"].items():
                 stream, child = link.rsplit(":", 1)
-                links[stream, site, child] = (size, report["link_rows"].get(link, 0), report["link_messages"][link])
+                links[stream, site, child] = (
+                    size,
+                    report.get("link_rows", {}).get(link, 0),
+                    report["link_messages"][link],
+                )
             outputs = [output for token, output in report["outputs"].items() if "-to-" in token]
-            sites[site] = (sum(each["came"] for each in outputs), sum(each["reduced"] for each in outputs))
+            sites[site] = (sum(each.get("came", 0) for each in outputs), sum(each["reduced"] for each in outputs))
         subscribers = {
             identity: (
                 tally.delivered,
