@@ -81,7 +81,6 @@ def run(
         lines, cpu = asyncio.run(_live(chosen, factor, free_s, settle_s, seconds, shed_after, master))
     else:
         lines, cpu = _virtual(chosen, factor, free_s, settle_s, seconds, shed_after), 0.0
-    _print(lines)
     enough = [line for line in lines if line.rows >= _ENOUGH_ROWS]
     figures: dict[str, Any] = {
         "live": live,
@@ -233,6 +232,7 @@ def _lines(
         assumed, before, _ = (result.subscriptions[name].drop for result in results)
         delays = prediction.delay_s, delay_s
         found.append(Line(scale, name, rows, assumed, before, prediction.drop, drop, *delays))
+    _print(found)
     return found
 
 
@@ -313,7 +313,7 @@ def _describe(demo: Deployment, measured: Measured) -> None:
 
 def _print(lines: list[Line]) -> None:
     print(f"{'scale':>5} {'subscription':20} {'rows':>9} {'assumed':>8} {'unloaded':>8} {'model':>7} {'drop':>7} "
-          f"{'delay model':>12} {'measured':>9}")  # fmt: skip
+          f"{'delay model':>12} {'measured':>9}", flush=True)  # fmt: skip
     for line in lines:
         verdict = ("" if line.agrees else "  differs") + ("" if line.rows >= _ENOUGH_ROWS else "  (few rows)")
         print(f"{line.scale:5g} {line.subscription:20} {line.rows:9,} {line.assumed:8.3f} {line.before:8.3f} "
