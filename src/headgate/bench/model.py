@@ -318,4 +318,4 @@ def _print(lines: list[Line]) -> None:
         verdict = ("" if line.agrees else "  differs") + ("" if line.rows >= _ENOUGH_ROWS else "  (few rows)")
         print(f"{line.scale:5g} {line.subscription:20} {line.rows:9,} {line.assumed:8.3f} {line.before:8.3f} "
               f"{line.predicted:7.3f} {line.drop:7.3f} {line.predicted_s * 1e3:9.0f} ms {line.delay_s * 1e3:6.0f} ms"
-              f"{verdict}")  # fmt: skip
+              f"{verdict}", flush=True)  # fmt: skip
