@@ -63,7 +63,7 @@ class Line:
 
 
 def run(
-    scales: Sequence[float] | float = (0.1, 0.05, 0.03),
+    scales: Sequence[float] | float = (0.15, 0.1, 0.05),
     factor: float = 10.0,
     free_s: float = 30.0,
     settle_s: float = 20.0,
@@ -81,7 +81,6 @@ def run(
         lines, cpu = asyncio.run(_live(chosen, factor, free_s, settle_s, seconds, shed_after, master))
     else:
         lines, cpu = _virtual(chosen, factor, free_s, settle_s, seconds, shed_after), 0.0
-    enough = [line for line in lines if line.rows >= _ENOUGH_ROWS]
     figures: dict[str, Any] = {
         "live": live,
         "scales": chosen,
@@ -89,7 +88,8 @@ def run(
         "seconds_per_scale": seconds,
         "cpu_percent": round(cpu, 1),
     }
-    for name, group in (("subscriptions", lines), ("subscriptions_of_10000_rows", enough)):
+    for rows in (1000, _ENOUGH_ROWS):
+        name, group = f"subscriptions_of_{rows}_rows", [line for line in lines if line.rows >= rows]
         figures |= {
             name: len(group),
             f"{name}_agree": sum(line.agrees for line in group),
