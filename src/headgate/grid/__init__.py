@@ -5,6 +5,7 @@ and `errors`; no Spark, no network, no clock.
 """
 
 from headgate.grid.axis import Axis
+from headgate.grid.bounds import place_schema, with_places
 from headgate.grid.decompose import Cover, bounded_batch, choose_depths, decompose, decompose_batch, overlaps
 from headgate.grid.dzset import DzSet
 from headgate.grid.errors import GridError
@@ -13,7 +14,6 @@ from headgate.grid.layout import GridLayout, layout_of, parse_layout
 from headgate.grid.permutation import Interval, gap_bound, line_rank, plane_gap_bound, plane_rank
 from headgate.grid.predicate import Both, GridPredicate, grid_predicate, with_grid
 from headgate.grid.region import Box, Circle, Polygon, Region, parse_region
-from headgate.grid.region_index import RegionIndex
 from headgate.grid.resolution import Resolution, parse_resolution
 from headgate.grid.shape import GridShape, ShapeFactory, grid_shape, shape_space
 from headgate.grid.space import DzSpace
@@ -38,7 +38,6 @@ __all__ = [
     "Interval",
     "Polygon",
     "Region",
-    "RegionIndex",
     "Resolution",
     "Served",
     "ShapeFactory",
@@ -57,8 +56,10 @@ __all__ = [
     "parse_layout",
     "parse_region",
     "parse_resolution",
+    "place_schema",
     "plane_gap_bound",
     "plane_rank",
     "shape_space",
     "with_grid",
+    "with_places",
 ]

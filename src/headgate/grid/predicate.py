@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headgate.grid.bounds import Bounds, bounds_of
 from headgate.grid.errors import GridError
 from headgate.grid.layout import GridLayout, layout_of
 from headgate.grid.region import Region, parse_region
@@ -102,6 +103,10 @@ class Both:
     def parameters(self) -> frozenset[str]:
         """Names of the context that either is bound to."""
         return frozenset(getattr(self.where, "parameters", ())) | self.grid.parameters
+
+    def bounds(self, context: Mapping[str, Any]) -> tuple[Bounds, bool]:
+        """Boxes that hold every row of the grid predicate, in columns of `with_places`, and whether they are exact."""
+        return bounds_of(self.grid.layout, self.grid.region, self.grid.resolution, context)
 
     def evaluate(self, batch: pa.RecordBatch, context: Mapping[str, Any]) -> npt.NDArray[np.bool_]:
         """The grid first, since it is cheap; the filter on what is left of the batch when that is little."""

@@ -38,6 +38,23 @@ class RowFilter(Protocol):
         ...
 
 
+@runtime_checkable
+class Bounded(Protocol):
+    """A predicate beside another one, whose rows all lie in boxes of numeric columns: a region, a resolution."""
+
+    @property
+    def where(self) -> RowFilter:
+        """The other predicate; rows satisfy both."""
+        ...
+
+    def bounds(self, context: Mapping[str, Any]) -> tuple[Sequence[Mapping[str, tuple[float, float]]], bool]:
+        """Boxes of closed ranges by column that hold every row, and whether all rows in them satisfy this predicate.
+
+        No two boxes share a row. A row without a value in a column that is named lies in no box.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ClassSpec:
     """A delivery class as matching sees it: its id from the catalog, its filter and the context bound to `$names`."""

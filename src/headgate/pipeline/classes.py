@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import pyarrow as pa
+
 from headgate.catalog import Snapshot
 from headgate.filters import context_types
 from headgate.filters.profiles import compile_profile
-from headgate.grid import layout_of, with_grid
-from headgate.matching import ClassSpec, Index, build_index
+from headgate.grid import GridLayout, layout_of, place_schema, with_grid, with_places
+from headgate.matching import ClassLists, ClassSpec, Index, build_index
+from headgate.matching.lists import Ids
 
 
-def class_specs(snapshot: Snapshot, stream: str) -> list[ClassSpec]:
-    """The delivery classes of a stream under a snapshot, each once."""
+@dataclass(frozen=True, slots=True)
+class GriddedIndex:
+    """The index of a gridded stream: rows are matched with their places on the grid, computed once for all classes."""
+
+    inner: Index
+    layout: GridLayout
+
+    @property
+    def classes(self) -> Ids:
+        """The ids it knows, ascending."""
+        return self.inner.classes
+
+    def match(self, batch: pa.RecordBatch) -> ClassLists:
+        """The classes of each row."""
+        return self.inner.match(with_places(batch, self.layout))
+
+
+def class_specs(snapshot: Snapshot, stream: str, layout: GridLayout | None = None) -> list[ClassSpec]:
+    """The delivery classes of a stream under a snapshot, each once; a gridded stream's share the `layout`."""
     source = snapshot.deployment.streams[stream]
-    layout = layout_of(source)
+    layout = layout_of(source) if layout is None else layout
     found: dict[int, ClassSpec] = {}
     for name, subscription in snapshot.deployment.subscriptions.items():
         class_id = snapshot.class_ids[name]
@@ -26,4 +48,9 @@ def class_specs(snapshot: Snapshot, stream: str) -> list[ClassSpec]:
 
 def index_of(snapshot: Snapshot, stream: str) -> Index:
     """The index that a pinned version stands for."""
-    return build_index(snapshot.deployment.streams[stream].schema, class_specs(snapshot, stream))
+    source = snapshot.deployment.streams[stream]
+    layout = layout_of(source)
+    specs = class_specs(snapshot, stream, layout)
+    if layout is None:
+        return build_index(source.schema, specs)
+    return GriddedIndex(build_index(place_schema(source.schema, layout), specs), layout)

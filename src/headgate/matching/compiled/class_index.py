@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headgate.matching.compiled.bounded import class_pieces
 from headgate.matching.compiled.index import BoxIndex
 from headgate.matching.compiled.labels import Labels
-from headgate.matching.compiled.pieces import Pieces, attributes_of, boxes_of, pieces_of, text_columns, texts_of
+from headgate.matching.compiled.pieces import Pieces, attributes_of, boxes_of, text_columns, texts_of
 from headgate.matching.index import ClassSpec, MatchingError, check_unique
 from headgate.matching.lists import ClassLists, Ids
 from headgate.matching.scan import ScanIndex
@@ -24,15 +25,15 @@ from headgate.model import Schema
 class ClassIndex:
     """Classes of one stream, compiled; add, remove and bind them in place."""
 
-    __slots__ = ("_boxes", "_checked", "_pieces", "_sample", "_scan", "_schema", "_specs")
+    __slots__ = ("_boxes", "_checked", "_pieces", "_sample", "_scan", "_specs", "_types")
 
     def __init__(self, schema: Schema, classes: Iterable[ClassSpec], sample: pa.RecordBatch | None = None) -> None:
         found = list(classes)
         check_unique(np.array([spec.id for spec in found], np.uint32))
-        self._schema = schema
+        self._types = {column.name: column.type for column in schema.columns}
         self._sample = sample
         self._specs = {spec.id: spec for spec in found}
-        self._pieces = {spec.id: pieces_of(spec) for spec in found}
+        self._pieces = {spec.id: class_pieces(spec, self._types) for spec in found}
         self._compile()
 
     def _compile(self) -> None:
@@ -40,8 +41,7 @@ class ClassIndex:
         columns = {name for piece in indexed for name in piece.columns}
         self._boxes: BoxIndex | None = None
         if columns:
-            types = {column.name: column.type for column in self._schema.columns}
-            attributes = attributes_of(columns, types)
+            attributes = attributes_of(columns, self._types)
             texts = texts_of(indexed, text_columns(attributes))
             labels = {name: Labels.of(strings) for name, strings in texts.items()}
             boxes = boxes_of(indexed, attributes, labels)
@@ -96,7 +96,7 @@ class ClassIndex:
         """Add classes; an id that is known already is refused and nothing is changed."""
         found = list(classes)
         check_unique(np.array([*self._specs, *(spec.id for spec in found)], np.uint32))
-        pieces = {spec.id: pieces_of(spec) for spec in found}
+        pieces = {spec.id: class_pieces(spec, self._types) for spec in found}
         self._specs.update({spec.id: spec for spec in found})
         self._pieces.update(pieces)
         if not self._insert(pieces):
