@@ -63,11 +63,11 @@ def test_the_stream_gives_the_same_rows_in_bounded_batches(spark, tmp_path):
 def reader(**options):
     from pyspark.sql.types import StructType
 
-    from headgate.pipeline.sources.generator import GeneratorReader
     from headgate.pipeline.sources.generator_options import Settings
+    from headgate.pipeline.sources.paced import PacedReader
 
     settings = Settings.of({name: str(value) for name, value in options.items()})
-    return GeneratorReader(settings, StructType())
+    return PacedReader(settings, StructType())
 
 
 def test_offsets_follow_the_clock_from_the_start_that_they_hold():

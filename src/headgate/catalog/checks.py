@@ -33,7 +33,7 @@ _KEYS: tuple[Callable[[pa.DataType], bool], ...] = (pa.types.is_nested, pa.types
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 DURATIONS = frozenset(("shed_after", "replan_every"))
 """Options of a whole deployment that are durations."""
-_DOCUMENTS = ("grid", "admission", "region", "resolution", "policy")
+_DOCUMENTS = ("gridding", "grid", "admission", "region", "resolution", "policy")
 
 
 @dataclass(frozen=True, slots=True)

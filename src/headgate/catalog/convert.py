@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from headgate.catalog.document import LinksEntry, QualityEntry, SchemaEntry, SiteEntry, StreamEntry, SubscriptionEntry
 from headgate.errors import HeadgateError
@@ -39,8 +40,12 @@ def to_stream(name: str, entry: StreamEntry, schema: Schema, options: Mapping[st
         event_time=entry.event_time,
         rate_rows_per_s=_rate(entry.rate, options),
         admission=Admission(entry.admission.method, entry.admission.bound, dict(entry.admission.options)),
-        options={**entry.options, **({} if entry.grid is None else {"grid": entry.grid})},
+        options={**entry.options, **_given(grid=entry.grid, gridding=entry.gridding)},
     )
+
+
+def _given(**documents: Any) -> dict[str, Any]:
+    return {name: document for name, document in documents.items() if document is not None}
 
 
 def _rate(rate: float | None, options: Mapping[str, str]) -> float:

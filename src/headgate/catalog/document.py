@@ -150,6 +150,9 @@ class StreamEntry(Entry):
     grid: dict[str, JsonValue] | None = Field(
         default=None, description="How rows lie in space and time; regions and resolutions need it."
     )
+    gridding: dict[str, JsonValue] | None = Field(
+        default=None, description="Where the source gives irregular stations: how they become a complete grid."
+    )
     admission: Annotated[AdmissionEntry, BeforeValidator(_empty)] = Field(
         default=AdmissionEntry(), description="What happens under overload."
     )

@@ -22,11 +22,13 @@ class BoundGrid:
 
 
 def check_grid(stream: Stream) -> None:
-    """Refuse a `grid:` that does not fit the stream's columns."""
-    if "grid" in stream.options:
+    """Refuse a `grid:` or a `gridding:` that does not fit the stream's columns."""
+    if "grid" in stream.options or "gridding" in stream.options:
         from headgate.grid import layout_of
+        from headgate.grid.gridding_document import gridding_of
 
         layout_of(stream)
+        gridding_of(stream)
 
 
 def check_admission(stream: Stream) -> None:

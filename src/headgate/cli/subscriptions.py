@@ -1,4 +1,4 @@
-"""`headgate subscribe`, `move`, `detach`, `unsubscribe`, `context`, `tail`, `publish`: what the ends of a stream do."""
+"""What the ends of a stream do: `headgate subscribe`, `move`, `refine`, `detach`, `unsubscribe`, `context`, `tail`, ..."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ def register(app: typer.Typer) -> None:
     app.command("move")(move)
     app.command("detach")(detach)
     app.command("unsubscribe")(unsubscribe)
+    app.command("refine")(refine)
     app.command("context")(context)
     app.command("tail")(tail)
     app.command("publish")(publish)
@@ -132,6 +133,26 @@ def unsubscribe(
             return await client.unsubscribe(name)
 
     typer.echo(json.dumps({"revision": o.run(work())}))
+
+
+def refine(
+    name: Annotated[str, typer.Argument(help="A subscription of a gridded stream.")],
+    space: Annotated[str | None, typer.Option(help="Spatial resolution: 1/2, or an interval as FROM,TO.")] = None,
+    time: Annotated[str | None, typer.Option(help="Temporal resolution, written likewise.")] = None,
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+) -> None:
+    """Change the resolution of a running subscription; prints what it still lacks of the rows before."""
+    given = {"space": space, "time": time}
+    wanted = {key: text.split(",") if "," in text else text for key, text in given.items() if text is not None}
+
+    async def work() -> dict[str, Any]:
+        async with await o.connect(nats, state_dir, namespace, creds) as client:
+            return {"missing": await client.refine(name, **wanted)}
+
+    typer.echo(json.dumps(o.run(work())))
 
 
 def context(

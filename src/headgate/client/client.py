@@ -186,6 +186,15 @@ class Client:
         """Set values of a subscriber's context; returns the revision from which they hold."""
         return int((await self.control("context", name=name, values=values))["revision"])
 
+    async def refine(self, name: str, **resolution: Any) -> list[dict[str, Any]]:
+        """Give a running subscription of a gridded stream another resolution, as in ``refine("map", space="1/2")``.
+
+        What is not named of `space` and `time` stays. Later rows come at the new resolution; rows that came before do
+        not come again. The answer is what is still missing of the past, as resolutions: subscribe to one of them with
+        ``start="earliest"`` to have what the log holds of it.
+        """
+        return list((await self.control("refine", name=name, resolution=resolution))["missing"])
+
     async def publish(self, stream: str, rows: Any) -> int:
         """Publish rows into a stream whose source is `nats`; returns the log's last sequence once all are stored.
 

@@ -161,6 +161,10 @@ class SyncClient:
         """Set values of a subscriber's context."""
         return self._run(self._client.set_context(name, **values))
 
+    def refine(self, name: str, **resolution: Any) -> list[dict[str, Any]]:
+        """Give a running subscription another resolution; returns what is still missing of the past."""
+        return self._run(self._client.refine(name, **resolution))
+
     def publish(self, stream: str, rows: Any) -> int:
         """Publish rows into a stream; returns once they are stored."""
         return self._run(self._client.publish(stream, rows))

@@ -71,10 +71,9 @@ def _places(layout: GridLayout, region: Region, context: Mapping[str, Any]) -> t
             y = region.y if region.y[1] == layout.y.high else (region.y[0], _below(region.y[1]))
             return [{**x, layout.y.column: y} for x in _box_x(layout.x, region.x)], True
         case Polygon():
-            x, y = region.corners[:, 0], region.corners[:, 1]
-            wide, high = layout.x.step, layout.y.step  # half a cell is enough but for rounding
-            xs = float(x.min()) - wide, float(x.max()) + wide
-            ys = float(y.min()) - high, float(y.max()) + high
+            low, high = region.corners.min(axis=0).tolist(), region.corners.max(axis=0).tolist()
+            wide, tall = layout.x.step, layout.y.step  # half a cell is enough but for rounding
+            xs, ys = (low[0] - wide, high[0] + wide), (low[1] - tall, high[1] + tall)
         case Circle():
             centre = region.centre(context)
             if centre is None:

@@ -48,6 +48,16 @@ class Resolution:
         return tuple(parts)
 
     @property
+    def document(self) -> dict[str, list[str]]:
+        """The resolution as a subscription writes it; what is whole is left out.
+
+        >>> parse_resolution({"space": ["1/4", "50%"]}).document
+        {'space': ['1/4', '1/2']}
+        """
+        found = {"space": self.space, "time": self.time}
+        return {name: [str(each.low), str(each.high)] for name, each in found.items() if not each.full}
+
+    @property
     def text(self) -> str:
         """The document in one line."""
         return f"space [{self.space.low}, {self.space.high}), time [{self.time.low}, {self.time.high})"

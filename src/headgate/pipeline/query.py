@@ -7,12 +7,15 @@ import os
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headgate.fabric import SyncFabric
+from headgate.grid.gridding_document import station_schema
 from headgate.model import Stream
 from headgate.pipeline.commit import commit, pin_version
+from headgate.pipeline.gridding_stage import GriddingStage
 from headgate.pipeline.match import STAGED_DDL, MatchPass
 from headgate.pipeline.session import local_uri
 from headgate.pipeline.sources import read
@@ -38,7 +41,16 @@ def lineage_of(checkpoint: Path) -> str:
 class Batches:
     """What happens to each micro-batch of a stream, in the driver."""
 
-    def __init__(self, address: Address, fabric: SyncFabric, stream: Stream, lineage: str, new_lineage: bool) -> None:
+    def __init__(
+        self,
+        address: Address,
+        fabric: SyncFabric,
+        stream: Stream,
+        lineage: str,
+        new_lineage: bool,
+        gridding: GriddingStage | None = None,
+    ) -> None:
+        self.gridding = gridding
         self.address = address
         self.fabric = fabric
         self.stream = stream
@@ -52,7 +64,8 @@ class Batches:
         name = self.stream.name
         version = pin_version(self.fabric, name, batch)
         work = MatchPass(self.address, name, version, os.getpid(), batch, self.row_cost_s, time.time())
-        staged = match(frame, work).collect()
+        rows = frame if self.gridding is None else self.gridding(frame, batch)
+        staged = match(rows, work).collect()
         self._learn(staged)
         manifest = commit(self.fabric, name, self.lineage, batch, version, staged, new_lineage=self.new_lineage)
         self.new_lineage = False
@@ -100,9 +113,11 @@ def start_query(
     if stream.source.format == "nats":
         fabric.ensure(fabric.logs.input(stream.name))
     server = {"url": address.url, "namespace": address.logs.namespace, **address.options}
-    frame = validate(read(spark, stream, nats=server), stream)
+    gridding = GriddingStage.of(stream, checkpoint / "gridding")
+    given = stream if gridding is None else replace(stream, schema=station_schema(stream))
+    frame = validate(read(spark, given, nats=server), given)
     frame = shape(frame) if shape else frame
-    work = Batches(address, fabric, stream, lineage_of(checkpoint), new_lineage)
+    work = Batches(address, fabric, stream, lineage_of(checkpoint), new_lineage, gridding)
     return (
         frame.writeStream.queryName(stream.name)
         .foreachBatch(work)

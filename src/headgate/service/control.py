@@ -1,14 +1,19 @@
-"""Requests to a running deployment: subscribe, move, unsubscribe, set context, report. A change is one revision."""
+"""Requests to a running deployment: subscribe, move, refine, unsubscribe, set context, report.
+
+A change is one revision.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from headgate.catalog import Catalog, Snapshot, parse_subscription
-from headgate.errors import HeadgateError
+from headgate.errors import HeadgateError, nearest
 from headgate.fabric import Fabric
+from headgate.grid.resolution import Resolution, parse_resolution
 from headgate.model import Plan, Tree
 from headgate.relay.left import read_tally
 from headgate.relay.tables import publish_snapshot
@@ -48,6 +53,7 @@ class Control:
             "move": self._move,
             "unsubscribe": self._unsubscribe,
             "context": self._context,
+            "refine": self._refine,
             "status": self._status,
         }
         for verb, handler in verbs.items():
@@ -91,6 +97,20 @@ class Control:
     async def _context(self, request: Mapping[str, Any]) -> dict[str, Any]:
         self._catalog.set_context(str(request["name"]), request["values"])
         return {"revision": (await self.publish()).revision}
+
+    async def _refine(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Change what is named of a subscription's resolution; the answer says what it now lacks of the past."""
+        snapshot = self._catalog.snapshot()
+        name = str(request["name"])
+        if name not in snapshot.deployment.subscriptions:
+            close = nearest(name, snapshot.deployment.subscriptions)
+            raise HeadgateError(f"unknown subscription {name!r}", hint=f"did you mean {close!r}?" if close else None)
+        before = snapshot.deployment.subscriptions[name]
+        given = parse_resolution({**(before.resolution or {}), **request["resolution"]})
+        held = Resolution() if before.resolution is None else parse_resolution(before.resolution)
+        self._catalog.change(replace(before, resolution=given.document or None))
+        missing = [part.document for part in given.missing_from(held)]
+        return {"revision": (await self.publish()).revision, "missing": missing}
 
     async def _status(self, _: Mapping[str, Any]) -> dict[str, Any]:
         return await self._report()

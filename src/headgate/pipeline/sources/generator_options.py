@@ -10,7 +10,7 @@ import pyarrow as pa
 from headgate.model import Schema, parse_duration, type_name
 from headgate.model.schema import SchemaError
 from headgate.pipeline.sources.generators import ORIGIN_US, generate, generator_of
-from headgate.pipeline.sources.options import check_names, count, instant_us, one_of, rate, whole
+from headgate.pipeline.sources.options import check_names, count, happened, instant_us, one_of, rate, whole
 
 OPTIONS: Mapping[str, str] = {
     "kind": "weather, fleet, pulse or ticks",
@@ -72,10 +72,7 @@ class Settings:
         """How many rows have happened by a time, the first at the origin. Rows that share a time come together."""
         if not self.paced and self.limit is not None:
             return self.limit
-        group = generator_of(self.kind).group(self.own)
-        if now_us < origin_us:
-            return 0
-        whole = (int((now_us - origin_us) * self.rate / 1e6) // group + 1) * group
+        whole = happened(self.rate, generator_of(self.kind).group(self.own), origin_us, now_us)
         return whole if self.limit is None else min(whole, self.limit)
 
 

@@ -87,3 +87,14 @@ def instant_us(text: str, name: str) -> int:
     parsed = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
     since = parsed - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def happened(rate: float, group: int, origin_us: int, now_us: int) -> int:
+    """How many rows have happened at a rate, the first at the origin; rows of a group come together.
+
+    >>> [happened(10, 20, 0, second * 1_000_000) for second in (-1, 0, 1, 2, 3)]
+    [0, 20, 20, 40, 40]
+    """
+    if now_us < origin_us:
+        return 0
+    return (int((now_us - origin_us) * rate / 1e6) // group + 1) * group

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from headgate.grid.gridding_document import station_schema
 from headgate.model import Stream, type_name
 from headgate.model.schema import SchemaError
 from headgate.pipeline.sources.jsontext import CORRUPT, ERROR, RAW, from_json
@@ -29,29 +30,39 @@ TEXT_FILES = frozenset({"csv", "json", "xml"})
 NOT_BY_LINE = frozenset({"multiline", "encoding", "charset", "columnnameofcorruptrecord", "mode"})
 """Options with which JSON files are left to Spark's own reader, which ignores what follows an object in its line."""
 
+GRID_FILES = frozenset({"netcdf", "zarr"})
+"""Recorded fields, which are replayed step by step."""
+
 TYPED_FILES = frozenset({"orc", "parquet", "avro"})
 """File formats that carry types: a file that cannot be read fails the batch."""
 
 
 def register_sources(spark: SparkSession) -> None:
-    """Make the formats `generator` and `nats` known to a session, once."""
+    """Make Headgate's own formats known to a session, once."""
     if spark.conf.get(_REGISTERED, None) is not None:
         return
     from headgate.pipeline.sources.generator import GeneratorSource
+    from headgate.pipeline.sources.grid_file_source import NetcdfSource, ZarrSource
     from headgate.pipeline.sources.nats import NatsSource
 
-    for source in (GeneratorSource, NatsSource):
+    sources = (GeneratorSource, NatsSource, NetcdfSource, ZarrSource)
+    for source in sources:
         spark.dataSource.register(source)
-    spark.conf.set(_REGISTERED, "generator nats")
+    spark.conf.set(_REGISTERED, " ".join(source.name() for source in sources))
 
 
 def check_source(stream: Stream) -> None:
     """Refuse a source that cannot work: unknown options or kinds, or a schema that it does not have. Starts nothing."""
     source = stream.source
+    given = station_schema(stream) if "gridding" in stream.options else stream.schema
     if source.format == "generator":
         from headgate.pipeline.sources.generator_options import check_generator
 
-        check_generator(source.options, stream.schema)
+        check_generator(source.options, given)
+    if source.format in GRID_FILES:
+        from headgate.pipeline.sources.grid_file_options import check_grid_file
+
+        check_grid_file(source.format, source.options, given)
     if source.format == "nats":
         from headgate.pipeline.sources.nats_options import Settings
 
@@ -79,6 +90,8 @@ def read(
     options = {name: str(value) for name, value in source.options.items()}
     if source.format == "generator":
         return _typed(_load_generator(spark, stream, options, max_rows_per_trigger), stream)
+    if source.format in GRID_FILES:
+        return _typed(_load_paced(spark, stream, options, max_rows_per_trigger), stream)
     if source.format == "nats":
         return _load_nats(spark, stream, options, max_rows_per_trigger, nats)
     payload = one_of(options, "payload", ("typed", "json"))
@@ -108,6 +121,16 @@ def _load_generator(
         options.setdefault("pace", "none")
     options.setdefault("rate", str(stream.rate_rows_per_s))
     return spark.readStream.format("generator").schema(stream.schema.ddl).options(**options).load()
+
+
+def _load_paced(
+    spark: SparkSession, stream: Stream, options: dict[str, str], max_rows_per_trigger: int | None
+) -> DataFrame:
+    if max_rows_per_trigger is not None:
+        options.setdefault("max_rows_per_trigger", str(max_rows_per_trigger))
+    if "every" not in options:
+        options.setdefault("rate", str(stream.rate_rows_per_s))
+    return spark.readStream.format(stream.source.format).options(**options).load()
 
 
 def _load_nats(
