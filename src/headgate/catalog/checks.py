@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,9 +18,11 @@ from headgate.catalog.engines import (
     check_admission,
     check_grid,
     check_policy,
+    check_regions,
     read_constraint,
     read_grid,
     read_objective,
+    spread_subscription,
 )
 from headgate.catalog.positions import Path
 from headgate.catalog.problems import suggestion
@@ -28,12 +30,13 @@ from headgate.catalog.profiles import PROFILES, read_filter
 from headgate.errors import HeadgateError
 from headgate.filters import FilterError
 from headgate.model import Plan, Schema, Stream, Subscription, Tree, parse_duration, type_name
+from headgate.model.roots import members_of
 
 _KEYS: tuple[Callable[[pa.DataType], bool], ...] = (pa.types.is_nested, pa.types.is_binary)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 DURATIONS = frozenset(("shed_after", "replan_every"))
 """Options of a whole deployment that are durations."""
-_DOCUMENTS = ("gridding", "grid", "admission", "region", "resolution", "policy")
+_DOCUMENTS = ("roots", "gridding", "grid", "admission", "region", "resolution", "policy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,32 @@ def check_stream(stream: Stream, sites: Collection[str]) -> Iterator[Finding]:
         check_admission(stream)
     except HeadgateError as error:
         yield _inside(error, "admission")
+
+
+def check_roots_of(whole: Stream, regions: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
+    """Findings of the regions of a gridded stream's roots against each other."""
+    try:
+        check_regions(regions, whole)
+    except HeadgateError as error:
+        yield _inside(error, "roots")
+
+
+def check_spread(
+    subscription: Subscription,
+    streams: Mapping[str, Stream],
+    known: Mapping[str, Stream | None],
+    sites: Collection[str],
+) -> tuple[list[Subscription], list[Finding]]:
+    """A subscription, or those that it is at the roots of its stream, and the findings about it.
+
+    All roots have the same columns and grid, so that one of them stands for all.
+    """
+    members = members_of(streams, subscription.stream)
+    if not members:
+        return [subscription], list(check_subscription(subscription, known, sites))
+    first = replace(subscription, stream=next(iter(members.values())).name)
+    findings = list(check_subscription(first, known, sites))
+    return ([] if findings else spread_subscription(subscription, members)), findings
 
 
 def check_name(name: str) -> Iterator[Finding]:

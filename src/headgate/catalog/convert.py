@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from headgate.catalog.document import LinksEntry, QualityEntry, SchemaEntry, SiteEntry, StreamEntry, SubscriptionEntry
@@ -22,6 +23,7 @@ from headgate.model import (
     parse_rate,
     parse_type,
 )
+from headgate.model.roots import OPTION, RootRegion, member_name
 
 
 def to_schema(columns: SchemaEntry) -> Schema:
@@ -35,13 +37,29 @@ def to_stream(name: str, entry: StreamEntry, schema: Schema, options: Mapping[st
         name=name,
         schema=schema,
         source=Source(entry.source.format, dict(options)),
-        root=entry.root,
+        root=entry.root or "",
         key=tuple(entry.key),
         event_time=entry.event_time,
         rate_rows_per_s=_rate(entry.rate, options),
         admission=Admission(entry.admission.method, entry.admission.bound, dict(entry.admission.options)),
         options={**entry.options, **_given(grid=entry.grid, gridding=entry.gridding)},
     )
+
+
+def to_roots(whole: Stream, entry: StreamEntry, sources: Mapping[str, Source]) -> dict[str, Stream]:
+    """The streams of the roots of a gridded one, by root; `sources` are those that roots have of their own."""
+    found: dict[str, Stream] = {}
+    shared = [root for root in entry.roots or {} if root not in sources]
+    for root, each in (entry.roots or {}).items():
+        mine = RootRegion(whole.name, root, each.region, rest=root in shared[:1], alone=root in sources)
+        found[root] = replace(
+            whole,
+            name=member_name(whole.name, root),
+            root=each.site,
+            source=sources.get(root, whole.source),
+            options={**whole.options, OPTION: mine.document},
+        )
+    return found
 
 
 def _given(**documents: Any) -> dict[str, Any]:

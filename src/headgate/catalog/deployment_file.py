@@ -7,16 +7,26 @@ others; names that stand in the file count as known even where what they name is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
-from headgate.catalog.checks import Finding, check_settings, check_stream, check_subscription, check_tree, unknown
-from headgate.catalog.convert import to_links, to_schema, to_site, to_stream, to_subscription
+from headgate.catalog.checks import (
+    Finding,
+    check_roots_of,
+    check_settings,
+    check_spread,
+    check_stream,
+    check_tree,
+    unknown,
+)
+from headgate.catalog.convert import to_links, to_roots, to_schema, to_site, to_stream, to_subscription
 from headgate.catalog.document import (
     DeploymentEntry,
     LinksEntry,
     SettingsEntry,
     SiteEntry,
+    SourceEntry,
     StreamEntry,
     SubscriptionEntry,
     describe,
@@ -25,7 +35,7 @@ from headgate.catalog.positions import MAX_BYTES, Document, Path, dotted, read_d
 from headgate.catalog.problems import DeploymentError, suggestion
 from headgate.catalog.wording import salvage, validate
 from headgate.errors import HeadgateError
-from headgate.model import Deployment, Links, Plan, Schema, Stream, Subscription, Tree
+from headgate.model import Deployment, Links, Plan, Schema, Source, Stream, Subscription, Tree
 
 T = TypeVar("T")
 SourceCheck = Callable[[Stream], None]
@@ -128,16 +138,45 @@ class _Reading:
         streams: dict[str, Stream] = {}
         for name, entry in self._sound("streams", StreamEntry):
             path: Path = ("streams", name)
-            options = self._source_options((*path, "source"), entry)
+            options = self._source_options((*path, "source"), entry.source)
             schema = None if entry.columns is None else to_schema(entry.columns)
             if "schema" not in self._part("streams")[name]:
                 schema = self._generated_schema(path, entry.source.format, options)
-            if schema is not None:
-                stream = streams[name] = to_stream(name, entry, schema, options)
-                findings = list(check_stream(stream, self._part("sites")))
-                for finding in findings or self._source_findings(stream):
-                    self._report(path, finding)
+            if schema is None:
+                continue
+            stream = to_stream(name, entry, schema, options)
+            if entry.roots is not None:
+                streams |= self._roots(path, stream, entry)
+                continue
+            streams[name] = stream
+            findings = list(check_stream(stream, self._part("sites")))
+            for finding in findings or self._source_findings(stream):
+                self._report(path, finding)
         return streams
+
+    def _roots(self, path: Path, whole: Stream, entry: StreamEntry) -> dict[str, Stream]:
+        """The streams of a gridded one's roots, checked one by one and against each other."""
+        sources = {
+            root: Source(each.source.format, self._source_options((*path, "roots", root, "source"), each.source))
+            for root, each in (entry.roots or {}).items()
+            if each.source is not None
+        }
+        found: dict[str, Stream] = {}
+        for root, stream in to_roots(whole, entry, sources).items():
+            if stream.name in self._part("streams"):
+                what = f"this root is the stream {stream.name!r}, and there is another one of that name"
+                self._report(path, Finding(("roots", root), what, "rename one of the two"))
+            findings = list(check_stream(stream, self._part("sites")))
+            for finding in findings or self._source_findings(stream):
+                # What is wrong with the whole is said once.
+                if finding.path[:1] == ("root",):
+                    self._report(path, replace(finding, path=("roots", root, "site")))
+                elif not found:
+                    self._report(path, finding)
+            found[stream.name] = stream
+        for finding in check_roots_of(whole, {root: dict(each.region) for root, each in (entry.roots or {}).items()}):
+            self._report(path, finding)
+        return found
 
     def _source_findings(self, stream: Stream) -> Iterator[Finding]:
         try:
@@ -146,10 +185,10 @@ class _Reading:
         except HeadgateError as error:
             yield Finding(("source",), error.message, error.hint)
 
-    def _source_options(self, path: Path, entry: StreamEntry) -> dict[str, str]:
+    def _source_options(self, path: Path, entry: SourceEntry) -> dict[str, str]:
         """The source's options as they are written: Spark and the sources read their own types from text."""
         options: dict[str, str] = {}
-        for key in entry.source.model_extra or {}:
+        for key in entry.model_extra or {}:
             raw = self._document.places[(*path, key)].raw
             if raw is None:
                 self._report(path, Finding((key,), "an option of a source is one plain value", "write it as text"))
@@ -171,11 +210,17 @@ class _Reading:
 
     def _subscriptions(self, streams: Mapping[str, Stream]) -> dict[str, Subscription]:
         subscriptions: dict[str, Subscription] = {}
-        known = {name: streams.get(name) for name in self._part("streams")}
+        known = {**{name: streams.get(name) for name in self._part("streams")}, **streams}
         for name, entry in self._sound("subscriptions", SubscriptionEntry):
-            subscription = subscriptions[name] = to_subscription(name, entry)
-            for finding in check_subscription(subscription, known, self._part("sites")):
+            wanted = to_subscription(name, entry)
+            checked, findings = check_spread(wanted, streams, known, self._part("sites"))
+            for finding in findings:
                 self._report(("subscriptions", name), finding)
+            for each in checked:
+                if each.name in subscriptions:
+                    what = f"this is the subscription {each.name!r} at a root, and there is another one of that name"
+                    self._report(("subscriptions", name), Finding((), what, "rename one of the two"))
+                subscriptions[each.name] = each
         return subscriptions
 
     def _links(self) -> Links:
@@ -204,8 +249,8 @@ class _Reading:
         trees: dict[str, Tree] = {}
         for name, tree in parents.items():
             path: Path = ("plan", name)
-            if name not in self._part("streams"):
-                self._report(path, unknown((), "stream", name, self._part("streams")))
+            if name not in self._part("streams") and name not in streams:
+                self._report(path, unknown((), "stream", name, {**self._part("streams"), **streams}))
             if name not in streams:
                 continue
             members = {found.site for found in subscriptions.values() if found.stream == name}

@@ -131,10 +131,23 @@ SchemaEntry = dict[
 ]
 
 
-class StreamEntry(Entry):
-    """A typed stream with one root site."""
+class RootEntry(Entry):
+    """One of several roots of a gridded stream: a stream of its own, with its own job, sequence and ledger."""
 
-    root: str = Field(description="The site where the rows get their sequence numbers.")
+    site: str = Field(description="The site where the rows of the region get their sequence numbers.")
+    region: dict[str, JsonValue] = Field(description="A box; the boxes of all roots together are the grid.")
+    source: SourceEntry | None = Field(
+        default=None, description="Where the rows of this region come from; default: the stream's source."
+    )
+
+
+class StreamEntry(Entry):
+    """A typed stream with one root site, or a gridded one with several."""
+
+    root: str | None = Field(default=None, description="The site where the rows get their sequence numbers.")
+    roots: Annotated[dict[Name, RootEntry], Field(min_length=1)] | None = Field(
+        default=None, description="Instead of `root`, for a gridded stream: its region roots by name."
+    )
     columns: SchemaEntry | None = Field(
         default=None,
         alias="schema",
@@ -157,6 +170,12 @@ class StreamEntry(Entry):
         default=AdmissionEntry(), description="What happens under overload."
     )
     options: dict[str, JsonValue] = Field(default_factory=dict, description="Settings of the stream's job.")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.root is None) == (self.roots is None):
+            raise refusal("a stream has a `root`, or several `roots`", "write `root: SITE`")
+        return self
 
 
 class SiteEntry(Entry):

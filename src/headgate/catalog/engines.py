@@ -40,6 +40,20 @@ def check_admission(stream: Stream) -> None:
         BatchGate.of(admission.method, admission.bound_s, admission.options)
 
 
+def check_regions(regions: Mapping[str, Mapping[str, Any]], stream: Stream) -> None:
+    """Refuse regions of roots that overlap or leave out a part of the stream's grid."""
+    from headgate.grid.roots import check_roots
+
+    check_roots(regions, stream)
+
+
+def spread_subscription(subscription: Subscription, members: Mapping[str, Stream]) -> list[Subscription]:
+    """A subscription as one for each root of its stream that may have rows of it."""
+    from headgate.grid.roots import spread
+
+    return spread(subscription, members)
+
+
 def read_grid(subscription: Subscription, stream: Stream) -> BoundGrid | None:
     """The region and the resolution of a subscription, None when it has neither; wrong ones are refused."""
     if subscription.region is None and subscription.resolution is None:

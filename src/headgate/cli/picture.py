@@ -12,6 +12,7 @@ import typer
 
 from headgate.cli import options as o
 from headgate.errors import HeadgateError, nearest
+from headgate.model.roots import members_named
 
 
 def register(app: typer.Typer) -> None:
@@ -47,30 +48,39 @@ def view(
 async def read_field(client: Any, name: str, value: str | None, seconds: float) -> Any:
     """What a subscription's inbox holds and gets for so long, as a field; the subscriber's own position stays."""
     from headgate.grid import Field, GridError, layout_of
-    from headgate.wire.message import block_version, decode_block
 
     snapshot = await anext(client.tables.heads())
-    if name not in snapshot.subscription_ids:
+    streams = snapshot.deployment.streams
+    names = [name] if name in snapshot.subscription_ids else members_named(streams, snapshot.subscription_ids, name)
+    if not names:
         close = nearest(name, snapshot.subscription_ids)
         raise HeadgateError(f"no subscription {name!r}", hint=f"did you mean {close!r}?" if close else None)
-    subscription = snapshot.deployment.subscriptions[name]
-    stream = snapshot.deployment.streams[subscription.stream]
+    subscription = snapshot.deployment.subscriptions[names[0]]
+    stream = streams[subscription.stream]
     layout = layout_of(stream)
     if layout is None:
         raise GridError(f"stream {stream.name!r} has no grid to draw", hint="give it a `grid:`")
     field = Field(layout, (choose_value(value, layout, stream.schema.select(subscription.select)),))
-    logs = client.fabric.logs
-    subject = logs.delivery(subscription.site, snapshot.subscription_ids[name], subscription.stay)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            async for stored in client.fabric.follow(logs.inbox(subscription.site), subject, 0):
-                for message in stored:
-                    then = (await client.tables.snapshot(block_version(message.data))).deployment
-                    mine = then.subscriptions[name]
-                    schema = then.streams[mine.stream].schema.select(mine.select)
-                    if {layout.x.column, layout.y.column, *field.values} <= set(schema.names):
-                        field.add(decode_block(message.data, schema.arrow).rows)
+            await asyncio.gather(*(_fill(client, field, snapshot, each) for each in names))
     return field
+
+
+async def _fill(client: Any, field: Any, snapshot: Any, name: str) -> None:
+    """Put what one inbox holds and gets into a field, without end."""
+    from headgate.wire.message import block_version, decode_block
+
+    logs, layout = client.fabric.logs, field.layout
+    wanted = snapshot.deployment.subscriptions[name]
+    site, subject = wanted.site, logs.delivery(wanted.site, snapshot.subscription_ids[name], wanted.stay)
+    async for stored in client.fabric.follow(logs.inbox(site), subject, 0):
+        for message in stored:
+            then = (await client.tables.snapshot(block_version(message.data))).deployment
+            mine = then.subscriptions[name]
+            schema = then.streams[mine.stream].schema.select(mine.select)
+            if {layout.x.column, layout.y.column, *field.values} <= set(schema.names):
+                field.add(decode_block(message.data, schema.arrow).rows)
 
 
 def choose_value(value: str | None, layout: Any, schema: Any) -> str:

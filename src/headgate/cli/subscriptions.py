@@ -61,11 +61,15 @@ def subscribe(
     async def work() -> dict[str, Any]:
         async with await o.connect(nats, state_dir, namespace, creds) as client:
             answer = await client.control("subscribe", name=name, subscription=document, change=change)
-            return {**answer, "starts": await _starts(client, name, parse_duration(wait))}
+            deadline_s = parse_duration(wait)
+            if "ids" in answer:  # one at each root of the stream
+                return {**answer, "starts": {each: await _starts(client, each, deadline_s) for each in answer["ids"]}}
+            return {**answer, "starts": await _starts(client, name, deadline_s)}
 
     answer = o.run(work())
     typer.echo(json.dumps(answer))
-    if answer["starts"] is None:
+    starts = answer["starts"]
+    if starts is None or (isinstance(starts, dict) and None in starts.values()):
         typer.echo("no rows came meanwhile: it is counted from the next batch on, see `headgate ledger`", err=True)
 
 

@@ -14,12 +14,14 @@ from weakref import WeakSet
 
 from headgate.catalog import Snapshot
 from headgate.client.delivery import ClientError, Inbox, decode_position, encode_position
+from headgate.client.merged import MergedInbox
 from headgate.client.publishing import encode_rows
 from headgate.client.sender import Sender
 from headgate.errors import nearest
 from headgate.fabric import Fabric, FencedError, Logs
 from headgate.fabric.server import running_url
 from headgate.model import Stream, parse_duration
+from headgate.model.roots import members_named
 from headgate.relay.tables import Tables, head_revision
 from headgate.wire.ledger import Tally
 
@@ -98,19 +100,34 @@ class Client:
         on_digest: Callable[[Mapping[str, int], int, int], None] | None = None,
         on_gap: Callable[[int, int], None] | None = None,
         **subscription: Any,
-    ) -> Inbox:
+    ) -> Inbox | MergedInbox:
         """Open a subscription for reading, from a position token or from what was last acknowledged.
 
         A subscription has one reader: this one takes over, and the one before gets a `ClientError`. With `peek` it
         reads along instead and acknowledges nothing. A delivery has at most `max_rows` rows. `on_digest` hears what
         was given up, by reason, with its range; `on_gap` hears of a range that did not arrive and is fetched again.
         Further keywords (`site`, `stream`, `where`, `select`, ... as in the deployment file) make the subscription,
-        or change it if there is one of that name.
+        or change it if there is one of that name. A subscription to a stream of several roots is read as one; it has a
+        position at each root, so that it takes no token.
         """
         if subscription:
             await self.control("subscribe", name=name, subscription=subscription, change=True)
         snapshot = await self.snapshot()
-        identity = snapshot.subscription_ids[_known_name(name, snapshot)]
+        options = {"peek": peek, "max_rows": max_rows, "on_digest": on_digest, "on_gap": on_gap}
+        if name in snapshot.subscription_ids:
+            return await self._open(snapshot, name, position, **options)
+        members = members_named(snapshot.deployment.streams, snapshot.subscription_ids, name)
+        if not members:
+            raise ClientError(f"no subscription {name!r}", hint=_suggest(name, snapshot.subscription_ids))
+        if position is not None:
+            raise ClientError(
+                f"{name!r} has a position at each root", hint="read " + ", ".join(members) + " one by one"
+            )
+        return MergedInbox(name, [await self._open(snapshot, each, None, **options) for each in members])
+
+    async def _open(self, snapshot: Snapshot, name: str, position: str | None, *, peek: bool, **options: Any) -> Inbox:
+        """One subscription's inbox."""
+        identity = snapshot.subscription_ids[name]
         known, sequence = await self._known(identity) if peek else await self._take_over(identity)
         inbox = Inbox(
             self.fabric,
@@ -120,9 +137,7 @@ class Client:
             decode_position(position, identity) if position is not None else known,
             None if peek else sequence,
             floor=known.boundary,
-            max_rows=max_rows,
-            on_digest=on_digest,
-            on_gap=on_gap,
+            **options,
         )
         self._inboxes.add(inbox)
         return inbox
@@ -162,7 +177,7 @@ class Client:
         tally, _ = await self._take_over(identity, detach=True, grace_s=grace_s)
         return encode_position(tally)
 
-    async def attach(self, name: str, *, site: str | None = None, **reading: Any) -> Inbox:
+    async def attach(self, name: str, *, site: str | None = None, **reading: Any) -> Inbox | MergedInbox:
         """Read on where `detach` left off, from here on at another site if one is given.
 
         What waits at the site before is read first, then the new one; `reading` is as for `subscribe`.

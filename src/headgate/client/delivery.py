@@ -9,7 +9,7 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -269,13 +269,17 @@ class Inbox:
         logs = self._fabric.logs
         sent = self._done
         self._acked_s = time.monotonic()
+        unsure, self._unsure = self._unsure, sent
         try:
-            if self._unsure is not None:
-                stored = await self._fabric.last(logs.state, logs.ack(self.id))
-                if stored is not None and stored.data == self._unsure:
-                    self._ack_sequence = stored.sequence
-            self._unsure = sent
-            self._ack_sequence = await self._fabric.publish(logs.ack(self.id), sent, expect=self._ack_sequence)
+            try:
+                if unsure is not None:
+                    await self._adopt(unsure)
+                self._ack_sequence = await self._fabric.publish(logs.ack(self.id), sent, expect=self._ack_sequence)
+            except FencedError:
+                # One that was interrupted on its way may have been stored only now.
+                if unsure is None or not await self._adopt(unsure):
+                    raise
+                self._ack_sequence = await self._fabric.publish(logs.ack(self.id), sent, expect=self._ack_sequence)
         except FencedError as error:
             raise ClientError(
                 f"another client has taken over the subscription {self.name!r}", hint="one reader at a time"
@@ -285,6 +289,14 @@ class Inbox:
         self._unsure = None
         if self._done is sent:
             self._done = None
+
+    async def _adopt(self, unsure: bytes) -> bool:
+        """Stand on an acknowledgement whose fate was not known, if it is the last one that was stored."""
+        stored = await self._fabric.last(self._fabric.logs.state, self._fabric.logs.ack(self.id))
+        if stored is None or stored.data != unsure:
+            return False
+        self._ack_sequence = stored.sequence
+        return True
 
     def done(self) -> None:
         """Say that the last delivery was dealt with, without asking for another; it is acknowledged soon."""
@@ -310,8 +322,24 @@ class Inbox:
         await self._acknowledge()
 
 
+class Readable(Protocol):
+    """What can be read like an inbox."""
+
+    def __aiter__(self) -> AsyncIterator[Delivery]:
+        """The deliveries."""
+        ...
+
+    def done(self) -> None:
+        """Say that the last delivery was dealt with."""
+        ...
+
+    async def close(self) -> None:
+        """Acknowledge what the consumer was done with."""
+        ...
+
+
 @contextlib.asynccontextmanager
-async def closing(inbox: Inbox) -> AsyncIterator[AsyncIterator[Delivery]]:
+async def closing(inbox: Readable) -> AsyncIterator[AsyncIterator[Delivery]]:
     """The deliveries of an inbox, closed at the end of the block however it is left."""
     deliveries = inbox.__aiter__()
     try:

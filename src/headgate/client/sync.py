@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from headgate.client.client import Client
-from headgate.client.delivery import Delivery, Inbox
+from headgate.client.delivery import Delivery, Readable
 from headgate.client.sender import Sender, Sent
 
 T = TypeVar("T")
@@ -120,7 +120,7 @@ class SyncClient:
         )
         return self._deliveries(inbox, timeout_s)
 
-    def _deliveries(self, inbox: Inbox, timeout_s: float | None) -> Iterator[Delivery]:
+    def _deliveries(self, inbox: Readable, timeout_s: float | None) -> Iterator[Delivery]:
         deliveries = inbox.__aiter__()
 
         async def following() -> Delivery | None:

@@ -17,6 +17,7 @@ from headgate.model import Stream
 from headgate.pipeline.commit import commit, pin_version
 from headgate.pipeline.gridding_stage import GriddingStage
 from headgate.pipeline.match import STAGED_DDL, MatchPass
+from headgate.pipeline.roots import own_rows
 from headgate.pipeline.session import local_uri
 from headgate.pipeline.sources import read
 from headgate.pipeline.validate import validate
@@ -65,7 +66,7 @@ class Batches:
         version = pin_version(self.fabric, name, batch)
         work = MatchPass(self.address, name, version, os.getpid(), batch, self.row_cost_s, time.time())
         rows = frame if self.gridding is None else self.gridding(frame, batch)
-        staged = match(rows, work).collect()
+        staged = match(own_rows(rows, self.stream), work).collect()
         self._learn(staged)
         manifest = commit(self.fabric, name, self.lineage, batch, version, staged, new_lineage=self.new_lineage)
         self.new_lineage = False

@@ -13,8 +13,8 @@ from typing import Any
 from headgate.catalog import Catalog, Snapshot, parse_subscription
 from headgate.errors import HeadgateError, nearest
 from headgate.fabric import Fabric
-from headgate.grid.resolution import Resolution, parse_resolution
 from headgate.model import Plan, Tree
+from headgate.model.roots import members_named
 from headgate.relay.left import read_tally
 from headgate.relay.tables import publish_snapshot
 
@@ -72,18 +72,25 @@ class Control:
     async def _subscribe(self, request: Mapping[str, Any]) -> dict[str, Any]:
         snapshot = self._catalog.snapshot()
         name = str(request["name"])
-        subscription = parse_subscription(name, request["subscription"], snapshot.deployment)
-        if request.get("change") and name in snapshot.subscription_ids:
-            self._catalog.change(subscription, await self._reading(snapshot.subscription_ids[name]))
-        else:
-            self._catalog.subscribe(subscription)
+        wanted = parse_subscription(name, request["subscription"], snapshot.deployment)
+        for subscription in wanted:
+            if request.get("change") and subscription.name in snapshot.subscription_ids:
+                stay = await self._reading(snapshot.subscription_ids[subscription.name])
+                self._catalog.change(subscription, stay)
+            else:
+                self._catalog.subscribe(subscription)
+        if request.get("change"):
+            for gone in {*_members(snapshot, name)} - {subscription.name for subscription in wanted}:
+                self._catalog.unsubscribe(gone)  # a root that has none of its rows any more
         published = await self.publish()
-        return {"revision": published.revision, "id": published.subscription_ids[name]}
+        ids = {subscription.name: published.subscription_ids[subscription.name] for subscription in wanted}
+        return {"revision": published.revision, **({"id": ids[name]} if name in ids else {"ids": ids})}
 
     async def _move(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        name = str(request["name"])
-        known = self._catalog.snapshot().subscription_ids.get(name)
-        self._catalog.move(name, str(request["site"]), 0 if known is None else await self._reading(known))
+        snapshot = self._catalog.snapshot()
+        for name in _named(snapshot, str(request["name"])):
+            known = snapshot.subscription_ids.get(name)
+            self._catalog.move(name, str(request["site"]), 0 if known is None else await self._reading(known))
         return {"revision": (await self.publish()).revision}
 
     async def _reading(self, subscription: int) -> int:
@@ -91,29 +98,44 @@ class Control:
         return (await read_tally(self._fabric, subscription)).stay
 
     async def _unsubscribe(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        self._catalog.unsubscribe(str(request["name"]))
+        for name in _named(self._catalog.snapshot(), str(request["name"])):
+            self._catalog.unsubscribe(name)
         return {"revision": (await self.publish()).revision}
 
     async def _context(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        self._catalog.set_context(str(request["name"]), request["values"])
+        for name in _named(self._catalog.snapshot(), str(request["name"])):
+            self._catalog.set_context(name, request["values"])
         return {"revision": (await self.publish()).revision}
 
     async def _refine(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Change what is named of a subscription's resolution; the answer says what it now lacks of the past."""
+        from headgate.grid.resolution import Resolution, parse_resolution
+
         snapshot = self._catalog.snapshot()
-        name = str(request["name"])
-        if name not in snapshot.deployment.subscriptions:
-            close = nearest(name, snapshot.deployment.subscriptions)
-            raise HeadgateError(f"unknown subscription {name!r}", hint=f"did you mean {close!r}?" if close else None)
-        before = snapshot.deployment.subscriptions[name]
-        given = parse_resolution({**(before.resolution or {}), **request["resolution"]})
-        held = Resolution() if before.resolution is None else parse_resolution(before.resolution)
-        self._catalog.change(replace(before, resolution=given.document or None))
-        missing = [part.document for part in given.missing_from(held)]
+        missing: list[dict[str, Any]] = []
+        for name in _named(snapshot, str(request["name"])):
+            if name not in snapshot.deployment.subscriptions:
+                close = nearest(name, snapshot.deployment.subscriptions)
+                hint = f"did you mean {close!r}?" if close else None
+                raise HeadgateError(f"unknown subscription {name!r}", hint=hint)
+            before = snapshot.deployment.subscriptions[name]
+            given = parse_resolution({**(before.resolution or {}), **request["resolution"]})
+            held = Resolution() if before.resolution is None else parse_resolution(before.resolution)
+            self._catalog.change(replace(before, resolution=given.document or None))
+            missing = [part.document for part in given.missing_from(held)]
         return {"revision": (await self.publish()).revision, "missing": missing}
 
     async def _status(self, _: Mapping[str, Any]) -> dict[str, Any]:
         return await self._report()
+
+
+def _members(snapshot: Snapshot, name: str) -> list[str]:
+    return members_named(snapshot.deployment.streams, snapshot.subscription_ids, name)
+
+
+def _named(snapshot: Snapshot, name: str) -> list[str]:
+    """The subscriptions that a name stands for: its own, or those at the roots of its stream."""
+    return [name] if name in snapshot.subscription_ids else _members(snapshot, name) or [name]
 
 
 def _answering(handler: Handler) -> Callable[[bytes], Awaitable[bytes]]:

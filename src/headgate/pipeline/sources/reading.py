@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from headgate.grid.gridding_document import station_schema
 from headgate.model import Stream, type_name
 from headgate.model.schema import SchemaError
 from headgate.pipeline.sources.jsontext import CORRUPT, ERROR, RAW, from_json
@@ -54,7 +53,11 @@ def register_sources(spark: SparkSession) -> None:
 def check_source(stream: Stream) -> None:
     """Refuse a source that cannot work: unknown options or kinds, or a schema that it does not have. Starts nothing."""
     source = stream.source
-    given = station_schema(stream) if "gridding" in stream.options else stream.schema
+    given = stream.schema
+    if "gridding" in stream.options:
+        from headgate.grid.gridding_document import station_schema
+
+        given = station_schema(stream)
     if source.format == "generator":
         from headgate.pipeline.sources.generator_options import check_generator
 
