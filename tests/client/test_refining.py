@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import aclosing
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +37,11 @@ def steps(first, past):
     return generate("weather", 3, first * CELLS, past * CELLS, width=SIDE, height=SIDE)
 
 
+async def fill(live: Live, names: tuple[str, ...], count: int) -> Field:
+    async with asyncio.timeout(30), aclosing(live.client.field(*names, values=("temp",))) as fields:
+        return await anext(field async for field in fields if field.points >= count)
+
+
 def test_a_finer_resolution_holds_from_then_on_and_nothing_comes_twice(tmp_path: Path, nats_url: str) -> None:
     quarter = {"resolution": {"space": "1/4"}}
 
@@ -64,12 +71,15 @@ def test_a_finer_resolution_holds_from_then_on_and_nothing_comes_twice(tmp_path:
             field.add(delivery.rows)
         assert np.isfinite(field.at("temp", 0)).mean() == 0.5
         assert np.isfinite(field.at("temp", 1)[:, ::2]).mean() == 1.0  # every second point, evenly
+        await live.commit("weather", steps(4, 5), 3)
+        whole = await fill(live, ("map", "past"), 2 * CELLS // 2 + CELLS // 4)
+        assert whole.kept == (3, 4)
+        assert whole.to_xarray()["temp"].notnull().mean() == 0.5
         with pytest.raises(ClientError, match="did you mean 'map'"):
             await live.client.refine("mpa", space="1/2")
         with pytest.raises(ClientError, match="asks for nothing"):
             await live.client.refine("map", space="0")
-        await read(live.client, "map", CELLS // 2)
-        await read(live.client, "other", CELLS)
+        await read(live.client, "other", 5 * CELLS // 4)
         await until(lambda: no_difference(live))
 
     live_test(tmp_path, nats_url, document(map=quarter, other={"resolution": {"space": ["1/4", "1/2"]}}), work)

@@ -26,6 +26,10 @@ def run(
     console = Console(width=160)
     rows = grid_tree.cost(tuple(queries or (1_000, 10_000, 100_000, 1_000_000)), seed)
     _print(console, "GBD-tree against the number of queries (up to 4 parts a query, 4 dimensions)", rows)
+    chosen = grid_tree.depths((8, 12, 16, 20), seed)
+    _print(
+        console, "cells taken in, as a multiple of the query: digits shared evenly, and chosen for the queries", chosen
+    )
     wrong = grid_tree.mismatches(rounds, seed)
     console.print(f"serve, loads and removals against sets of cells: {wrong} mismatches in {rounds} random trees")
     figures: dict[str, Any] = {
@@ -90,5 +94,9 @@ def _print(console: Console, title: str, rows: list[dict[str, Any]]) -> None:
     for name in rows[0]:
         table.add_column(name.replace("_", " "), justify="right")
     for row in rows:
-        table.add_row(*(f"{v:,.2f}" if isinstance(v, float) else f"{v:,}" for v in row.values()))
+        table.add_row(*(_shown(value) for value in row.values()))
     console.print(table)
+
+
+def _shown(value: Any) -> str:
+    return f"{value:,.2f}" if isinstance(value, float) else value if isinstance(value, str) else f"{value:,}"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from headgate.grid import DzSet, DzSpace, GbdTree, bounded_batch, decompose_batch, overlaps
+from headgate.grid import DzSet, DzSpace, GbdTree, bounded_batch, choose_depths, decompose_batch, overlaps
 
 Ints = npt.NDArray[np.int64]
 
@@ -72,6 +73,38 @@ def _measure(space: DzSpace, size: int, rng: np.random.Generator) -> dict[str, f
         "candidates": len(found),
         "remove_us": took[6] / size * 1e6,
     }
+
+
+def depths(totals: tuple[int, ...], seed: int) -> list[dict[str, Any]]:
+    """What a cover takes in beyond the queries, as a multiple of them, with digits shared evenly and with chosen ones.
+
+    Maps want small regions at few resolutions, so that digits are worth more along x and y.
+    """
+    rng = np.random.default_rng(seed)
+    names = ("x", "y", "space", "time")
+    low, high = np.zeros((2000, 4)), np.ones((2000, 4))
+    low[:, :2] = np.clip(rng.normal(0.5, 0.15, (2000, 2)), 0, 0.98)
+    high[:, :2] = np.minimum(low[:, :2] + np.minimum(rng.pareto(1.5, (2000, 2)) * 0.02 + 0.004, 0.5), 1)
+    high[:, 2] = 0.5 ** rng.integers(0, 4, 2000)
+    rows = []
+    for digits in totals:
+        even = dict(zip(names, [digits // 4 + (d < digits % 4) for d in range(4)], strict=True))
+        chosen = choose_depths(low, high, names, digits)
+        rows.append(
+            {
+                "digits": digits,
+                "even_over_cover": _over_cover(low, high, even),
+                "chosen_over_cover": _over_cover(low, high, chosen),
+                "chosen": " ".join(f"{name} {depth}" for name, depth in chosen.items()),
+            }
+        )
+    return rows
+
+
+def _over_cover(low: npt.NDArray[np.float64], high: npt.NDArray[np.float64], digits: dict[str, int]) -> float:
+    scale = np.array([float(1 << depth) for depth in digits.values()])
+    covered = ((np.ceil(high * scale) - np.floor(low * scale)) / scale).prod(axis=1)
+    return float(covered.mean() / (high - low).prod(axis=1).mean())
 
 
 def mismatches(rounds: int, seed: int) -> int:

@@ -112,7 +112,9 @@ class SourceEntry(Entry):
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
-    format: str = Field(description="`generator`, `nats`, or any Spark streaming format such as `json` or `kafka`.")
+    format: str = Field(
+        description="`generator`, `nats`, `netcdf`, `zarr`, or any Spark streaming format such as `json` or `kafka`."
+    )
 
 
 class AdmissionEntry(Entry):

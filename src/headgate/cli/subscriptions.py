@@ -15,7 +15,8 @@ import yaml
 
 from headgate.cli import options as o
 from headgate.client import Client
-from headgate.client.delivery import closing
+from headgate.client.delivery import Inbox, closing
+from headgate.client.merged import MergedInbox
 from headgate.errors import HeadgateError
 from headgate.wire.message import json_value
 
@@ -200,6 +201,8 @@ def tail(
 async def _tail(connecting: Awaitable[Client], name: str, count: int | None, *, as_json: bool, peek: bool) -> None:
     async with await connecting as client:
         inbox = await client.subscribe(name, peek=peek, max_rows=count)
+        if isinstance(inbox, MergedInbox) and count is not None:
+            inbox.limit(1)  # one row at a time, since every root reads ahead
         async with closing(inbox) as deliveries:
             async for delivery in deliveries:
                 for seq, row in zip(delivery.seqs.tolist(), delivery.to_pylist(), strict=True):
@@ -207,9 +210,11 @@ async def _tail(connecting: Awaitable[Client], name: str, count: int | None, *, 
                 if delivery.given_up:
                     note = {"given_up": dict(delivery.given_up), "after": delivery.after, "upto": delivery.upto}
                     typer.echo(json.dumps(note) if as_json else f"-- given up: {note}", err=not as_json)
-                if inbox.max_rows is not None:
-                    inbox.max_rows -= len(delivery)
-                    if inbox.max_rows == 0:
+                if count is not None:
+                    count -= len(delivery)
+                    if isinstance(inbox, Inbox):
+                        inbox.max_rows = count
+                    if count == 0:
                         inbox.done()
                         return
 

@@ -6,14 +6,15 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
 from headgate.catalog import Snapshot
-from headgate.client.delivery import ClientError, Inbox, decode_position, encode_position
+from headgate.client.delivery import ClientError, Inbox, closing, decode_position, encode_position
+from headgate.client.fields import empty_field
 from headgate.client.merged import MergedInbox
 from headgate.client.publishing import encode_rows
 from headgate.client.sender import Sender
@@ -24,6 +25,9 @@ from headgate.model import Stream, parse_duration
 from headgate.model.roots import members_named
 from headgate.relay.tables import Tables, head_revision
 from headgate.wire.ledger import Tally
+
+if TYPE_CHECKING:
+    from headgate.grid import Field
 
 DEFAULT_STATE_DIR = Path(".headgate")
 
@@ -113,7 +117,7 @@ class Client:
         if subscription:
             await self.control("subscribe", name=name, subscription=subscription, change=True)
         snapshot = await self.snapshot()
-        options = {"peek": peek, "max_rows": max_rows, "on_digest": on_digest, "on_gap": on_gap}
+        options: dict[str, Any] = {"peek": peek, "max_rows": max_rows, "on_digest": on_digest, "on_gap": on_gap}
         if name in snapshot.subscription_ids:
             return await self._open(snapshot, name, position, **options)
         members = members_named(snapshot.deployment.streams, snapshot.subscription_ids, name)
@@ -124,6 +128,25 @@ class Client:
                 f"{name!r} has a position at each root", hint="read " + ", ".join(members) + " one by one"
             )
         return MergedInbox(name, [await self._open(snapshot, each, None, **options) for each in members])
+
+    async def field(
+        self, *names: str, values: tuple[str, ...] | None = None, steps: int = 24
+    ) -> AsyncGenerator[Field, None]:
+        """The field of a subscription to a gridded stream, given again after every delivery, a little fuller.
+
+        Several subscriptions, such as the intervals 0 to 1/4 and 1/4 to 1/2, make one field: it refines as the second
+        one's rows arrive. ``async for field in client.field("map"): dataset = field.to_xarray()``. `values` are the
+        columns to keep, `steps` how many time steps.
+        """
+        opened = [await self.subscribe(name) for name in names]
+        field = empty_field(await self.snapshot(), names, values, steps)
+        inboxes = [each for inbox in opened for each in (inbox.inboxes if isinstance(inbox, MergedInbox) else [inbox])]
+        together = MergedInbox(", ".join(names), inboxes)
+        async with closing(together) as deliveries:
+            async for delivery in deliveries:
+                field.add(delivery.rows)
+                together.done()  # the field has it
+                yield field
 
     async def _open(self, snapshot: Snapshot, name: str, position: str | None, *, peek: bool, **options: Any) -> Inbox:
         """One subscription's inbox."""

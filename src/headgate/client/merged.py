@@ -37,6 +37,11 @@ class MergedInbox:
                 await stream.aclose()  # type: ignore[attr-defined] # it is a generator
             await self.close()
 
+    def limit(self, max_rows: int) -> None:
+        """Let deliveries have at most so many rows from now on."""
+        for inbox in self.inboxes:
+            inbox.max_rows = max_rows
+
     def done(self) -> None:
         """Say that the last delivery was dealt with, without asking for another; it is acknowledged soon."""
         if self._last is not None:
