@@ -104,8 +104,10 @@ class _Roamer:
         """Start reading, at another site if one is given."""
         if site is not None:
             self.site, self.moves = site, self.moves + 1
-        self.inbox = await self.client.attach(self.name, site=site)
-        self._task = asyncio.create_task(self._read(self.inbox))
+        inbox = await self.client.attach(self.name, site=site)
+        assert isinstance(inbox, Inbox)  # its stream has one root
+        self.inbox = inbox
+        self._task = asyncio.create_task(self._read(inbox))
 
     async def _read(self, inbox: Inbox) -> None:
         async for delivery in inbox:

@@ -11,11 +11,11 @@ import contextlib
 import json
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from headgate.client import Client, Delivery, Inbox, LocalBuffer
+from headgate.client import Client, Delivery, LocalBuffer
 
 POLICY: Final = {"levels": [{"every": 2}, {"random": "needed"}], "digest": [{"max": "speed"}, {"min": "speed"}]}
 _WORK_S: Final = 0.02
@@ -35,7 +35,7 @@ class Counts:
     local_digested: int = 0
 
 
-async def _counted(inbox: Inbox, counts: Counts) -> AsyncIterator[Delivery]:
+async def _counted(inbox: AsyncIterable[Delivery], counts: Counts) -> AsyncIterator[Delivery]:
     async for delivery in inbox:
         lost = sum(delivery.given_up.values())
         counts.came += len(delivery)

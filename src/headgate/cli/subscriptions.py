@@ -1,4 +1,4 @@
-"""What the ends of a stream do: `headgate subscribe`, `move`, `refine`, `detach`, `unsubscribe`, `context`, `tail`, ..."""
+"""What the ends of a stream do: `headgate subscribe`, `move`, `refine`, `detach`, `unsubscribe`, `tail`, and so on."""
 
 from __future__ import annotations
 

@@ -60,8 +60,8 @@ class GriddingStage:
         taken = frame.toArrow()
         held, closed, dead = self.sort(self.load(batch - 1), taken)
         self.save(batch, held)
-        spark = frame.sparkSession
-        return self._grid(spark, closed).unionByName(self._letters(spark, dead))
+        letters = self._letters(frame.sparkSession, dead)
+        return self._grid(frame.sparkSession, closed).unionByName(letters) if closed.num_rows else letters
 
     def sort(self, before: Held | None, taken: pa.Table) -> tuple[Held, pa.Table, pa.Table]:
         """What stays, the rows of closed steps, and the dead letters, of what was held and what has come."""
