@@ -80,7 +80,8 @@ def draw_bars(axes: Axes, names: Sequence[str], heights: ArrayLike, errors: Arra
     colours = [COLOURS[number % len(COLOURS)] for number in range(len(names))]
     axes.bar(range(len(names)), values, yerr=errors, color=colours, width=0.66, capsize=3)
     for place, value in enumerate(values):
-        axes.annotate(f"{value:.3g}", (place, value), (0, 3), textcoords="offset points", ha="center")
+        shown = f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.3g}"
+        axes.annotate(shown, (place, value), (0, 3), textcoords="offset points", ha="center")
     axes.set_xticks(range(len(names)), list(names))
     axes.grid(visible=False, axis="x")
 

@@ -62,7 +62,7 @@ STUDY = Study(
     about="When matching costs time, the star's root is the bottleneck and tuning spreads the load.",
     parameters=[
         *({"sites": 20, "match_ms": load} for load in (2, 5, 10)),
-        {"sites": 100, "match_ms": 5},
+        {"sites": 60, "match_ms": 5},
     ],
     run=run,
     chart=chart,

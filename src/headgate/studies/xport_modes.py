@@ -112,7 +112,7 @@ STUDY = Study(
     name="xport-modes",
     about="How the choice of changes matters: what helps the system or what helps a unit, one or many at once.",
     parameters={
-        "sites": [30, 100],
+        "sites": [30, 60],
         "objective": list(OBJECTIVES),
         "mode": ["bottleneck", "opportunistic"],
         "apply": ["serial", "concurrent"],

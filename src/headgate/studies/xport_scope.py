@@ -85,7 +85,7 @@ STUDY = Study(
     name="xport-scope",
     about="Units of three, four and five levels under a fanout limit.",
     parameters={
-        "sites": [30, 100],
+        "sites": [30, 60],
         "levels": [3, 4, 5],
         "objective": ["minimise sum(path_latency)", "minimise variance(path_latency)"],
     },

@@ -87,6 +87,7 @@ STUDY = Study(
     summary=summary,
     seeds=20,
     paper=PAPER,
-    notes="100 sites, as in the paper, over 32 periods. Signs of life are still sent in every phase and counted, "
-    "which bounds what can be saved in a small system. p = 0 stands for exact statistics.",
+    notes="100 sites, as in the paper, over 32 periods with one transformation each, after which neither has settled: "
+    "the cost is what a worse choice per period adds up to meanwhile. Signs of life are still sent in every phase and "
+    "counted, which bounds what can be saved in a small system. p = 0 stands for exact statistics.",
 )

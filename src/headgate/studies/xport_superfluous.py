@@ -110,7 +110,7 @@ STUDY = Study(
     ),
     summary=summary,
     seeds=20,
-    most_seeds=lambda case: 2 if case["sites"] > 40 else None,
+    most_seeds=lambda case: 1 if case["sites"] > 40 else None,
     paper=PAPER,
     notes="100 clients (2,500 at 1,000 sites) at random sites pick one of 700 feeds each by a Zipf law with skew 0.97; "
     "feeds are 27.7 KB on average. Child promotion alone does what subtree promotion does, one child at a time, so the "

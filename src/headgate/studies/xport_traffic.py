@@ -109,7 +109,7 @@ STUDY = Study(
     ),
     summary=summary,
     seeds=20,
-    most_seeds=lambda case: {100: 8, 1000: 2, 10000: 1}.get(case["sites"]),
+    most_seeds=lambda case: {1000: 2, 10000: 1}.get(case["sites"]),
     paper=PAPER,
     notes="240 s optimisation periods with twelve maintenance phases, random recursive trees. Types II, V and VI stop "
     "at 1,000 sites, where the last two send about 100 KB a site and period. Means leave out the root.",
