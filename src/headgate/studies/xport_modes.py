@@ -82,18 +82,22 @@ def _better(results: pd.DataFrame) -> tuple[str, str]:
 
 
 def chart(results: pd.DataFrame) -> Figure:
-    """Final cost by mode, one panel an objective."""
+    """Periods until nothing more helps by mode, one panel an objective with the final costs below it."""
     figure, panels = charts.panels(3, width=4.0, height=3.4)
     for axes, objective in zip(panels, OBJECTIVES, strict=True):
-        names, heights = [], []
+        names, heights, costs = [], [], []
         for mode in ("bottleneck", "opportunistic"):
             for apply in ("serial", "concurrent"):
                 part = _part(results, _sizes(results)[0], objective, mode, apply)
                 if len(part):
                     names.append(f"{mode}\n{apply}")
-                    heights.append(float(part["after"].mean()))
+                    heights.append(float(part["periods"].mean()))
+                    costs.append(float(part["after"].mean()))
         charts.draw_bars(axes, names, heights)
-        axes.set_title(f"{objective}, {_sizes(results)[0]} sites (start = 1)", fontsize=9)
+        axes.set_title(f"{objective}, {_sizes(results)[0]} sites", fontsize=9)
+        axes.set(ylabel="periods")
+        span = f"{min(costs):.3f}" if max(costs) - min(costs) < 5e-4 else f"{min(costs):.3f} to {max(costs):.3f}"
+        axes.set_xlabel(f"final cost (start = 1): {span}", fontsize=8)
         axes.tick_params(axis="x", labelsize=7)
     return figure
 
