@@ -24,6 +24,12 @@ OBJECTIVES = {
     "redundant data": "minimise sum(extra_incoming())",
     "outgoing bandwidth": "minimise average(sum(incoming_rate) over children)",
 }
+UNITS = {
+    "bottleneck bandwidth": ("KB/s", 1e3),
+    "path latency": ("s", 1.0),
+    "redundant data": ("KB", 1e3),
+    "outgoing bandwidth": ("KB", 1e3),
+}
 FREE = "none"
 
 
@@ -95,15 +101,15 @@ def _driven(results: pd.DataFrame) -> tuple[str, str]:
 
 
 def chart(results: pd.DataFrame) -> Figure:
-    """Final cost by limit, one panel an objective."""
+    """Final cost by limit, one panel an objective, at the smaller size."""
     figure, panels = charts.panels(2, 2, width=5.2, height=3.2)
-    for axes, objective in zip(panels, OBJECTIVES, strict=True):
-        shown = results[(results["objective"] == objective) & (results["sites"] == results["sites"].min())]
-        shown = shown.groupby("limit")["after"].mean()
-        names = [name for name in dict.fromkeys(results["limit"]) if name in shown]
-        charts.draw_bars(axes, names, [float(shown[name]) for name in names])
-        axes.set_title(objective)
-        axes.tick_params(axis="x", labelrotation=20, labelsize=7)
+    small = results[results["sites"] == results["sites"].min()]
+    for axes, (objective, (unit, scale)) in zip(panels, UNITS.items(), strict=True):
+        means = small[small["objective"] == objective].groupby("limit")["after"].mean()
+        limits = sorted((name for name in dict.fromkeys(results["limit"]) if name in means), key=lambda n: n == FREE)
+        names = [name.replace("path_latency + path_cpu", "latency") for name in limits]
+        charts.draw_bars(axes, names, [float(means[limit]) / scale for limit in limits])
+        axes.set_title(f"{objective} ({unit})")
     return figure
 
 
