@@ -6,12 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headgate.catalog import Snapshot
 from headgate.filters import parse_filter
 from headgate.grid import layout_of, place_schema, with_grid, with_places
 from headgate.matching import ClassSpec
 from headgate.matching.compiled.class_index import ClassIndex
 from headgate.matching.scan import ScanIndex
-from headgate.model import Schema, Source, Stream, Subscription
+from headgate.model import Deployment, Schema, Source, Stream, Subscription
+from headgate.pipeline.classes import GriddedIndex, class_specs, index_of
 
 
 def gridded(kind, wrap):
@@ -100,3 +102,15 @@ def test_the_index_finds_the_rows_of_every_region_and_resolution(kind, wrap):
     assert compiled.boxes is not None
     assert len(compiled.boxes.classes) > 0.6 * len(specs)
     assert found.same(expected)
+
+
+def test_the_job_s_index_of_a_gridded_stream_is_the_compiled_one():
+    rng = np.random.default_rng(9)
+    stream = gridded("double", wrap=True)
+    wanted = {f"n{k}": Subscription(f"n{k}", "s", "root", region=some_region(rng, stream)) for k in range(40)}
+    numbers = {name: k for k, name in enumerate(wanted)}
+    snapshot = Snapshot(1, Deployment({"s": stream}, {}, subscriptions=wanted), None, numbers, numbers)
+    rows = some_rows(rng, stream, 400)
+    index = index_of(snapshot, "s")
+    assert isinstance(index, GriddedIndex)
+    assert index.match(rows).same(ScanIndex(class_specs(snapshot, "s")).match(rows))

@@ -12,6 +12,7 @@ from headgate.filters.profiles import compile_profile
 from headgate.grid import GridLayout, layout_of, place_schema, with_grid, with_places
 from headgate.matching import ClassLists, ClassSpec, Index, build_index
 from headgate.matching.lists import Ids
+from headgate.matching.scan import ScanIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,4 +54,5 @@ def index_of(snapshot: Snapshot, stream: str) -> Index:
     specs = class_specs(snapshot, stream, layout)
     if layout is None:
         return build_index(source.schema, specs)
-    return GriddedIndex(build_index(place_schema(source.schema, layout), specs), layout)
+    inner = build_index(place_schema(source.schema, layout), specs)
+    return inner if isinstance(inner, ScanIndex) else GriddedIndex(inner, layout)
