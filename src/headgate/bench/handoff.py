@@ -136,9 +136,14 @@ class _Roamer:
         self.switched_s.append(time.monotonic() - began)
 
 
-def run(handoffs: int = 100, kill_every: int = 5, rate: int = 200, seed: int = 7) -> dict[str, Any]:
-    """So many hand-offs, shared by two subscriptions; in every `kill_every`-th one a relay is killed."""
-    figures = asyncio.run(_run(handoffs, kill_every, rate, seed))
+def run(
+    handoffs: int = 100, kill_every: int = 5, rate: int = 200, seed: int = 7, limit_s: float = 3600.0
+) -> dict[str, Any]:
+    """So many hand-offs, shared by two subscriptions; in every `kill_every`-th one a relay is killed.
+
+    After `limit_s` no further one is begun: `handoffs` in the figures says how many there were.
+    """
+    figures = asyncio.run(_run(handoffs, kill_every, rate, seed, limit_s))
     print(
         f"{figures['handoffs']} hand-offs ({figures['detached']} while away), {figures['kills']} relays killed,"
         f" {figures['rows']:,} rows: {figures['lost']} lost, {figures['duplicates']} twice,"
@@ -147,7 +152,7 @@ def run(handoffs: int = 100, kill_every: int = 5, rate: int = 200, seed: int = 7
     return figures
 
 
-async def _run(handoffs: int, kill_every: int, rate: int, seed: int) -> dict[str, Any]:
+async def _run(handoffs: int, kill_every: int, rate: int, seed: int, limit_s: float) -> dict[str, Any]:
     chance = random.Random(seed)
     deployment = parse_deployment(_deployment(rate, seed), "handoff.yaml", GENERATOR_SCHEMAS)
     counts = {"handoffs": 0, "detached": 0, "kills": 0}
@@ -165,7 +170,7 @@ async def _run(handoffs: int, kill_every: int, rate: int, seed: int) -> dict[str
                 roamers = [_Roamer(name, client) for name in _FILTERS]
                 for roamer in roamers:
                     await roamer.attach()
-                while counts["handoffs"] < handoffs:
+                while counts["handoffs"] < handoffs and time.monotonic() - began < limit_s:
                     roamer = roamers[counts["handoffs"] % len(roamers)]
                     counts["handoffs"] += 1
                     await _hand_off(runtime, roamer, relays, chance, counts, kill_every)
