@@ -182,7 +182,7 @@ def _virtual(
     free.run(settle_s)
     start = dict(free.links)
     free.run(free_s)
-    measured = free.measured(_grown(start, free.links))
+    measured = free.measured(_grown(start, free.links), free_s)
     _describe(demo, measured)
     lines = []
     for scale in scales:
@@ -194,7 +194,7 @@ def _virtual(
         world.run(settle_s)
         first, links, sent = world.tallies(), dict(world.links), dict(world.sent)
         world.run(seconds)
-        loaded = world.measured(_grown(links, world.links))
+        loaded = world.measured(_grown(links, world.links), seconds)
         under_load = _judged(deployment, world.snapshot.class_ids, loaded, before.plan)
         _describe_load(scale, measured, loaded)
         for name, site in deployment.sites.items():

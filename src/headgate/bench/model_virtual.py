@@ -22,7 +22,7 @@ from headgate.relay.budget import MESSAGE_S, Budgets
 from headgate.relay.core import NO_ROOM, Key, RelayCore, Room, key_of
 from headgate.relay.output import Output, QueueLimits, limits_of
 from headgate.relay.routes import Routes, build_routes
-from headgate.service.observer import Link, level
+from headgate.service.observer import Link, calibrated
 from headgate.service.sampling import Sample, observed, sample
 from headgate.wire.block import Block, Commit
 from headgate.wire.ledger import Account, Tally
@@ -164,7 +164,7 @@ class World:
         """What subscribers have counted so far, as they would acknowledge it."""
         return {identity: Tally.from_json(account.tally.to_json()) for identity, account in self.accounts.items()}
 
-    def measured(self, links: Mapping[Link, tuple[int, int, int]]) -> Measured:
+    def measured(self, links: Mapping[Link, tuple[int, int, int]], seconds: float) -> Measured:
         """What the observer would say of these counts of links."""
         found = {}
         for name, stream in self.snapshot.deployment.streams.items():
@@ -174,7 +174,7 @@ class World:
                 if each.stream == name
             )
             seen = observed(self.samples[name], stream.rate_rows_per_s, wanted)
-            found[name] = seen.scaled(level(name, self.snapshot, seen, links))
+            found[name] = calibrated(name, self.snapshot, seen, links, seconds)
         return Measured(found)
 
 
