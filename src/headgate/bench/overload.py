@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import psutil
 
 from headgate.bench.link_watch import LinkVerdict, LinkWatch
@@ -74,6 +75,7 @@ class _Seen:
     rows: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_LINKS, 0))
     given_up: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_LINKS, 0))
     without_digest: int = 0
+    late_s: list[float] = field(default_factory=list)
 
 
 def run(
@@ -113,10 +115,11 @@ async def _run(seconds: int, overload: float, rate: int, max_rows: int, spark: b
                 psutil.cpu_percent()
                 used = _cpu_s()
                 span = time.time(), time.time() + seconds - _SETTLE_S
-                while time.time() < span[1]:
+                while (now := time.time()) < span[1]:
                     for link in seen.links.values():
-                        link.sample(runtime, time.time())
+                        link.sample(runtime, now)
                     await asyncio.sleep(_SAMPLE_S)
+                    seen.late_s.append(time.time() - now - _SAMPLE_S)
                 cpu = psutil.cpu_percent()
                 own = (_cpu_s() - used) / (seconds - _SETTLE_S) / (psutil.cpu_count() or 1) * 100
                 await _cut(runtime, _deployment(rate, total, {}))
@@ -140,6 +143,8 @@ def _figures(
         "ledger_difference": sum(abs(each["difference"]) for each in lines.values()),
         "in_flight": sum(each["in_flight"] for each in lines.values()),
         "gaps_without_digest": seen.without_digest,
+        "loop_late_p99_ms": round(float(np.quantile(seen.late_s, 0.99)) * 1e3, 1),
+        "loop_late_max_ms": round(max(seen.late_s) * 1e3, 1),
     }
     for name, verdict in verdicts.items():
         line = lines[name]
@@ -167,8 +172,9 @@ def _figures(
         "met_busy": len(large) == len(verdicts) and all(verdicts[name].busy_least >= 0.95 for name in large),
         "met_cpu": cpu < 80.0,
     }
-    print(f"CPU {cpu:.0f} %, ledger difference {figures['ledger_difference']}, "
-          f"gaps without digest {seen.without_digest}")  # fmt: skip
+    print(f"CPU {cpu:.0f} %, ledger difference {figures['ledger_difference']}, gaps without digest "
+          f"{seen.without_digest}; the event loop was late by at most {figures['loop_late_max_ms']:.0f} ms, by "
+          f"{figures['loop_late_p99_ms']:.0f} ms in one of a hundred looks")  # fmt: skip
     return figures
 
 

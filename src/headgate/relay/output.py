@@ -27,8 +27,9 @@ from headgate.wire.block import Block, concat
 
 OLDEST: Final = "oldest"
 SPAN: Final = 4
-# More groups of policies than this take longer to pack than an event loop should be held up for.
+# More groups of policies or more rows than this take longer to pack than an event loop should be held up for.
 HEAVY_GROUPS: Final = 16
+HEAVY_ROWS: Final = 5_000
 _FRONT: Final = 8
 
 
@@ -106,10 +107,16 @@ class Output:
         self.reducer.offered(block, target)
         limit = self.reducer.limit(target, self.limits.max_rows, self.limits.max_bytes)
         if self.rows > (limit.rows or 0) or self.bytes > (limit.bytes or 0):
-            if self.defer and self.reducer.groups(target) > HEAVY_GROUPS:
+            if self.defer and self._heavy(target):
                 self.overfull = True
             else:
                 self._reduce(limit, now)
+
+    def _heavy(self, target: Child | Receiver) -> bool:
+        """Whether a pack is better done apart; an inbox that expires changes its queue at any time, so not there."""
+        if isinstance(target, Receiver) and target.subscription.expires_s is not None:
+            return False
+        return self.rows > HEAVY_ROWS or self.reducer.groups(target) > HEAVY_GROUPS
 
     def _reduce(self, limit: Limit, now: float) -> None:
         """Let the policies decide what goes of everything that is not on its way out."""
@@ -221,7 +228,7 @@ class Output:
         """Whether there is something that has waited long enough to be sent; rows past their age go first."""
         if self.busy is not None or not self.queue:
             return False
-        fresh = self.reducer.expire(list(self.queue), now)
+        fresh = None if self.packing else self.reducer.expire(list(self.queue), now)
         if fresh is not None:
             self._refill(fresh)
         has_content = self.rows > 0 or any(each.block.declared for each in self.queue)
