@@ -95,7 +95,7 @@ def test_links_of_a_site_share_its_upload_by_bytes(tmp_path: Path, nats_url: str
         async with running(document, tmp_path, nats_url) as live:
             watching = [asyncio.create_task(link.watch(live.runtime)) for link in links.values()]
             live.readers.start(["wide", "narrow"])
-            await _commit(live, range(2), rows=750)
+            await _commit(live, range(1), rows=1500)
             status = await live.settle(60)
             assert all(line["delivered"] == line["matched"] == 1500 for line in status["subscriptions"].values())
             await cancel_all(watching)
