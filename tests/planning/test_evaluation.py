@@ -70,13 +70,31 @@ def test_moving_subtrees_agrees_with_full_evaluation(seed, scale, links, data):
                 assert np.array_equal(net.node[field], values), field
     moved = {field: net.node[field].copy() for field in ("kept", "lag", "size", "out", "score", "zeros", "depth")}
     mask, total, permeable = net.mask.copy(), net.total.copy(), net.resource["permeable"].copy()
-    assert full(net)
+    assert full(net, False)
     for field, values in moved.items():
         scale_of = max(1.0, float(np.abs(values).max()))
         assert net.node[field] == pytest.approx(values, abs=1e-9 * scale_of), field
     assert np.array_equal(mask[graph.streams :], net.mask[graph.streams :])
     assert net.total == pytest.approx(total, rel=1e-9, abs=1e-6)
     assert net.resource["permeable"] == pytest.approx(permeable, abs=1e-9)
+
+
+@pytest.mark.parametrize("links", [False, True])
+def test_sweeps_of_the_reduced_graph_end_where_node_by_node_does(links):
+    for seed, name in enumerate(("brush", "chain", "unfas", "qasdg")):
+        problem = generate(Workload(sites=15, streams=5, filters_per_stream=9, scale=0.3 + 0.2 * seed), seed)
+        if links:
+            problem = physical(problem, np.random.default_rng(seed))
+        graph = construct(problem, name, seed).graph
+        before = graph.statistics()["swept"]
+        assert full(graph.net, True)
+        assert graph.statistics()["swept"] == before + 1
+        swept, permeable = graph.net.node.copy(), graph.net.resource["permeable"].copy()
+        assert full(graph.net, False)
+        assert (graph.net.node["kept"] < 1 - 1e-9).mean() > 0.2
+        assert graph.net.node["kept"] == pytest.approx(swept["kept"], abs=1e-9)
+        assert graph.net.node["score"] == pytest.approx(swept["score"], abs=1e-9)
+        assert graph.net.resource["permeable"] == pytest.approx(permeable, abs=1e-9)
 
 
 def test_compiled_qualities_agree_with_the_model():

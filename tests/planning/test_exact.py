@@ -1,11 +1,22 @@
 """Optima against plain enumeration, and the heuristics against optima."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from headgate.planning import Graph, ProblemError, edges_of, measure, violations
+from headgate.planning import (
+    Graph,
+    InvalidPlanError,
+    Pieces,
+    ProblemError,
+    Universe,
+    edges_of,
+    measure,
+    plan_problem,
+    violations,
+)
 from headgate.planning.construct import construct
 from headgate.planning.exact import best_quality, least_bandwidth
 from headgate.planning.generate import Workload, generate
@@ -45,9 +56,26 @@ def test_the_limit_ends_it_without_a_claim():
     assert found.metrics.geometric_mean >= measure(construct(problem, "qasdg", 1).graph).geometric_mean
 
 
+def with_columns(problem, rng):
+    """The same problem with three columns of different widths, each member asking for some of them."""
+    flows = tuple(
+        replace(flow, universe=replace(flow.universe, widths=(0.25, 0.125, 0.5), base_bytes=0.125))
+        for flow in problem.flows
+    )
+    universe = {flow.name: flow.universe for flow in flows}
+    members = tuple(
+        replace(m, interest=Pieces(universe[m.stream], m.interest.rows, int(rng.integers(1, 8))))
+        for m in problem.members
+    )
+    return replace(problem, flows=flows, members=members)
+
+
+@pytest.mark.parametrize("columns", [False, True])
 @pytest.mark.parametrize("scale", [1.0, 3.0])
-def test_the_bandwidth_programme_finds_the_cheapest_valid_graph(scale):
+def test_the_bandwidth_programme_finds_the_cheapest_valid_graph(scale, columns):
     problem = generate(Workload(sites=5, streams=2, filters_per_stream=3, blocks=4, scale=0.3 * scale), 2)
+    if columns:
+        problem = with_columns(problem, np.random.default_rng(2))
     costs = [
         sum(
             problem.flows[problem.flow_index[edge.stream]].rate_rows_per_s * edge.interest.size
@@ -61,6 +89,25 @@ def test_the_bandwidth_programme_finds_the_cheapest_valid_graph(scale):
     if costs:
         assert found.bytes_per_s == pytest.approx(min(costs), rel=1e-6)
         assert violations(problem, edges_of(problem, found.parents)) == []
+
+
+def test_overlapping_pieces_are_refused():
+    problem = generate(Workload(sites=5, streams=1, filters_per_stream=3, blocks=4), 2)
+    flow = replace(problem.flows[0], universe=Universe((0.4, 0.4, 0.4, 0.4)))
+    members = tuple(replace(m, interest=Pieces(flow.universe, m.interest.rows)) for m in problem.members)
+    with pytest.raises(ProblemError, match="overlap"):
+        least_bandwidth(replace(problem, flows=(flow,), members=members))
+
+
+def test_exact_plans_are_offered_as_algorithms():
+    problem = generate(Workload(sites=5, streams=1, filters_per_stream=3, blocks=4, scale=0.9), 2)
+    cheapest, optimum = plan_problem(problem, "cheapest"), plan_problem(problem, "optimum")
+    assert cheapest.overloads == ()
+    assert "no graph is better" in optimum.explanation
+    assert not cheapest.metrics.better_than(optimum.metrics)
+    tight = generate(Workload(sites=5, streams=1, filters_per_stream=3, blocks=4, scale=0.01), 2)
+    with pytest.raises(InvalidPlanError, match="without overloading"):
+        plan_problem(tight, "cheapest")
 
 
 def test_search_comes_close_to_the_optimum():

@@ -105,3 +105,47 @@ def test_the_filter_algebra_tells_what_covers_what():
     assert not narrow.covers(wide)
     row = problem.flows[0].universe.row_bytes
     assert (wide.size, narrow.size, wide.merge(narrow).size) == pytest.approx((0.6 * row, 0.25 * row, 0.6 * row))
+
+
+def gridded(**wants):
+    stream = Stream(
+        "rain", Schema.of({"lat": "double", "lon": "double", "at": "timestamp", "mm": "double"}), Source("generator"),
+        "oslo", rate_rows_per_s=100.0,
+        options={
+            "grid": {
+                "x": {"column": "lon", "bounds": [0, 16], "size": 16},
+                "y": {"column": "lat", "bounds": [40, 56], "size": 16},
+                "block": 4,
+            }
+        },
+    )  # fmt: skip
+    subscriptions = {
+        name: Subscription(name, "rain", "paris" if name == "wide" else "lyon", **want) for name, want in wants.items()
+    }
+    return problem_of(deployment(streams={"rain": stream}, subscriptions=subscriptions))
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow", "covers"),
+    [
+        ({"resolution": {"space": "1/2"}}, {"resolution": {"space": "1/4"}}, True),
+        ({"resolution": {"space": "1/4"}}, {"resolution": {"space": "1/2"}}, False),
+        ({"resolution": {"space": "1/2"}}, {"resolution": {"space": "1/4"}, "where": "mm > 1"}, True),
+        ({"resolution": {"space": "1/2"}, "where": "mm > 1"}, {"resolution": {"space": "1/4"}}, False),
+        (
+            {"resolution": {"space": "1/2"}, "where": "mm > 1"},
+            {"resolution": {"space": "1/4"}, "where": "mm > 2"},
+            True,
+        ),
+        ({"where": "mm > 1"}, {"resolution": {"space": "1/4"}, "where": "mm > 2"}, True),
+        ({"region": {"box": {"x": [0, 12], "y": [40, 52]}}}, {"region": {"box": {"x": [2, 9], "y": [42, 49]}}}, True),
+        ({"region": {"box": {"x": [2, 9], "y": [42, 49]}}}, {"region": {"box": {"x": [0, 12], "y": [40, 52]}}}, False),
+    ],
+)
+def test_regions_and_resolutions_tell_what_covers_what(wide, narrow, covers):
+    problem = gridded(wide=wide, narrow=narrow)
+    one, two = (next(m for m in problem.members if m.site == site).interest for site in ("paris", "lyon"))
+    assert one.covers(two) == covers
+    assert 0 < two.size <= problem.flows[0].universe.row_bytes
+    if covers:
+        assert one.merge(two).size == one.size

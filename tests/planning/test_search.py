@@ -48,6 +48,35 @@ def test_objectives_pull_their_own_way():
     assert found["bandwidth"].total_bandwidth_bytes_per_s == pytest.approx(least, rel=0.05)
 
 
+def test_a_later_aim_counts_only_where_the_earlier_are_equal():
+    problem = generate(Workload(sites=12, streams=4, filters_per_stream=7, scale=20.0), 3)
+    least = measure(construct(problem, "brush", 3).graph)
+    found = {}
+    for text in ("quality", "quality, bandwidth", "bandwidth, quality", "quality, fairness"):
+        graph = construct(problem, "chain", 3).graph
+        search = Search(steps=15_000, objective=parse_objective(text))
+        found[text] = improve(graph, 0, search).metrics
+    # With plenty of bandwidth every quality can be 1, so what comes second decides.
+    assert found["quality"].geometric_mean == found["quality, bandwidth"].geometric_mean == 1.0
+    assert found["quality, bandwidth"].total_bandwidth_bytes_per_s == pytest.approx(
+        least.total_bandwidth_bytes_per_s, rel=1e-9
+    )
+    assert found["bandwidth, quality"].total_bandwidth_bytes_per_s == pytest.approx(
+        least.total_bandwidth_bytes_per_s, rel=1e-9
+    )
+    assert found["quality, fairness"].geometric_mean == 1.0
+    assert found["quality, fairness"].fairness < found["quality, bandwidth"].fairness
+
+
+def test_congested_quality_is_not_traded_for_bandwidth():
+    problem = generate(CONGESTED, 6)
+    start = improve(construct(problem, "qasdg", 6).graph, 1, Search(steps=10_000)).graph
+    before = measure(start)
+    after = improve(start, 2, Search(steps=5_000, objective=parse_objective("quality, bandwidth"))).metrics
+    assert after.zeros <= before.zeros
+    assert after.geometric_mean >= before.geometric_mean * (1 - 1e-9)
+
+
 def test_the_clock_ends_it():
     ticks = itertools.count()
     graph = construct(generate(CONGESTED, 4), "qasdg", 4).graph
@@ -67,7 +96,9 @@ def test_relays_are_used_only_where_enabled():
     assert with_relays.geometric_mean >= without.geometric_mean - 1e-9
 
 
-@pytest.mark.parametrize(("text", "part"), [("qualty", "did you mean"), ("quality=x", "no number")])
+@pytest.mark.parametrize(
+    ("text", "part"), [("qualty", "did you mean"), ("quality=x", "no number"), ("quality, quality", "twice")]
+)
 def test_bad_objectives(text, part):
     with pytest.raises(ProblemError, match=part):
         parse_objective(text)

@@ -27,10 +27,16 @@ def plan(
     ] = None,
     others: Annotated[list[Path] | None, typer.Argument(help="After `evaluate`: the JSON problem and plan.")] = None,
     algorithm: Annotated[
-        str, typer.Option(help="brush, chain, unfas, unfag, qasds, qasdg, or search (QASDG improved).")
+        str,
+        typer.Option(
+            help="brush, chain, unfas, unfag, qasds, qasdg, search (QASDG improved); exact: optimum, cheapest."
+        ),
     ] = "qasdg",
     objective: Annotated[
-        str, typer.Option(help="For search: quality, arithmetic, contracts or minimum, then bandwidth, fairness.")
+        str,
+        typer.Option(
+            help="For search: quality, arithmetic, contracts or minimum, then bandwidth, fairness; or =weights."
+        ),
     ] = "quality,bandwidth,fairness",
     what_if: Annotated[
         list[str] | None, typer.Option(help='A change to ask about, such as "site paris upload=1Mbit/s".')
@@ -102,7 +108,7 @@ def _plan(deployment: Deployment, algorithm: str, objective: str, seed: int) -> 
     from headgate.planning.search import Search, parse_objective
 
     search = None
-    if algorithm == "search":
+    if algorithm in ("search", "optimum"):
         steps = min(400_000, max(4_000, 500 * len(deployment.subscriptions)))
         search = Search(steps=steps, objective=parse_objective(objective))
     return plan_deployment(deployment, algorithm, seed, search=search)

@@ -1,33 +1,29 @@
 """The problem behind a deployment: its sites, links and streams, with subscriptions as interests.
 
 Every distinct delivery class of a stream (filter, resolution, region) has one piece of its universe and takes those of
-the classes that it covers by the filter algebra; every column of the schema has a width. A member's interest is the set
-of its local subscriptions' pieces and columns. A class that takes the whole stream takes all pieces. What is not known
-is assumed: a filter passes a fifth of the rows (and at least what it covers), a region and a resolution their part of
-the grid, a string takes 16 bytes. Measured figures replace assumptions through `sizes`.
+the classes that it contains by filter, region and resolution (`covering`); every column of the schema has a width. A
+member's interest is the set of its local subscriptions' pieces and columns. A class that takes the whole stream takes
+all pieces. What is not known is assumed: a filter passes a fifth of the rows (and at least what it covers), a region
+and a resolution their part of the grid, a string takes 16 bytes. Measured figures replace assumptions through `sizes`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from headgate.errors import HeadgateError
-from headgate.filters import context_types
-from headgate.filters.profiles import Profile, ProfileType, profile_type
-from headgate.grid import grid_shape
+from headgate.grid import GridShape
 from headgate.model import Deployment, Stream, Subscription
+from headgate.planning.covering import class_text, covered, shape_of, takes_all_rows
 from headgate.planning.interest import Pieces, Universe
 from headgate.planning.problem import Delays, Flow, Member, Problem, ProblemError, Want
 
 ASSUMED_SELECTIVITY = 0.2
 ASSUMED_STRING_BYTES = 16.0
-MAX_COMPARED = 200
 ROW_OVERHEAD_BYTES = 8.0  # class ids, sequence, framing: what a row costs besides its columns
 
 
@@ -84,41 +80,34 @@ def problem_of(deployment: Deployment, sizes: Mapping[str, Any] | Sizes | None =
     )
 
 
-def class_text(subscription: Subscription) -> str:
-    """What makes two subscriptions of a stream one delivery class, as text."""
-    rest = {
-        "profile": subscription.profile,
-        "resolution": subscription.resolution,
-        "region": subscription.region,
-        "context": subscription.context,
-    }
-    return " ".join(subscription.where.split()) + json.dumps(rest, sort_keys=True, default=str)
-
-
 def _whole(subscription: Subscription) -> bool:
-    return subscription.where.strip().lower() == "true" and not subscription.resolution and not subscription.region
+    return takes_all_rows(subscription) and not subscription.resolution and not subscription.region
 
 
 def assumed_part(subscription: Subscription, stream: Stream) -> float:
     """The part of the rows that a class takes as long as nobody has measured it: its filter's and its grid's."""
-    selectivity = 1.0 if subscription.where.strip().lower() == "true" else ASSUMED_SELECTIVITY
-    if subscription.region is None and subscription.resolution is None:
-        return selectivity
-    return selectivity * grid_shape(subscription, stream).fraction
+    return _assumed(subscription, shape_of(subscription, stream))
+
+
+def _assumed(subscription: Subscription, shape: GridShape | None) -> float:
+    selectivity = 1.0 if takes_all_rows(subscription) else ASSUMED_SELECTIVITY
+    return selectivity if shape is None else selectivity * shape.fraction
 
 
 def _members(stream: Stream, subscriptions: list[Subscription], measured: Sizes) -> tuple[Flow, list[Member]]:
     classes: dict[str, int] = {}
     weights: list[float] = []
+    shapes: dict[str, GridShape | None] = {}
     for subscription in subscriptions:
         text = class_text(subscription)
         if not _whole(subscription) and text not in classes:
             classes[text] = len(weights)
-            weights.append(assumed_part(subscription, stream))
+            shapes[text] = shape_of(subscription, stream)
+            weights.append(_assumed(subscription, shapes[text]))
     for subscription in subscriptions:
         if subscription.name in measured.selectivity and class_text(subscription) in classes:
             weights[classes[class_text(subscription)]] = min(1.0, max(0.0, measured.selectivity[subscription.name]))
-    held = covered(stream, {class_text(s): s for s in subscriptions if not _whole(s)}, classes)
+    held = covered(stream, {class_text(s): s for s in subscriptions if not _whole(s)}, classes, shapes)
     weights = _beyond(weights, held)
     # One more piece for the rows that no class asks for, so that taking the whole stream costs the whole stream.
     weights.append(max(0.0, 1.0 - sum(weights)))
@@ -145,31 +134,6 @@ def _members(stream: Stream, subscriptions: list[Subscription], measured: Sizes)
             found[subscription.site] = (interest, [want])
     members = [Member(stream.name, site, interest, tuple(wants)) for site, (interest, wants) in found.items()]
     return flow, members
-
-
-def covered(stream: Stream, texts: Mapping[str, Subscription], classes: Mapping[str, int]) -> list[int]:
-    """For each class the bit set of its own piece and those of the classes it covers, itself first.
-
-    Only classes that differ in their filter alone are compared, and past `MAX_COMPARED` classes of a stream none are:
-    a class that is not known to cover another is planned as if it did not.
-    """
-    held = [1 << position for position in range(len(classes))]
-    if len(classes) > MAX_COMPARED:
-        return held
-    filters: list[tuple[int, str, ProfileType, Profile]] = []
-    for text, position in classes.items():
-        subscription = texts[text]
-        try:
-            kind = profile_type(subscription.profile)
-            parsed = kind.compile(subscription.where, stream.schema, context_types(subscription.context))
-        except HeadgateError:
-            continue
-        filters.append((position, class_text(replace(subscription, where="")), kind, parsed))
-    for one, rest, kind, wide in filters:
-        for other, other_rest, _, narrow in filters:
-            if one != other and rest == other_rest and kind.covers(wide, narrow):
-                held[one] |= 1 << other
-    return held
 
 
 def _beyond(weights: list[float], held: list[int]) -> list[float]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from headgate.model import Plan, Tree
 from headgate.planning.kernel.flow import evaluate, try_moves
-from headgate.planning.net import FALLBACKS, GOAL, TOLERANCE, TOUCHED, TRIALS, compile_problem
+from headgate.planning.net import FALLBACKS, GOAL, REDUCED, TOLERANCE, TOUCHED, TRIALS, compile_problem
 from headgate.planning.problem import Problem, ProblemError
 
 Parents = Mapping[tuple[str, str], str]  # (stream, site) -> parent site
@@ -27,7 +27,7 @@ class Graph:
         self.problem = problem
         self.net, self.layout = compile_problem(problem)
         self.net.counter[GOAL] = goal
-        self.settled = evaluate(self.net)
+        self.settled = evaluate(self.net, True)
         self._names: list[tuple[str, str]] = [("", "")] * len(self.net.node)
         for name, node in self.layout.nodes.items():
             self._names[node] = name
@@ -71,11 +71,11 @@ class Graph:
         """Replace all parents and evaluate from scratch; a loop is refused."""
         _refuse_loops(parents, self._names)
         self.net.node["parent"] = parents
-        self.settled = evaluate(self.net)
+        self.settled = evaluate(self.net, True)
 
-    def evaluate(self) -> None:
-        """Evaluate from scratch."""
-        self.settled = evaluate(self.net)
+    def evaluate(self, *, swept: bool = True) -> None:
+        """Evaluate from scratch; node by node instead of by sweeps as the independent check of the same figures."""
+        self.settled = evaluate(self.net, swept)
 
     def move(self, node: int, parent: int, *, keep: bool = True) -> None:
         """Re-parent one node with all below it (-1: out of the graph); without `keep` it is only tried."""
@@ -117,6 +117,7 @@ class Graph:
         return {
             "trials": int(counter[TRIALS]),
             "fallbacks": int(counter[FALLBACKS]),
+            "swept": int(counter[REDUCED]),
             "touched_nodes_per_trial": float(counter[TOUCHED]) / max(1, int(counter[TRIALS])),
             "tolerance": float(self.net.rule[TOLERANCE]),
         }

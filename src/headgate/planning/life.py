@@ -17,13 +17,11 @@ from headgate.model import Plan
 from headgate.planning.evaluation import Metrics, measure
 from headgate.planning.graph import Graph
 from headgate.planning.interest import Pieces
-from headgate.planning.kernel.repair import place_best, repair, retune
+from headgate.planning.kernel.repair import LOOSE, place_best, repair, retune
 from headgate.planning.net import EXACT, TOLERANCE
 from headgate.planning.problem import Problem, ProblemError
 from headgate.planning.search import Objective, Search, improve
 from headgate.planning.search.improve import wishes
-
-LOOSE = 1e-4  # tolerance of the fixed point while repairs are tried; results are evaluated exactly
 
 
 @dataclass(frozen=True, slots=True)

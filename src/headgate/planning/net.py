@@ -22,13 +22,17 @@ U1 = npt.NDArray[np.uint8]
 
 # Places in `Net.counter`: journal and queue positions, statistics, settings.
 TICK, N_NODES, N_RES, N_MASKS, N_OUTS, N_MOVED, HEAD, TAIL, ROUNDS, TRIALS, FALLBACKS, TOUCHED = range(12)
-LOW, HIGH, PHYSICAL, ROW_BYTES, GOAL = range(12, 17)
+LOW, HIGH, PHYSICAL, ROW_BYTES, GOAL, REDUCED, SWEEPS = range(12, 19)
 # Places in `Net.rule`: the delay rule and the tolerance of the fixed point. Places in `Net.total`.
 BASE, PER_UNIT, MEAN, TOLERANCE = range(4)
 SCORE, ZEROS, BANDWIDTH, LOADS, SQUARES = range(5)
 # Rows of `Net.work`: the queue of resources, the stack of nodes, the journals of nodes, masks, outs and resources, and
 # the first waiting node of each depth.
 QUEUE, STACK, NODES, MASKS, OUTS, RESOURCES, BUCKET = range(7)
+# Rows of `Net.plane` and `Net.real`, the reduced graph (`kernel.reduced`): nodes in order, their groups, the group that
+# a node's children share; by group the group above and the resources on the link; by resource its number, and back.
+ORDER, GROUP, SHARED, UPPER, USES, LOWER, LINK, INDEX, CANDIDATE, START = range(10)
+KEPT, BOUND, PASSING, LIMIT, STEP = range(5)
 # What a want contributes to the score: its logarithm, itself, whether its contract is met, a soft minimum.
 GEOMETRIC, ARITHMETIC, CONTRACTS, MINIMUM = range(4)
 
@@ -87,6 +91,10 @@ class Net(NamedTuple):
     old_total: F8
     rule: F8
     counter: I8
+    plane: I4  # (10, max(N, R) + 2), the reduced graph
+    real: F8  # (5, max(N, R) + 2)
+    entry_group: I4  # what loads a resource: at most three entries per node
+    entry_load: F8
 
 
 class Layout(NamedTuple):
@@ -163,7 +171,7 @@ def compile_problem(problem: Problem) -> tuple[Net, Layout]:
     node["want_last"] = np.cumsum(np.bincount(np.array([at for at, _ in wants], np.int64), minlength=total))
     node["want_first"] = np.append(0, node["want_last"][:-1])
     want_records, want_data = _wants([want for _, want in wants])
-    count = np.zeros(17, np.int64)
+    count = np.zeros(19, np.int64)
     count[PHYSICAL], count[ROW_BYTES] = problem.physical, bytes_rows
     work = np.zeros((7, max(total, len(resources)) + 2), np.int32)
     work[BUCKET] = -1
@@ -188,6 +196,10 @@ def compile_problem(problem: Problem) -> tuple[Net, Layout]:
         np.zeros(5),
         rule,
         count,
+        np.zeros((10, work.shape[1]), np.int32),
+        np.zeros((5, work.shape[1])),
+        np.zeros(3 * total + 1, np.int32),
+        np.zeros(3 * total + 1),
     )
     return net, Layout(nodes, tuple(want.name for _, want in wants), relay)
 

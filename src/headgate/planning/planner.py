@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headgate.model import Deployment, Plan
 from headgate.planning.construct import construct
 from headgate.planning.deployment import Sizes, problem_of
 from headgate.planning.evaluation import Metrics, Prediction, measure, predict
+from headgate.planning.exact import best_quality, least_bandwidth
 from headgate.planning.graph import Graph
 from headgate.planning.problem import Problem, unreachable
 from headgate.planning.search import Search, improve
@@ -51,7 +52,11 @@ def plan_deployment(
 
 
 def plan_problem(problem: Problem, algorithm: str = "qasdg", seed: int = 0, search: Search | None = None) -> PlanResult:
-    """Plan a problem by a construction, or by `search`: QASDG improved by annealing, repeatable under the seed."""
+    """Plan a problem by a construction, by `search` (QASDG improved by annealing, repeatable by its seed), or exactly.
+
+    The exact ones are for small problems: `optimum` has the best quality that any graph has, `cheapest` the least total
+    bandwidth of those that overload nothing.
+    """
     cut_off = unreachable(problem)
     if cut_off:
         stream, site = cut_off[0]
@@ -60,11 +65,38 @@ def plan_problem(problem: Problem, algorithm: str = "qasdg", seed: int = 0, sear
             + (f", and {len(cut_off) - 1} more members are cut off" if len(cut_off) > 1 else ""),
             hint="add a link, or let sites relay what they do not subscribe to",
         )
-    if algorithm.lower() != "search":
-        return result_of(construct(problem, algorithm, seed).graph, algorithm.lower())
+    name = algorithm.lower()
+    if name == "cheapest":
+        return _cheapest(problem)
+    if name not in ("search", "optimum"):
+        return result_of(construct(problem, algorithm, seed).graph, name)
     graph = construct(problem, "qasdg", seed).graph
     steps = min(400_000, max(4_000, 500 * len(problem.members)))
-    return result_of(improve(graph, seed, search or Search(steps=steps)).graph, "search")
+    graph = improve(graph, seed, search or Search(steps=steps)).graph
+    return result_of(graph, "search") if name == "search" else _optimum(problem, graph)
+
+
+def _optimum(problem: Problem, start: Graph) -> PlanResult:
+    """The best graph of all, by branch and bound from a good one; it says when the proof was not finished."""
+    found = best_quality(problem, start)
+    result = result_of(found.graph, "optimum")
+    proof = f"no graph is better: {found.visited:,} partial graphs were looked at"
+    if not found.proven:
+        proof = f"not proven: {found.visited:,} partial graphs were not all; the problem is too large for a proof"
+    return replace(result, explanation=f"{proof}\n{result.explanation}")
+
+
+def _cheapest(problem: Problem) -> PlanResult:
+    """The cheapest graph that overloads nothing, by integer programme."""
+    found = least_bandwidth(problem)
+    if not found.feasible:
+        raise InvalidPlanError(
+            "no graph serves everybody without overloading a site or a link",
+            hint="raise bandwidths, or plan by quality (`--algorithm search`), which sheds where it must",
+        )
+    result = result_of(Graph.of(problem, found.parents), "cheapest")
+    proof = f"no graph that overloads nothing needs less than {found.bound:,.0f} bytes/s"
+    return replace(result, explanation=f"{proof}\n{result.explanation}")
 
 
 def result_of(graph: Graph, algorithm: str) -> PlanResult:

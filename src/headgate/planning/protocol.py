@@ -172,7 +172,7 @@ class ControlPoint:
         kept = np.array([self._feedback.kept(request.stream, site) for site in tree.sites])
         slack = np.array([self._slack.get(site, np.inf) for site in tree.sites])
         fits = np.array([own.covers(request.interest) for own in tree.own])
-        able = np.flatnonzero(fits & (slack >= kept * needed * (1.0 - TIE)))
+        able = np.flatnonzero(fits & (slack > 0.0) & (slack >= kept * needed * (1.0 - TIE)))
         if not len(able):
             return -1
         hop = [float(np.mean(self._hops.get(tree.sites[k], [self._mean_hop_s]))) for k in able]

@@ -12,6 +12,12 @@ from headgate.planning.graph import Graph
 def run(graph: Graph, order: npt.NDArray[np.int32]) -> float:
     """Append each member to the last one that it is linked to, in the order of joins."""
     net = graph.net
+    if not graph.problem.physical:
+        stream = net.node["stream"][order]
+        chain = order[np.argsort(stream, kind="stable")]
+        begins = np.append(True, np.diff(net.node["stream"][chain]) != 0)[: len(chain)]
+        net.node["parent"][chain] = np.where(begins, net.node["stream"][chain], np.roll(chain, 1))
+        return 1.0
     last = np.arange(graph.streams)
     waiting = list(order)
     while waiting:
@@ -19,7 +25,7 @@ def run(graph: Graph, order: npt.NDArray[np.int32]) -> float:
         for node in waiting:
             stream = net.node["stream"][node]
             end = last[stream]
-            if graph.problem.physical and net.link[net.node["site"][end], net.node["site"][node]] < 0:
+            if net.link[net.node["site"][end], net.node["site"][node]] < 0:
                 again.append(node)
                 continue
             net.node["parent"][node] = end

@@ -8,13 +8,14 @@ import numpy.typing as npt
 from headgate.planning.construct.algorithm import Algorithm, observed
 from headgate.planning.graph import Graph
 from headgate.planning.kernel.assign import qasd_all
+from headgate.planning.kernel.book import open_book
 
 
 def run(graph: Graph, order: npt.NDArray[np.int32]) -> float:
     """Join each member by rounds of temporary parents; the mean number of rounds."""
     rounds = np.zeros(len(graph.net.node), np.int64)
     with observed(graph):
-        qasd_all(graph.net, order, by_source=False, rounds=rounds)
+        qasd_all(graph.net, order, open_book(graph.net, by_source=False), rounds)
     return float(rounds[order].mean()) if len(order) else 0.0
 
 

@@ -1,7 +1,7 @@
 """Choosing a parent for a requester: the evaluation of UNFA (Algorithm 1) and the join of QASD (Algorithm 2).
 
-`scope` is the site whose streams the control point knows, or -1 for a control point that knows all of them.
-Variances follow from running sums: a candidate changes the forwarding of the sites on its path to the root only.
+Control points know what is in their `Book`: the trees of one source, or all of them. Variances follow from running
+sums: a candidate changes the forwarding of the sites on its path to the root only.
 """
 
 from __future__ import annotations
@@ -9,110 +9,83 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from headgate.planning.jit import entry, jit
+from headgate.planning.kernel.book import (
+    COUNT,
+    DEPTH,
+    DEPTH_SQUARES,
+    LOAD,
+    LOAD_SQUARES,
+    TIE,
+    Book,
+    enrol,
+    exhaust,
+    strike_off,
+)
 from headgate.planning.kernel.flow import settle
 from headgate.planning.kernel.tree import begin, bits_size, link_delay, linked, move, rollback, within
 from headgate.planning.kernel.value import drop_of, want_quality
 from headgate.planning.net import MEAN, Net
 
-TIE = 1e-9  # qualities closer than this are equal; shedding below this is none; slack short by this part is enough
-
 
 @jit
-def forwarded(net: Net, site: int, scope: int) -> float:
-    """Bytes per second a site forwards without drops, in the trees that the control point knows."""
-    load = 0.0
-    for at in range(net.place[site].first, net.place[site].last):
-        node = net.site_nodes[at]
-        if scope < 0 or net.node[net.node[node].stream].site == scope:
-            load += net.node[node].out
-    return load
-
-
-@jit
-def joined(net: Net, node: int) -> bool:
-    """Whether a node is a source or has a parent."""
-    return bool(node < net.flow.shape[0] or net.node[node].parent >= 0)
-
-
-@jit
-def tree_sums(net: Net, stream: int, scope: int, loads: Any, joining: int) -> Any:
-    """Sums over a tree's members: count, load, load squared, depth, depth squared. Fills `loads` by node."""
-    count, load_sum, load_squares, depth_sum, depth_squares = 1, 0.0, 0.0, 0.0, 0.0
-    loads[stream] = forwarded(net, net.node[stream].site, scope)
-    load_sum += loads[stream]
-    load_squares += loads[stream] ** 2
-    for node in range(net.flow[stream].first, net.flow[stream].last):
-        if node != joining and net.node[node].parent >= 0:
-            count += 1
-            load = forwarded(net, net.node[node].site, scope)
-            loads[node] = load
-            load_sum += load
-            load_squares += load * load
-            depth_sum += net.node[node].depth
-            depth_squares += net.node[node].depth ** 2
-    return count, load_sum, load_squares, depth_sum, depth_squares
-
-
-@jit
-def spread_cost(net: Net, parent: int, joining: int, sums: Any, loads: Any, with_depth: bool, width: Any) -> float:
+def spread_cost(net: Net, book: Book, parent: int, joining: int, with_depth: bool) -> float:
     """Var(A) * Var(D), or Var(A) alone, if `joining` went under `parent`: the smaller, the fairer."""
-    count, load_sum, load_squares, depth_sum, depth_squares = sums
     stream = net.node[joining].stream
-    own = net.mask[joining]
-    added = net.node[joining].size
-    load_sum += added
-    load_squares += added * (2.0 * loads[parent] + added)
+    sums, loads = book.sums[stream], book.load[book.table[stream]]
+    own, added = net.mask[joining], net.node[joining].size
+    load_sum = sums[LOAD] + added
+    load_squares = sums[LOAD_SQUARES] + added * (2.0 * loads[net.node[parent].site] + added)
     lower = parent
     streams = net.flow.shape[0]
     while lower >= streams and not within(own, net.mask[lower]):
         for position in range(own.shape[0]):
-            width[position] = net.mask[lower, position] | own[position]
-        added = bits_size(net, stream, width) - net.node[lower].size
+            book.width[position] = net.mask[lower, position] | own[position]
+        added = bits_size(net, stream, book.width) - net.node[lower].size
         upper = net.node[lower].parent
         load_sum += added
-        load_squares += added * (2.0 * loads[upper] + added)
+        load_squares += added * (2.0 * loads[net.node[upper].site] + added)
         lower = upper
-    members = count + 1
+    members = sums[COUNT] + 1.0
     cost = load_squares / members - (load_sum / members) ** 2
     if cost < 1e-12 * load_squares:
         cost = 0.0
     if with_depth:
         depth = net.node[parent].depth + 1
-        depth_sum += depth
-        depth_squares += depth * depth
-        cost *= depth_squares / members - (depth_sum / members) ** 2
+        mean = (sums[DEPTH] + depth) / members
+        cost *= (sums[DEPTH_SQUARES] + depth * depth) / members - mean * mean
     return float(cost)
 
 
 @jit
-def fairest(net: Net, joining: int, scope: int, with_depth: bool, loads: Any, width: Any) -> int:
-    """The parent with the highest evaluation metric of UNFA (of UNFAA without depth), or -1 when none is linked."""
+def fairest(net: Net, book: Book, joining: int, with_depth: bool) -> int:
+    """The parent with the highest evaluation metric of UNFA (of UNFAA without depth), or -1 when none is linked.
+
+    Of equals the one that joined first.
+    """
     stream = net.node[joining].stream
-    sums = tree_sums(net, stream, scope, loads, joining)
     best, chosen = math.inf, -1
-    first = net.flow[stream].first
-    for at in range(net.flow[stream].last - first + 1):
-        node = stream if at == 0 else first + at - 1
-        if node == joining or not joined(net, node) or not linked(net, net.node[node].site, net.node[joining].site):
+    first = net.flow[stream].first - net.flow.shape[0]
+    for at in range(int(book.sums[stream, COUNT])):
+        node = stream if at == 0 else book.joined[first + at - 1]
+        if not linked(net, net.node[node].site, net.node[joining].site):
             continue
-        cost = spread_cost(net, node, joining, sums, loads, with_depth, width)
+        cost = spread_cost(net, book, node, joining, with_depth)
         if chosen < 0 or cost < best * (1.0 - TIE):
             best, chosen = cost, node
     return chosen
 
 
 @jit
-def unfa_join(net: Net, joining: int, scope: int, with_depth: bool, loads: Any, width: Any) -> bool:
+def unfa_join(net: Net, book: Book, joining: int, with_depth: bool) -> bool:
     """Assign by UNFA; False when no member of the tree is linked to the requester yet."""
-    parent = fairest(net, joining, scope, with_depth, loads, width)
+    parent = fairest(net, book, joining, with_depth)
     if parent < 0:
         return False
     begin(net)
     move(net, joining, parent)
     settle(net)
+    enrol(net, book, joining)
     return True
 
 
@@ -127,106 +100,105 @@ def expected_quality(net: Net, joining: int, drop: float, delay_s: float) -> flo
 
 
 @jit
-def pushed(net: Net, site: int, scope: int) -> float:
+def pushed(net: Net, book: Book, table: int, site: int) -> float:
     """X of Algorithm 2: bytes per second a site pushes to its children in the known trees, after upstream drops."""
     load = 0.0
     for at in range(net.place[site].first, net.place[site].last):
         node = net.site_nodes[at]
-        if scope < 0 or net.node[net.node[node].stream].site == scope:
+        if book.table[net.node[node].stream] == table:
             load += net.node[node].out * net.node[node].kept
     return load
 
 
 @jit
-def qasd_choice(net: Net, joining: int, scope: int, slack: Any, hops: Any, hop_sum: Any, loads: Any, width: Any) -> int:
+def promise(net: Net, book: Book, joining: int, node: int, slack: Any) -> float:
+    """The quality that a candidate promises, -1 when its slack is too small or nothing links it."""
+    site, table = net.node[node].site, book.table[net.node[node].stream]
+    if slack[site] < net.node[node].kept * net.node[joining].size * (1.0 - TIE):
+        return -1.0
+    if not linked(net, site, net.node[joining].site):
+        return -1.0
+    hop = book.hop_sum[table, site] / book.hops[table, site] if book.hops[table, site] > 0.0 else net.rule[MEAN]
+    return expected_quality(net, joining, drop_of(net, node), hop + net.node[node].lag)
+
+
+@jit
+def qasd_choice(net: Net, book: Book, joining: int, slack: Any) -> int:
     """Lines 1 to 7: the applicable parent with enough slack that promises the best quality; ties by UNFAA."""
     stream = net.node[joining].stream
-    needed = net.node[joining].size
-    sums = tree_sums(net, stream, scope, loads, joining)
-    best, best_cost, chosen = -1.0, -1.0, -1
-    first = net.flow[stream].first
-    for at in range(net.flow[stream].last - first + 1):
-        node = stream if at == 0 else first + at - 1
-        if node == joining or not joined(net, node):
+    best, cost, chosen = promise(net, book, joining, stream, slack), -1.0, stream
+    if best < 0.0 or slack[net.node[stream].site] <= 0.0:
+        best, chosen = -1.0, -1
+    for kind in range(book.kinds[stream], book.kinds[stream + 1]):
+        if book.live[kind] == 0 or not within(net.mask[joining], net.own[book.sample[kind]]):
             continue
-        site = net.node[node].site
-        if slack[site] < net.node[node].kept * needed * (1.0 - TIE) or not within(net.mask[joining], net.own[node]):
-            continue
-        if not linked(net, site, net.node[joining].site):
-            continue
-        hop = hop_sum[site] / hops[site] if hops[site] > 0 else net.rule[MEAN]
-        quality = expected_quality(net, joining, drop_of(net, node), hop + net.node[node].lag)
-        if quality < best - TIE:
-            continue
-        if quality > best + TIE:
-            best, best_cost, chosen = quality, -1.0, node
-            continue
-        if best_cost < 0.0:
-            best_cost = spread_cost(net, chosen, joining, sums, loads, False, width)
-        cost = spread_cost(net, node, joining, sums, loads, False, width)
-        if cost < best_cost * (1.0 - TIE):
-            best, best_cost, chosen = max(best, quality), cost, node
+        strike_off(net, book, kind, slack)
+        for at in range(book.start[kind], book.start[kind] + book.live[kind]):
+            node = book.listed[at]
+            quality = promise(net, book, joining, node, slack)
+            if quality < 0.0 or quality < best - TIE:
+                continue
+            if quality > best + TIE:
+                best, cost, chosen = quality, -1.0, node
+                continue
+            if cost < 0.0:
+                cost = spread_cost(net, book, chosen, joining, False)
+            other = spread_cost(net, book, node, joining, False)
+            first = other <= cost * (1.0 + TIE) and book.rank[node] < book.rank[chosen]
+            if other < cost * (1.0 - TIE) or first:
+                best, cost, chosen = max(best, quality), other, node
     return chosen
 
 
 @jit
-def qasd_join(net: Net, joining: int, scope: int, slack: Any, hops: Any, hop_sum: Any, loads: Any, width: Any) -> int:
+def serve(net: Net, book: Book, table: int, joining: int) -> None:
+    """Remember the delay of the link that a join has made."""
+    site = net.node[net.node[joining].parent].site
+    book.hops[table, site] += 1.0
+    book.hop_sum[table, site] += link_delay(net, site, net.node[joining].site)
+
+
+@jit
+def qasd_join(net: Net, book: Book, joining: int) -> int:
     """Algorithm 2: rounds of temporary parents until one does not shed, else best effort. Rounds used; 0: no parent."""
-    rounds = 0
-    n = net.place.shape[0]
+    rounds, table = 0, book.table[net.node[joining].stream]
+    slack = book.slack[table]
     while True:
-        chosen = qasd_choice(net, joining, scope, slack, hops, hop_sum, loads, width)
+        chosen = qasd_choice(net, book, joining, slack)
         rounds += 1
         if chosen < 0:
             break
         site = net.node[chosen].site
         needed = net.node[chosen].kept * net.node[joining].size
-        before = pushed(net, site, scope)
+        before = pushed(net, book, table, site)
         begin(net)
         move(net, joining, chosen)
         settle(net)
         shed = 1.0 - net.resource[site].permeable
         if shed <= TIE:
             slack[site] -= needed
-            hops[site] += 1
-            hop_sum[site] += link_delay(net, site, net.node[joining].site)
+            serve(net, book, table, joining)
+            enrol(net, book, joining)
             return rounds
         rollback(net)
         slack[site] = (1.0 - shed) * (before + needed) - before
-    if not unfa_join(net, joining, scope, False, loads, width):
+    if not unfa_join(net, book, joining, False):
         return 0
-    site = net.node[net.node[joining].parent].site
-    hops[site] += 1
-    hop_sum[site] += link_delay(net, site, net.node[joining].site)
-    for other in range(n):
-        if 1.0 - net.resource[other].permeable > TIE and (scope < 0 or known(net, other, scope)):
-            slack[other] = 0.0
+    serve(net, book, table, joining)
+    exhaust(net, book, table)
     return rounds
 
 
-@jit
-def known(net: Net, site: int, scope: int) -> bool:
-    """Whether a site takes part in a tree of that source."""
-    for at in range(net.place[site].first, net.place[site].last):
-        node = net.site_nodes[at]
-        if net.node[net.node[node].stream].site == scope and joined(net, node):
-            return True
-    return False
-
-
 @entry
-def unfa_all(net: Net, order: Any, by_source: bool) -> int:
+def unfa_all(net: Net, order: Any, book: Book) -> int:
     """Join nodes in order by UNFA; those without a linked member yet come again. Number left over."""
-    loads, width = np.zeros(net.node.shape[0]), np.zeros(net.own.shape[1], np.uint8)
     waiting = order.copy()
     left = waiting.shape[0]
     while True:
         again = 0
         for at in range(left):
-            node = waiting[at]
-            scope = net.node[net.node[node].stream].site if by_source else -1
-            if not unfa_join(net, node, scope, True, loads, width):
-                waiting[again] = node
+            if not unfa_join(net, book, waiting[at], True):
+                waiting[again] = waiting[at]
                 again += 1
         if again == 0 or again == left:
             return again
@@ -234,30 +206,15 @@ def unfa_all(net: Net, order: Any, by_source: bool) -> int:
 
 
 @entry
-def qasd_all(net: Net, order: Any, by_source: bool, rounds: Any) -> int:
-    """Join nodes in order by QASD with one slack table (one per source by source). Number left over."""
-    loads, width = np.zeros(net.node.shape[0]), np.zeros(net.own.shape[1], np.uint8)
-    n, streams = net.place.shape[0], net.flow.shape[0]
-    table = np.zeros(n, np.int64)
-    tables = 1
-    if by_source:
-        tables = 0
-        table[:] = -1
-        for source in range(streams):
-            if table[net.node[source].site] < 0:
-                table[net.node[source].site] = tables
-                tables += 1
-    slack = np.full((tables, n), np.inf)
-    hops, hop_sum = np.zeros((tables, n), np.int64), np.zeros((tables, n))
+def qasd_all(net: Net, order: Any, book: Book, rounds: Any) -> int:
+    """Join nodes in order by QASD, each by the control point of its stream. Number left over."""
     waiting = order.copy()
     left = waiting.shape[0]
     while True:
         again = 0
         for at in range(left):
             node = waiting[at]
-            scope = net.node[net.node[node].stream].site if by_source else -1
-            use = table[scope] if by_source else 0
-            used = qasd_join(net, node, scope, slack[use], hops[use], hop_sum[use], loads, width)
+            used = qasd_join(net, book, node)
             rounds[node] += used
             if used == 0:
                 waiting[again] = node

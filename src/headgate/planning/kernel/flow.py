@@ -11,11 +11,13 @@ from __future__ import annotations
 from typing import Any
 
 from headgate.planning.jit import entry, jit
+from headgate.planning.kernel.reduced import solve
 from headgate.planning.kernel.tree import (
     begin,
     bits_size,
     edge_permeability,
     forward,
+    link_delay,
     move,
     note_node,
     note_resource,
@@ -27,6 +29,7 @@ from headgate.planning.kernel.tree import (
 from headgate.planning.kernel.value import revalue
 from headgate.planning.net import (
     BANDWIDTH,
+    BOUND,
     BUCKET,
     FALLBACKS,
     HEAD,
@@ -35,6 +38,7 @@ from headgate.planning.net import (
     N_NODES,
     NODES,
     QUEUE,
+    REDUCED,
     ROUNDS,
     TAIL,
     TOLERANCE,
@@ -83,15 +87,19 @@ def wait(net: Net, node: int) -> None:
 
 
 @jit
-def wave(net: Net) -> None:
-    """Bring the waiting nodes up to date from the top down, each once, and queue the resources whose load changes."""
-    depth = net.counter[LOW]
+def wave(net: Net) -> int:
+    """Bring the waiting nodes up to date from the top down, each once, and queue the resources whose load changes.
+
+    How many nodes were looked at.
+    """
+    depth, seen = net.counter[LOW], 0
     while depth <= net.counter[HIGH]:
         node = net.work[BUCKET, depth]
         net.work[BUCKET, depth] = -1
         while node >= 0:
             record = net.node[node]
             record.waiting = 0
+            seen += 1
             upper = net.node[record.parent]
             kept = upper.kept * edge_permeability(net, upper.site, record.site)
             if abs(kept - record.kept) > net.rule[TOLERANCE]:
@@ -106,6 +114,7 @@ def wave(net: Net) -> None:
         depth += 1
     net.counter[LOW] = net.work.shape[1]
     net.counter[HIGH] = -1
+    return seen
 
 
 @jit
@@ -133,13 +142,14 @@ def carry(net: Net, resource: int) -> None:
 
 
 @jit
-def run(net: Net, limit: int) -> bool:
+def run(net: Net, limit: int, patience: int) -> bool:
     """Rounds of queued resources and the waves they cause, until none is queued; False when `limit` rounds are over.
 
     A resource whose change turns back goes only 0.7 of the way, later all go half of it or less: plain iteration
-    swings around the fixed point for hundreds of rounds where sites feed each other.
+    swings around the fixed point for hundreds of rounds where sites feed each other. After `patience` visits of nodes
+    the rest is left to sweeps of the reduced graph, where a change that reaches far costs less; negative: never.
     """
-    ring, rounds = net.work.shape[1], 0
+    ring, rounds, visits = net.work.shape[1], 0, 0
     net.counter[LOW], net.counter[HIGH] = ring, -1
     while net.counter[HEAD] != net.counter[TAIL]:
         rounds += 1
@@ -162,15 +172,28 @@ def run(net: Net, limit: int) -> bool:
             record.step = step
             record.permeable = old + step
             carry(net, resource)
-        wave(net)
+        visits += wave(net)
+        if 0 <= patience < visits and net.counter[HEAD] != net.counter[TAIL]:
+            clear(net)
+            net.counter[ROUNDS] += rounds
+            net.counter[REDUCED] += 1
+            return solve(net, 2_000)
     net.counter[ROUNDS] += rounds
     return rounds <= limit
 
 
 @jit
+def clear(net: Net) -> None:
+    """Empty the queue of resources."""
+    while net.counter[HEAD] != net.counter[TAIL]:
+        net.resource[net.work[QUEUE, net.counter[HEAD]]].queued = 0
+        net.counter[HEAD] = (net.counter[HEAD] + 1) % net.work.shape[1]
+
+
+@jit
 def settle(net: Net) -> None:
     """Finish a trial: drops settle, then the scores of all touched nodes. Falls back to a cold start when it must."""
-    if not run(net, 600):
+    if not run(net, 600, net.node.shape[0] // 16 + 32):
         net.counter[FALLBACKS] += 1
         cold(net)
     for index in range(net.counter[N_NODES]):
@@ -192,12 +215,12 @@ def cold(net: Net) -> None:
             child = net.node[child].after
     for resource in range(net.resource.shape[0]):
         push(net, resource)
-    run(net, 4000)
+    run(net, 4000, -1)
 
 
 @jit
 def link_all(net: Net) -> int:
-    """Make the sibling lists from the parents and list the nodes below a source, parents first. How many there are."""
+    """Make the sibling lists from the parents and list what is joined, tree by tree, parents first. Their number."""
     for node in range(net.node.shape[0]):
         net.node[node].first = -1
         net.node[node].after = -1
@@ -210,17 +233,17 @@ def link_all(net: Net) -> int:
             if head >= 0:
                 net.node[head].before = node
             net.node[parent].first = node
-    reached = net.flow.shape[0]
-    for source in range(reached):
-        net.work[NODES, source] = source
-    at = 0
-    while at < reached:
-        child = net.node[net.work[NODES, at]].first
-        while child >= 0:
-            net.work[NODES, reached] = child
-            reached += 1
-            child = net.node[child].after
-        at += 1
+    reached, at = 0, 0
+    for source in range(net.flow.shape[0]):
+        net.work[NODES, reached] = source
+        reached += 1
+        while at < reached:
+            child = net.node[net.work[NODES, at]].first
+            while child >= 0:
+                net.work[NODES, reached] = child
+                reached += 1
+                child = net.node[child].after
+            at += 1
     return int(reached)
 
 
@@ -236,9 +259,11 @@ def size_all(net: Net, reached: int) -> None:
         record.out, record.score, record.zeros = 0.0, 0.0, 0.0
         record.kept = 1.0 if node < streams else 0.0
         record.size = bits_size(net, record.stream, net.mask[node])
-    for at in range(reached - 1, streams - 1, -1):
+    for at in range(reached - 1, -1, -1):
         node = net.work[NODES, at]
         record = net.node[node]
+        if record.parent < 0:
+            continue
         record.size = bits_size(net, record.stream, net.mask[node])
         net.node[record.parent].out += record.size
         forward(net, net.node[record.parent].site, record.size)
@@ -248,25 +273,42 @@ def size_all(net: Net, reached: int) -> None:
                 net.mask[record.parent, position] |= net.mask[node, position]
 
 
+@jit
+def descend(net: Net, reached: int) -> None:
+    """Delays and depths from the top down without drops, and queue the resources that need too much then."""
+    bound, n, limited = net.real[BOUND], net.place.shape[0], net.link.shape[0] > 0
+    bound[:] = 0.0
+    for at in range(reached):
+        record = net.node[net.work[NODES, at]]
+        if record.parent < 0:
+            continue
+        upper = net.node[record.parent]
+        record.lag = upper.lag + net.place[upper.site].processing + link_delay(net, upper.site, record.site)
+        record.depth = upper.depth + 1
+        record.kept = 1.0
+        bound[upper.site] += record.size
+        bound[n + record.site] += record.size
+        if limited and net.link[upper.site, record.site] >= 0:
+            bound[2 * n + net.link[upper.site, record.site]] += record.size
+    for resource in range(net.resource.shape[0]):
+        net.resource[resource].permeable = 1.0
+        if bound[resource] > net.resource[resource].capacity:
+            push(net, resource)
+
+
 @entry
-def evaluate(net: Net) -> bool:
+def evaluate(net: Net, swept: bool) -> bool:
     """Everything from the parents alone: filters and sizes bottom up, delays top down, the fixed point, the scores.
 
-    False when the fixed point did not settle within the limit of rounds.
+    The fixed point by sweeps of the reduced graph, or node by node, which is the slower and independent way. False
+    when it did not settle within the limit of rounds.
     """
     begin(net)
     net.total[:] = 0.0
-    size_all(net, link_all(net))
-    for resource in range(net.resource.shape[0]):
-        net.resource[resource].permeable = 1.0
-    for source in range(net.flow.shape[0]):
-        child = net.node[source].first
-        while child >= 0:
-            spread(net, child, True)
-            child = net.node[child].after
-    for resource in range(net.resource.shape[0]):
-        push(net, resource)
-    settled = run(net, 4000)
+    reached = link_all(net)
+    size_all(net, reached)
+    descend(net, reached)
+    settled = run(net, 4000, 0 if swept else -1)
     for node in range(net.node.shape[0]):
         revalue(net, node)
     return settled

@@ -8,7 +8,9 @@ from headgate.planning.jit import entry, jit
 from headgate.planning.kernel.anneal import pick, propose, worth
 from headgate.planning.kernel.flow import settle
 from headgate.planning.kernel.tree import begin, below, linked, move, push, rollback, within
-from headgate.planning.net import N_MOVED, RESOURCES, Net
+from headgate.planning.net import N_MOVED, RESOURCES, TOLERANCE, Net
+
+LOOSE = 1e-4  # tolerance of the fixed point while candidates are compared
 
 
 @jit
@@ -35,8 +37,11 @@ def promise(net: Net, node: int, parent: int) -> float:
 def place_best(net: Net, state: Any, node: int, tries: int, wish: Any, margin: float) -> bool:
     """Give a node the parent with the best worth of the most promising few of its tree; kept if it gains the margin.
 
-    A tree of more members than eight times `tries` is sampled, so the cost does not grow with the tree.
+    A tree of more members than eight times `tries` is sampled, so the cost does not grow with the tree. Candidates are
+    compared after settling loosely; the one that is taken settles as exactly as the rule says.
     """
+    exact = net.rule[TOLERANCE]
+    net.rule[TOLERANCE] = max(exact, LOOSE)
     stream = net.node[node].stream
     first, count = net.flow[stream].first, net.flow[stream].last - net.flow[stream].first
     looks = min(count + 1, 8 * tries)
@@ -68,6 +73,7 @@ def place_best(net: Net, state: Any, node: int, tries: int, wish: Any, margin: f
         if value > best or (chosen < 0 and parent == candidates[0]):
             best, chosen = value, parent
         rollback(net)
+    net.rule[TOLERANCE] = exact
     if chosen == here:
         return False
     begin(net)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from headgate.planning.evaluation import Metrics, measure
 from headgate.planning.graph import Graph
 from headgate.planning.kernel.anneal import BETTER, TAKEN, TRIALS, anneal
+from headgate.planning.kernel.climb import EQUAL, climb, standing
 from headgate.planning.net import EXACT, GOAL, TOLERANCE, scalar_of
 from headgate.planning.search.objective import Objective
 
@@ -50,48 +51,97 @@ def improve(
 ) -> Improved:
     """Improve a graph in place by simulated annealing; it never ends below where it started.
 
-    `nodes` limits what may be moved; else every member may, and relays where they are allowed.
+    `nodes` limits what may be moved; else every member may, and relays where they are allowed. With a strict order of
+    aims the last fifth of the steps climbs in that order from the best graph met.
     """
     search = search or Search()
     net = graph.net
     net.counter[GOAL] = search.objective.goal
     graph.evaluate()
-    start = graph.parent_array
     nodes = movable(graph) if nodes is None else nodes
-    wish = wishes(graph, search.objective)
-    best, best_parents = scalar_of(net, wish), start
     if not len(nodes):
         return Improved(graph, measure(graph), 0, 0, 0, ())
-    state = np.array([seed * 2 + 1], np.uint64)
-    seen, curve = np.zeros(4, np.int64), []
-    parents, loose = start.copy(), np.array([-np.inf])
-    began = search.clock() if search.clock else 0.0
-    done, stale, fraction = 0, 0, 0.0
-    while fraction < 1.0 and stale < search.patience + search.parts * (fraction < 0.5):
-        chunk = max(1, search.steps // search.parts)
-        following = min(1.0, fraction + 1.0 / search.parts)
-        heat = [search.hot * (search.cold / search.hot) ** part for part in (fraction, following)]
-        net.rule[TOLERANCE] = 1e-3 if fraction < 0.6 else 1e-4 if fraction < 0.9 else 1e-5
-        loose[0] = -np.inf
-        anneal(net, state, nodes, chunk, heat[0], heat[1], wish, loose, parents, seen)
-        done += chunk
-        net.rule[TOLERANCE] = EXACT
-        if fraction >= 0.5:
-            current = graph.parent_array
-            graph.assign(parents)
-            found = scalar_of(net, wish)
-            stale = 0 if found > best else stale + 1
-            if found > best:
-                best, best_parents = found, parents.copy()
-            graph.assign(current)
-        else:
-            graph.evaluate()
-        curve.append(measure(graph).geometric_mean)
-        fraction = done / search.steps
-        if search.clock and search.budget_s:
-            fraction = max(fraction, (search.clock() - began) / search.budget_s)
-    graph.assign(best_parents)
-    return Improved(graph, measure(graph), int(seen[TRIALS]), int(seen[TAKEN]), int(seen[BETTER]), tuple(curve))
+    run = _Run(graph, search, nodes, seed)
+    run.anneal(0.8 if search.objective.order else 1.0)
+    graph.assign(run.best_parents)
+    if search.objective.order:
+        run.climb()
+    seen = run.seen
+    return Improved(graph, measure(graph), int(seen[TRIALS]), int(seen[TAKEN]), int(seen[BETTER]), tuple(run.curve))
+
+
+class _Run:
+    """One search while it runs: the best graph so far, the generator, the clock."""
+
+    def __init__(self, graph: Graph, search: Search, nodes: npt.NDArray[np.int32], seed: int) -> None:
+        self.graph, self.search, self.nodes = graph, search, nodes
+        self.wish = wishes(graph, search.objective)
+        self.order = np.array(search.objective.codes, np.int64)
+        self.best, self.best_parents = self.value(), graph.parent_array
+        self.state = np.array([seed * 2 + 1], np.uint64)
+        self.seen = np.zeros(4, np.int64)
+        self.curve: list[float] = []
+        self.began = search.clock() if search.clock else 0.0
+
+    def value(self) -> tuple[float, ...]:
+        """What the graph is worth, to be compared in order."""
+        if not len(self.order):
+            return scalar_of(self.graph.net, self.wish)
+        found = np.zeros(2 * len(self.order))
+        standing(self.graph.net, self.order, found)
+        return tuple(float(value) for value in found)
+
+    def used(self) -> float:
+        """The part of the clock's budget that is used up."""
+        if not (self.search.clock and self.search.budget_s):
+            return 0.0
+        return (self.search.clock() - self.began) / self.search.budget_s
+
+    def anneal(self, part: float) -> None:
+        """Annealing for a part of the steps (and of the budget), keeping the best graph that was evaluated exactly."""
+        search, graph, net = self.search, self.graph, self.graph.net
+        parents, loose = graph.parent_array, np.array([-np.inf])
+        steps, done, stale, fraction = max(1, int(part * search.steps)), 0, 0, 0.0
+        while fraction < 1.0 and stale < search.patience + search.parts * (fraction < 0.5):
+            chunk = max(1, steps // search.parts)
+            following = min(1.0, fraction + 1.0 / search.parts)
+            heat = [search.hot * (search.cold / search.hot) ** at for at in (fraction, following)]
+            net.rule[TOLERANCE] = 1e-3 if fraction < 0.6 else 1e-4 if fraction < 0.9 else 1e-5
+            loose[0] = -np.inf
+            anneal(net, self.state, self.nodes, chunk, heat[0], heat[1], self.wish, loose, parents, self.seen)
+            done += chunk
+            net.rule[TOLERANCE] = EXACT
+            if fraction >= 0.5:
+                current = graph.parent_array
+                graph.assign(parents)
+                found = self.value()
+                stale = 0 if better(found, self.best) else stale + 1
+                if better(found, self.best):
+                    self.best, self.best_parents = found, parents.copy()
+                graph.assign(current)
+            else:
+                graph.evaluate()
+            self.curve.append(measure(graph).geometric_mean)
+            fraction = max(done / steps, self.used() / part)
+
+    def climb(self) -> None:
+        """From where the graph stands, climb in the strict order of aims."""
+        search, graph = self.search, self.graph
+        parts, now = max(1, search.parts // 5), np.array(self.value())
+        for _ in range(parts):
+            climb(graph.net, self.state, self.nodes, max(1, search.steps // 5 // parts), self.order, now, self.seen)
+            self.curve.append(measure(graph).geometric_mean)
+            if self.used() >= 1.0:
+                break
+        graph.evaluate()
+
+
+def better(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    """Whether the first place in which two values differ by more than rounding is higher in the first."""
+    for mine, theirs in zip(one, other, strict=True):
+        if abs(mine - theirs) > EQUAL * max(1.0, abs(theirs)):
+            return mine > theirs
+    return False
 
 
 def movable(graph: Graph) -> npt.NDArray[np.int32]:

@@ -1,0 +1,106 @@
+"""Which delivery classes of a stream contain which: by filter, by region and by resolution.
+
+A class is contained in another when the filter algebra says so of their filters and the grid says so of their shapes:
+a half-resolution stream of a region contains the quarter-resolution one and that of every smaller region, so one link
+can carry both for the price of the larger. A class that is not known to contain another is planned as if it did not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headgate.errors import HeadgateError
+from headgate.filters import context_types
+from headgate.filters.profiles import Profile, ProfileType, profile_type
+from headgate.grid import GridShape, grid_shape
+from headgate.model import Stream, Subscription
+
+MAX_COMPARED = 200  # classes of a stream; every pair is compared
+
+
+def class_text(subscription: Subscription) -> str:
+    """What makes two subscriptions of a stream one delivery class, as text."""
+    rest = {
+        "profile": subscription.profile,
+        "resolution": subscription.resolution,
+        "region": subscription.region,
+        "context": subscription.context,
+    }
+    return " ".join(subscription.where.split()) + json.dumps(rest, sort_keys=True, default=str)
+
+
+def takes_all_rows(subscription: Subscription) -> bool:
+    """Whether the filter itself lets every row through."""
+    return subscription.where.strip().lower() == "true"
+
+
+def shape_of(subscription: Subscription, stream: Stream) -> GridShape | None:
+    """The part of the grid that a class takes; none when it asks for no region and no resolution."""
+    if not subscription.region and not subscription.resolution:
+        return None
+    return grid_shape(subscription, stream)
+
+
+@dataclass(frozen=True, slots=True)
+class _Class:
+    """One class with its compiled filter (none when it does not compile) and its shape."""
+
+    subscription: Subscription
+    kind: ProfileType | None
+    profile: Profile | None
+    shape: GridShape | None
+
+    def covers(self, other: _Class) -> bool:
+        """Whether every row of the other is surely in this one."""
+        return self._grid_covers(other) and self._filter_covers(other)
+
+    def _grid_covers(self, other: _Class) -> bool:
+        if self.shape is None:
+            return True
+        if other.shape is None:
+            return False
+        # A region can follow its subscriber: one that does says nothing about another subscriber's.
+        same_place = self.subscription.context == other.subscription.context
+        return (same_place or self.shape.region is None) and self.shape.covers(other.shape)
+
+    def _filter_covers(self, other: _Class) -> bool:
+        one, two = self.subscription, other.subscription
+        if takes_all_rows(one):
+            return True
+        if self.kind is None or self.profile is None or other.profile is None:
+            return False
+        return (
+            one.profile == two.profile and one.context == two.context and self.kind.covers(self.profile, other.profile)
+        )
+
+
+def covered(
+    stream: Stream,
+    texts: Mapping[str, Subscription],
+    classes: Mapping[str, int],
+    shapes: Mapping[str, GridShape | None],
+) -> list[int]:
+    """For each class the bit set of its own piece and those of the classes it contains.
+
+    Past `MAX_COMPARED` classes of a stream none are compared.
+    """
+    held = [1 << position for position in range(len(classes))]
+    if len(classes) > MAX_COMPARED:
+        return held
+    found = [(position, _compiled(stream, texts[text], shapes[text])) for text, position in classes.items()]
+    for one, wide in found:
+        for other, narrow in found:
+            if one != other and wide.covers(narrow):
+                held[one] |= 1 << other
+    return held
+
+
+def _compiled(stream: Stream, subscription: Subscription, shape: GridShape | None) -> _Class:
+    try:
+        kind = profile_type(subscription.profile)
+        profile = kind.compile(subscription.where, stream.schema, context_types(subscription.context))
+    except HeadgateError:
+        return _Class(subscription, None, None, shape)
+    return _Class(subscription, kind, profile, shape)
