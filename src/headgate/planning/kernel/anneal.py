@@ -14,6 +14,7 @@ import numpy as np
 
 from headgate.planning.jit import entry, jit
 from headgate.planning.kernel.flow import settle
+from headgate.planning.kernel.strict import compare, stand
 from headgate.planning.kernel.tree import begin, below, linked, move, rollback, within
 from headgate.planning.kernel.value import scalar
 from headgate.planning.net import BANDWIDTH, LOADS, SQUARES, Net
@@ -179,22 +180,45 @@ def dissolve(net: Net, node: int) -> bool:
     return taken > 0
 
 
-@entry
-def anneal(
-    net: Net, state: Any, nodes: Any, steps: int, hot: float, cold: float, wish: Any, best: Any, parents: Any, seen: Any
+@jit
+def climb(net: Net, state: Any, nodes: Any, steps: int, order: Any, now: Any, seen: Any) -> None:
+    """Random moves that are kept unless they make the graph worse in a strict order; `now` follows what was reached.
+
+    Equal graphs are kept, to walk along plateaus, but compared with where the climb stood, so nothing is lost by steps
+    too small to count.
+    """
+    values = now.copy()
+    for _ in range(steps):
+        begin(net)
+        found = propose(net, state, nodes)
+        settle(net)
+        stand(net, order, values)
+        verdict = compare(values, now) if found else -1
+        seen[TRIALS] += 1
+        if verdict < 0:
+            rollback(net)
+            continue
+        seen[TAKEN] += 1
+        if verdict > 0:
+            seen[BETTER] += 1
+            now[:] = values
+
+
+@jit
+def cool(
+    net: Net, state: Any, nodes: Any, steps: int, heat: Any, wish: Any, best: Any, parents: Any, seen: Any
 ) -> None:
     """Trials while the temperature falls geometrically from hot to cold. Keeps the best graph met in `parents`."""
     now = worth(net, wish)
-    cooling = math.log(cold / hot) / max(1, steps - 1)
+    cooling = math.log(heat[1] / heat[0]) / max(1, steps - 1)
     for step in range(steps):
-        heat = hot * math.exp(cooling * step)
         begin(net)
         found = propose(net, state, nodes)
         settle(net)
         seen[TRIALS] += 1
         value = worth(net, wish)
         gain = value - now
-        if found and (gain >= 0.0 or uniform(state) < math.exp(gain / heat)):
+        if found and (gain >= 0.0 or uniform(state) < math.exp(gain / (heat[0] * math.exp(cooling * step)))):
             now = value
             seen[TAKEN] += 1
             if gain > 0.0:
@@ -205,3 +229,17 @@ def anneal(
                     parents[node] = net.node[node].parent
         else:
             rollback(net)
+
+
+@entry
+def anneal(
+    net: Net, state: Any, nodes: Any, steps: int, heat: Any, wish: Any, best: Any, parents: Any, order: Any, seen: Any
+) -> None:
+    """Search by annealing from a hot to a cold `heat`, or by climbing from `best` in an order of aims if one is given.
+
+    One entry for both: compiling it takes most of the time that a first search needs.
+    """
+    if order.shape[0] > 0:
+        climb(net, state, nodes, steps, order, best, seen)
+    else:
+        cool(net, state, nodes, steps, heat, wish, best, parents, seen)

@@ -11,9 +11,11 @@ import numpy.typing as npt
 from headgate.planning.evaluation import Metrics, measure
 from headgate.planning.graph import Graph
 from headgate.planning.kernel.anneal import BETTER, TAKEN, TRIALS, anneal
-from headgate.planning.kernel.climb import EQUAL, climb, standing
+from headgate.planning.kernel.strict import EQUAL, standing
 from headgate.planning.net import EXACT, GOAL, TOLERANCE, scalar_of
 from headgate.planning.search.objective import Objective
+
+NONE = np.zeros(0, np.int64)  # no order: annealing
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +89,7 @@ class _Run:
         """What the graph is worth, to be compared in order."""
         if not len(self.order):
             return scalar_of(self.graph.net, self.wish)
-        found = np.zeros(2 * len(self.order))
-        standing(self.graph.net, self.order, found)
-        return tuple(float(value) for value in found)
+        return tuple(float(value) for value in standing(self.graph.net, self.order))
 
     def used(self) -> float:
         """The part of the clock's budget that is used up."""
@@ -105,10 +105,10 @@ class _Run:
         while fraction < 1.0 and stale < search.patience + search.parts * (fraction < 0.5):
             chunk = max(1, steps // search.parts)
             following = min(1.0, fraction + 1.0 / search.parts)
-            heat = [search.hot * (search.cold / search.hot) ** at for at in (fraction, following)]
+            heat = np.array([search.hot * (search.cold / search.hot) ** at for at in (fraction, following)])
             net.rule[TOLERANCE] = 1e-3 if fraction < 0.6 else 1e-4 if fraction < 0.9 else 1e-5
             loose[0] = -np.inf
-            anneal(net, self.state, self.nodes, chunk, heat[0], heat[1], self.wish, loose, parents, self.seen)
+            anneal(net, self.state, self.nodes, chunk, heat, self.wish, loose, parents, NONE, self.seen)
             done += chunk
             net.rule[TOLERANCE] = EXACT
             if fraction >= 0.5:
@@ -127,9 +127,10 @@ class _Run:
     def climb(self) -> None:
         """From where the graph stands, climb in the strict order of aims."""
         search, graph = self.search, self.graph
-        parts, now = max(1, search.parts // 5), np.array(self.value())
+        parts, now = max(1, search.parts // 5), standing(graph.net, self.order)
+        steps, parents = max(1, search.steps // 5 // parts), graph.parent_array
         for _ in range(parts):
-            climb(graph.net, self.state, self.nodes, max(1, search.steps // 5 // parts), self.order, now, self.seen)
+            anneal(graph.net, self.state, self.nodes, steps, np.ones(2), self.wish, now, parents, self.order, self.seen)
             self.curve.append(measure(graph).geometric_mean)
             if self.used() >= 1.0:
                 break

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headgate.errors import nearest
-from headgate.planning.kernel.climb import EVENNESS, QUALITY, WIDTH
+from headgate.planning.kernel.strict import EVENNESS, QUALITY, WIDTH
 from headgate.planning.net import ARITHMETIC, CONTRACTS, GEOMETRIC, MINIMUM
 from headgate.planning.problem import ProblemError
 
