@@ -13,10 +13,10 @@ def run(graph: Graph, order: npt.NDArray[np.int32]) -> float:
     """Every member that is linked to the source goes under it."""
     net = graph.net
     source = net.node["stream"][order]
-    reachable = np.ones(len(order), np.bool_)
     if graph.problem.physical:
         reachable = net.link[net.node["site"][source], net.node["site"][order]] >= 0
-    net.node["parent"][order[reachable]] = source[reachable]
+        order, source = order[reachable], source[reachable]
+    net.node["parent"][order] = source
     return 1.0
 
 

@@ -147,7 +147,7 @@ def qasd_choice(net: Net, book: Book, joining: int, slack: Any) -> int:
             first = other <= cost * (1.0 + TIE) and book.rank[node] < book.rank[chosen]
             if other < cost * (1.0 - TIE) or first:
                 best, cost, chosen = max(best, quality), other, node
-    return chosen
+    return int(chosen)
 
 
 @jit
