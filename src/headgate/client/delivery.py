@@ -146,6 +146,8 @@ class Inbox:
                         if self._taken_over is not None:
                             raise self._taken_over
                         for piece in self._cut(block):
+                            if self._detached:
+                                return  # what is handed over from here on would not be acknowledged
                             # A message counts as read with its last row, so that a reader can stop inside of it.
                             yield self._hand_over(piece, place if piece.upto == block.upto else place - 1)
                             if self._detached:
