@@ -146,16 +146,20 @@ class Inbox:
                         if self._taken_over is not None:
                             raise self._taken_over
                         for piece in self._cut(block):
-                            if self._detached:
+                            if self._gone():
                                 return  # what is handed over from here on would not be acknowledged
                             # A message counts as read with its last row, so that a reader can stop inside of it.
                             yield self._hand_over(piece, place if piece.upto == block.upto else place - 1)
-                            if self._detached:
+                            if self._gone():
                                 return
                             self._mark_done()
         finally:
             await follow.aclose()  # type: ignore[attr-defined] # it is a generator
             await self.close()
+
+    def _gone(self) -> bool:
+        """Whether `detach` was called, which another task does between two steps of the loop."""
+        return self._detached
 
     def _enter(self, stay: Stay) -> None:
         """Read on in the inbox of a stay: those before it are finished with."""
