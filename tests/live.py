@@ -18,6 +18,7 @@ from headgate.catalog import parse_deployment
 from headgate.client import Client
 from headgate.fabric import Logs, SyncFabric
 from headgate.pipeline.direct import DirectCommits
+from headgate.pipeline.indexes import IndexKeeper
 from headgate.pipeline.query import start_query
 from headgate.pipeline.sources import GENERATOR_SCHEMAS
 from headgate.pipeline.worker import Address
@@ -35,6 +36,7 @@ class Live:
     address: Address
     directory: Path
     readers: Readers = field(init=False)
+    keepers: dict[str, IndexKeeper] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.readers = Readers(self.client, keep=True)
@@ -71,7 +73,8 @@ class Live:
         await asyncio.to_thread(self._commit, stream, rows, batch, row_cost_s)
 
     def _commit(self, stream: str, rows: pa.RecordBatch, batch: int, row_cost_s: float) -> None:
-        with DirectCommits(self.address, "test") as direct:
+        self.keepers.setdefault(stream, IndexKeeper(self.directory / "indexes" / stream, stream))
+        with DirectCommits(self.address, "test", keepers=self.keepers) as direct:
             direct.commit(stream, rows, batch, row_cost_s)
 
     async def settle(self, timeout_s: float = 60.0) -> dict[str, Any]:

@@ -41,18 +41,22 @@ def test_subscriptions_are_made_changed_and_ended(tmp_path: Path, nats_url: str)
     live_test(tmp_path, nats_url, small(all={"site": "mid"}), work)
 
 
-def test_a_context_holds_from_a_revision_on(tmp_path: Path, nats_url: str) -> None:
+def test_a_context_holds_from_a_place_on_and_the_catalog_takes_it_over(tmp_path: Path, nats_url: str) -> None:
     document = small(fast={"site": "leaf", "where": "speed > $limit", "context": {"limit": 1000}})
 
     async def work(live: Live) -> None:
         before = (await live.client.snapshot()).revision
         await live.commit("fleet", rows(0, 20), 0)
-        revision = await live.client.set_context("fast", limit=-1)
-        assert revision > before
+        place = await live.client.set_context("fast", limit=-1)
+        assert await live.client.set_context("fast", limit=-1) == place
+        assert (await live.client.snapshot()).revision == before
         await live.commit("fleet", rows(20, 40), 1)
         assert seqs(await read(live.client, "fast", 20)) == list(range(21, 41))
         await until(lambda: no_difference(live))
-        assert (await live.client.snapshot()).deployment.subscriptions["fast"].context == {"limit": -1}
+        await live.client.control("subscribe", name="other", subscription={"stream": "fleet", "site": "mid"})
+        snapshot = await live.client.snapshot()
+        assert snapshot.deployment.subscriptions["fast"].context == {"limit": -1}
+        assert snapshot.contexts == {"fleet": place}
 
     live_test(tmp_path, nats_url, document, work)
 
@@ -108,3 +112,25 @@ def test_a_message_that_is_no_acknowledgement_harms_nobody(tmp_path: Path, nats_
         await until(lambda: no_difference(live))
 
     live_test(tmp_path, nats_url, small(all={"site": "mid"}), work)
+
+
+def test_a_context_follows_the_rows_of_another_subscription(tmp_path: Path, nats_url: str) -> None:
+    document = small(
+        me={"site": "mid", "where": "vehicle = 'v001'", "select": ["speed"]},
+        faster={"site": "leaf", "where": "speed > $speed", "context": {"speed": 1000.0}, "context_from": "me"},
+    )
+
+    async def work(live: Live) -> None:
+        await live.commit("fleet", rows(0, 60), 0)
+        own = [each["speed"] for each in rows(0, 60).to_pylist() if each["vehicle"] == "v001"]
+        assert own
+
+        async def followed() -> bool:
+            return bool(live.runtime.control.contexts.current("faster")["speed"] == own[-1])
+
+        await until(followed, 20)
+        await live.commit("fleet", rows(60, 120), 1)
+        wanted = [60 + k + 1 for k, each in enumerate(rows(60, 120).to_pylist()) if each["speed"] > own[-1]]
+        assert seqs(await read(live.client, "faster", len(wanted))) == wanted
+
+    live_test(tmp_path, nats_url, document, work)

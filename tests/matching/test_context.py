@@ -9,18 +9,25 @@ from hypothesis import strategies as st
 from headgate.filters import parse_filter
 from headgate.matching import ClassSpec, MatchingError, ScanIndex
 from headgate.matching.context import ContextState, ContextUpdate
+from headgate.matching.definitions import ClassDefinition, Reading, grouped
+from headgate.matching.live import LiveIndex
 from headgate.model import Schema
 
 SCHEMA = Schema.of({"x": "double", "s": "string"})
-NEAR = parse_filter(
+TYPES = {"centre": pa.float64(), "watch": pa.list_(pa.string())}
+TEXTS = [
     "x BETWEEN $centre - 5 AND $centre + 5 OR array_contains($watch, s)",
-    SCHEMA,
-    {"centre": pa.float64(), "watch": pa.list_(pa.string())},
-)
+    "x BETWEEN $centre - 5 AND $centre + 5",
+]
+FILTERS = {text: parse_filter(text, SCHEMA, TYPES) for text in TEXTS}
 
 
-def specs(count):
-    return [ClassSpec(k, NEAR, {"centre": float(k), "watch": ["a"]}) for k in range(count)]
+def classes(first, count):
+    return [ClassDefinition(k, TEXTS[k % 2], {"centre": float(k), "watch": ["a"]}) for k in range(first, first + count)]
+
+
+def state(count):
+    return ContextState(LiveIndex.build(Reading(SCHEMA, FILTERS.__getitem__), grouped(classes(0, count))))
 
 
 def batch(seed=1):
@@ -28,61 +35,82 @@ def batch(seed=1):
     return pa.RecordBatch.from_pydict({"x": rng.uniform(0, 60, 40), "s": rng.choice(list("abcdefg"), 40).tolist()})
 
 
-def oracle(count, updates, position):
-    contexts = {spec.id: dict(spec.context) for spec in specs(count)}
+def oracle(count, updates, position, rows=None):
+    contexts = {each.id: each.context for each in classes(0, count)}
     for update in updates:
         if update.position <= position:
-            contexts[update.class_id].update(update.values)
-    return ScanIndex(ClassSpec(k, NEAR, context) for k, context in contexts.items()).match(batch())
+            contexts.update({k: now for k, (_, now) in update.changes.items() if k in contexts})
+    specs = [ClassSpec(each.id, FILTERS[each.template], contexts[each.id]) for each in classes(0, count)]
+    return ScanIndex(specs).match(batch() if rows is None else rows)
 
 
-def random_updates(rng, count, classes):
-    return [
-        ContextUpdate(
-            3 * k + 2,
-            int(rng.integers(0, classes)),
-            {"centre": float(rng.uniform(0, 60))}
-            if rng.random() < 0.6
-            else {"watch": list(rng.choice(list("bcdefg"), 2))},
-        )
-        for k in range(count)
-    ]
+def random_updates(rng, count, size):
+    contexts = {each.id: each.context for each in classes(0, size)}
+    found = []
+    for k in range(count):
+        changes = {}
+        for identity in {int(each) for each in rng.integers(0, size, 2)}:
+            new = (
+                {"centre": float(rng.uniform(0, 60))}
+                if rng.random() < 0.6
+                else {"watch": [str(rng.choice(list("bc")))]}
+            )
+            changes[identity] = (contexts[identity], {**contexts[identity], **new})
+            contexts[identity] = changes[identity][1]
+        found.append(ContextUpdate(3 * k + 2, changes, time_ms=100 * k))
+    return found
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(st.integers(0, 2**32), st.sampled_from([6, 40]))
-def test_any_order_of_pins_gives_the_rows_of_that_position(seed, classes):
+def test_any_order_of_pins_gives_the_rows_of_that_position(seed, count):
     rng = np.random.default_rng(seed)
-    updates = random_updates(rng, 30, classes)
-    state = ContextState(SCHEMA, specs(classes))
+    updates = random_updates(rng, 30, count)
+    found = state(count)
     for known in (10, 30):
-        state.record(updates[len(state._log) : known])
+        found.record(updates[len(found._log) : known])
         for position in rng.integers(0, 100, 4).tolist():
-            expected = oracle(classes, updates[:known], position)
-            assert state.match(batch(), position).same(expected)
-    assert state.head == updates[-1].position
+            assert found.match(batch(), position).same(oracle(count, updates[:known], position))
+    assert found.head == updates[-1].position
 
 
-def test_a_replayed_batch_and_a_new_worker_give_the_same_rows():
+@pytest.mark.parametrize("count", [6, 40])
+def test_rows_by_arrival_have_the_state_of_their_time_and_keep_their_order(count):
+    updates = random_updates(np.random.default_rng(5), 12, count)
+    found = state(count)
+    found.record(updates)
+    rows = batch(2)
+    times = np.random.default_rng(6).integers(-50, 1300, rows.num_rows)
+    before, upto = updates[2].position, updates[9].position
+    lists = found.match_each(rows, found.arrivals(times, before, upto))
+    for k, time_ms in enumerate(times.tolist()):
+        seen = [
+            each for each in updates if each.position <= before or (each.time_ms <= time_ms and each.position <= upto)
+        ]
+        alone = oracle(count, seen, upto, rows.slice(k, 1))
+        assert lists.row(k).tolist() == alone.row(0).tolist()
+
+
+def test_a_class_that_a_later_version_brings_has_its_recorded_values():
     updates = random_updates(np.random.default_rng(3), 25, 40)
-    one, other = ContextState(SCHEMA, specs(40)), ContextState(SCHEMA, specs(40))
-    one.record(updates)
-    first = one.match(batch(), 40)
-    one.match(batch(), 70)
-    assert one.match(batch(), 40).same(first)
-    other.record(updates)
-    assert other.match(batch(), 40).same(first)
-    one.forget(40)
-    assert one.match(batch(), 70).same(oracle(40, updates, 70))
-    assert one.match(batch(), 40).same(first)
-    with pytest.raises(MatchingError, match="position 39 is gone, the oldest is 40"):
-        one.match(batch(), 39)
+    found = ContextState(LiveIndex.build(Reading(SCHEMA, FILTERS.__getitem__), grouped(classes(0, 30))))
+    found.record(updates)
+    first = found.match(batch(), 40)
+    delta = found.at(40).plan(np.empty(0, np.uint32), grouped(classes(30, 10)))
+    assert delta is not None
+    found.advance(delta)
+    assert not found.match(batch(), 40).same(first)
+    assert found.match(batch(), 40).same(oracle(40, updates, 40))
+    assert found.match(batch(), 70).same(oracle(40, updates, 70))
+    assert found.match(batch(), 40).same(oracle(40, updates, 40))
 
 
-def test_updates_out_of_order_or_of_unknown_classes_are_refused_together():
-    state = ContextState(SCHEMA, specs(3))
-    state.record([ContextUpdate(5, 1, {"centre": 50.0})])
-    for bad in ([ContextUpdate(6, 0, {"centre": 1.0}), ContextUpdate(6, 1, {})], [ContextUpdate(9, 7, {})]):
-        with pytest.raises(MatchingError):
-            state.record(bad)
-    assert state.head == 5
+def test_updates_out_of_order_and_positions_that_are_gone_are_refused():
+    found = ContextState(LiveIndex.build(Reading(SCHEMA, FILTERS.__getitem__), grouped(classes(0, 3))), base=4)
+    found.record([ContextUpdate(5, {})])
+    with pytest.raises(MatchingError, match="at position 6 came after position 6"):
+        found.record([ContextUpdate(6, {}), ContextUpdate(6, {})])
+    assert found.head == 5
+    with pytest.raises(MatchingError, match="position 3 is gone, the oldest is 4"):
+        found.match(batch(), 3)
+    assert found.position == 4

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headgate.filters.profiles import profile_type
 from headgate.matching import ClassLists, ClassSpec, Index, MatchingError, ScanIndex, build_index
 from headgate.model import Schema
 from headgate.model.schema import SchemaError
@@ -84,3 +85,27 @@ def test_restrict_counts_take_and_concat(rows, wanted):
 def test_a_batch_that_matches_nothing_has_empty_lists():
     assert ScanIndex([]).match(batch_of([1.0])).same(ClassLists.empty(1))
     assert ScanIndex([ClassSpec(1, Below(), {"limit": -5})]).match(batch_of([1.0])).same(ClassLists.empty(1))
+
+
+def test_many_classes_of_keywords_are_found_by_their_words():
+    schema = Schema.of({"title": "string", "body": "string"})
+    words = ["storm", "HAIL", "rain -drill", "(flood OR storm) hail", '"heavy rain"', "snow*", "-storm", "größe", "s"]
+    texts = [
+        "Storm and hail",
+        "heavy, rain",
+        "a drill in rain",
+        "Größe 5",
+        "\u017ftorm",
+        "snowfall S",
+        "",
+        "floods",
+        "FLOOD hail",
+    ]
+    batch = pa.RecordBatch.from_pydict({"title": [*texts, None], "body": [None, *reversed(texts)]})
+    where = [f"{column}: {word}" for word in words for column in ("title", "body", "title, body")]
+    specs = [ClassSpec(k, profile_type("keywords").compile(text, schema, {})) for k, text in enumerate(where)]
+    found = ScanIndex(specs).match(batch)
+    alone = [np.flatnonzero(spec.filter.evaluate(batch, {})).tolist() for spec in specs]
+    for row in range(batch.num_rows):
+        assert found.row(row).tolist() == [k for k, rows in enumerate(alone) if row in rows]
+    assert all(alone)

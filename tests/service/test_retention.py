@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.live import Live, running, small, until
 
+from headgate.cli.status import error_lines
 from headgate.pipeline.sources import generate
 from headgate.relay.output import QueueLimits
 from headgate.service.books import read_tallies
@@ -121,6 +122,11 @@ def test_rows_shed_at_admission_are_counted_and_declared_to_every_subscriber(tmp
             assert 280 <= stream["shed"] <= 320
             assert stream["difference"] == line["difference"] == 0
             assert line["delivered"] == 800 - stream["shed"]
+            # Every shed row matched one class, so the sample says exactly what was missed.
+            missed = {"estimate": stream["shed"], "low": stream["shed"], "high": stream["shed"]}
+            assert stream["errors"]["false_negatives"] == missed
+            assert stream["errors"]["sampled_rows"] == 16
+            assert error_lines(status)[0].startswith(f"stream fleet: about {stream['shed']} (95 %: {stream['shed']} to")
 
             async def told() -> bool:
                 tallies = await read_tallies(live.client.fabric)

@@ -29,6 +29,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "model": Benchmark("headgate.bench.model", "live: the demo at three bandwidths, drops against the model's"),
     "algebra": Benchmark("headgate.bench.algebra", "filters: covering and merging against brute force, refusals"),
     "matching": Benchmark("headgate.bench.matching", "the compiled index against rtree, DuckDB, Polars, Spark, a scan"),
+    "pipeline": Benchmark("headgate.bench.pipeline", "the whole Spark job with 500,000 profiles against no matching"),
     "reduction": Benchmark("headgate.bench.reduction", "policies: filters, link buffers, time and memory"),
     "tuning": Benchmark("headgate.bench.tuning", "overlay tuning: exact benefits, convergence, constraints, traffic"),
     "feeds": Benchmark("headgate.bench.feeds", "live: hundreds of feeds, every item once at every subscriber"),

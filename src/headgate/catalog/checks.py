@@ -130,6 +130,8 @@ def check_subscription(
     if subscription.profile not in PROFILES:
         yield unknown(("profile",), "profile", subscription.profile, PROFILES)
     yield from _check_values(("context",), subscription.context)
+    if subscription.context_from == subscription.name:
+        yield Finding(("context_from",), "a subscription cannot follow itself", "name another subscription")
     if subscription.stream not in streams:
         yield unknown(("stream",), "stream", subscription.stream, streams)
         return

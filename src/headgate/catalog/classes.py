@@ -1,8 +1,13 @@
-"""Delivery classes: subscriptions that always match the same rows share one class, matched once and named by one id."""
+"""Delivery classes: subscriptions that always match the same rows share one class, matched once and named by one id.
+
+A class with a context is its subscriber's own: its values change while it runs, without a new id, and two subscribers
+that have equal values now need not have them in a minute.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -19,7 +24,8 @@ def definition(subscription: Subscription, stream: Stream) -> str:
     """
     bound, grid = read_filter(subscription, stream.schema), read_grid(subscription, stream)
     context = {**bound.context, **({} if grid is None else grid.context)}
-    return codec.dumps([stream.name, subscription.profile, bound.text, context, None if grid is None else grid.text])
+    parts: list[Any] = [stream.name, subscription.profile, bound.text, context, None if grid is None else grid.text]
+    return codec.dumps([*parts, subscription.name] if context else parts)
 
 
 def class_id(connection: sa.Connection, text: str) -> int:

@@ -121,6 +121,7 @@ def to_subscription(name: str, entry: SubscriptionEntry) -> Subscription:
         quality=to_quality(entry.quality),
         policy=entry.policy,
         context=dict(entry.context),
+        context_from=entry.context_from,
         weight=entry.weight,
         priority=entry.priority,
         format=entry.format,

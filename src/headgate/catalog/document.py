@@ -124,7 +124,13 @@ class AdmissionEntry(Entry):
         default="traditional", description="The control method."
     )
     bound: Duration | None = Field(default=None, description="The latency that the method tries to hold.")
-    options: dict[str, JsonValue] = Field(default_factory=dict, description="Settings of the method.")
+    options: dict[str, JsonValue] = Field(
+        default_factory=dict,
+        description=(
+            "Settings of the method: `seed`, `settle`; `order` (updates first, messages first, arrival) for batch and "
+            "hybrid; `arrived`, the timestamp column that places rows among the updates of contexts."
+        ),
+    )
 
 
 SchemaEntry = dict[
@@ -263,6 +269,9 @@ class SubscriptionEntry(Entry):
     )
     context: dict[Annotated[str, Field(pattern=CONTEXT)], JsonValue] = Field(
         default_factory=dict, description="Values that `where` refers to as `$name`."
+    )
+    context_from: Name | None = Field(
+        default=None, description="A subscription whose rows set the values of `context`, by the names of its columns."
     )
     weight: float = Field(default=1.0, gt=0, description="Importance against other subscriptions.")
     priority: int = Field(

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from headgate.catalog import codec
 from headgate.model import Stream, Subscription
 
@@ -34,10 +36,20 @@ def check_grid(stream: Stream) -> None:
 def check_admission(stream: Stream) -> None:
     """Refuse a control method without what it needs, and options that it does not have."""
     admission = stream.admission
-    if admission.method != "traditional" or admission.options:
-        from headgate.matching.admission import BatchGate
+    if not admission.options and admission.method == "traditional":
+        return
+    from headgate.matching import MatchingError
+    from headgate.matching.admission import BatchGate
 
-        BatchGate.of(admission.method, admission.bound_s, admission.options)
+    BatchGate.of(admission.method, admission.bound_s, admission.options)
+    arrived = admission.options.get("arrived")
+    times = [column.name for column in stream.schema.columns if pa.types.is_timestamp(column.type)]
+    if arrived is not None and arrived not in times:
+        raise MatchingError(
+            f"rows cannot have arrived by {arrived!r}",
+            where="admission.options.arrived",
+            hint="timestamp columns are " + (", ".join(times) or "none"),
+        )
 
 
 def check_regions(regions: Mapping[str, Mapping[str, Any]], stream: Stream) -> None:

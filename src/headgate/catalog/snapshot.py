@@ -23,6 +23,7 @@ class Snapshot:
         plan: The delivery trees in force, None when nothing has been planned.
         subscription_ids: The id of each subscription by name; ids are never reused.
         class_ids: The delivery class of each subscription by name; equal classes share an id, ids are never reused.
+        contexts: By stream, the place in its root log up to which context updates are in the subscriptions.
     """
 
     revision: int
@@ -30,6 +31,7 @@ class Snapshot:
     plan: Plan | None = None
     subscription_ids: Mapping[str, int] = field(default_factory=dict)
     class_ids: Mapping[str, int] = field(default_factory=dict)
+    contexts: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """The one JSON text of this snapshot: equal snapshots give equal bytes."""
@@ -45,6 +47,7 @@ class Snapshot:
                 for name, found in deployment.subscriptions.items()
             },
             "plan": None if self.plan is None else codec.encode_plan(self.plan),
+            "contexts": dict(self.contexts),
         }
         return codec.dumps(document)
 
@@ -80,6 +83,7 @@ class Snapshot:
             plan=plan,
             subscription_ids={name: found[0] for name, found in subscriptions.items()},
             class_ids={name: found[1] for name, found in subscriptions.items()},
+            contexts=document.get("contexts", {}),
         )
 
 

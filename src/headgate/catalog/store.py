@@ -130,6 +130,26 @@ class Catalog:
             replace_subscription(change, new, world(change.connection))
         return change.result
 
+    def fold_contexts(self, contexts: Mapping[str, Mapping[str, Any]], places: Mapping[str, int]) -> int:
+        """Take over contexts that were updated through the root logs, up to a place in each stream's log.
+
+        `contexts` are all values of each named subscription. Their classes stay what they are: class ids name the
+        subscriber's filter, the log its values.
+        """
+        with self._changing("contexts") as change:
+            for name, values in contexts.items():
+                found = versions.life(change.connection, name)
+                if found is None:
+                    continue
+                old = codec.decode_subscription(name, json.loads(found.body))
+                body = body_of(replace(old, context=dict(values)))
+                change.made |= versions.change_life(
+                    change.connection, found, found.origin, found.class_id, body, change.revision
+                )
+            for stream, place in places.items():
+                change.made |= versions.put(change.connection, versions.CONTEXT, stream, str(place), change.revision)
+        return change.result
+
     def unsubscribe(self, name: str) -> int:
         """Remove a subscription; its id is never used again."""
         with self._changing(f"unsubscribe {name}") as change:
@@ -186,4 +206,5 @@ def _snapshot(connection: sa.Connection, revision: int) -> Snapshot:
         plan=plan,
         subscription_ids={name: life.id for name, life in lives.items()},
         class_ids={name: life.class_id for name, life in lives.items()},
+        contexts={name: int(place) for name, place in parts.get(versions.CONTEXT, {}).items()},
     )

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from headgate.catalog import tables
 
-STREAM, SITE, LINKS, SETTINGS, TREE = "stream", "site", "links", "settings", "tree"
+STREAM, SITE, LINKS, SETTINGS, TREE, CONTEXT = "stream", "site", "links", "settings", "tree", "context"
 SUBSCRIPTION = "subscription"
 
 

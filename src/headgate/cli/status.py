@@ -83,6 +83,8 @@ def status(
         console.print(planner_line(document["planner"]), markup=False)
     for line in notes(document):
         console.print(line, markup=False, highlight=False)
+    for line in error_lines(document):
+        console.print(line, markup=False)
     for name, each in document["streams"].items():
         if each["job"].get("state") == "failed":
             console.print(f"stream {name} failed and is tried again: {each['job'].get('error')}", markup=False)
@@ -134,6 +136,21 @@ def status_tables(document: dict[str, Any]) -> list[Table]:
         up, down = each["upload_bytes"] / 1e3, each["download_bytes"] / 1e3
         sites.add_row(name, f"{up:,.1f}", f"{down:,.1f}", f"{each['queued_rows']:,}", str(each["repairs"]))
     return [streams, sites, links, ledger_table(document, delays=True)]
+
+
+def error_lines(document: dict[str, Any]) -> list[str]:
+    """What admission control has cost in matches, for each stream where it has given something up."""
+    found = []
+    for name, each in document["streams"].items():
+        errors = each.get("errors")
+        if errors:
+            missed, wrong = (
+                f"{errors[kind]['estimate']:,.0f} (95 %: {errors[kind]['low']:,.0f} to {errors[kind]['high']:,.0f})"
+                for kind in ("false_negatives", "false_positives")
+            )
+            rows = errors["sampled_rows"]
+            found.append(f"stream {name}: about {missed} matches missed and {wrong} wrong, by {rows:,} sampled rows")
+    return found
 
 
 def _table(title: str, first: str, *columns: str) -> Table:

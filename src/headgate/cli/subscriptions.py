@@ -168,14 +168,14 @@ def context(
     namespace: o.Namespace = "hg",
     creds: o.Credentials = None,
 ) -> None:
-    """Set values of a subscriber's context."""
+    """Set values of a subscriber's context; prints the place in the stream's order from which they hold."""
     found = {key: yaml.safe_load(value) for key, value in o.key_values(values).items()}
 
     async def work() -> int:
         async with await o.connect(nats, state_dir, namespace, creds) as client:
             return await client.set_context(name, **found)
 
-    typer.echo(json.dumps({"revision": o.run(work())}))
+    typer.echo(json.dumps({"place": o.run(work())}))
 
 
 def tail(

@@ -161,6 +161,10 @@ class SyncClient:
         """Set values of a subscriber's context."""
         return self._run(self._client.set_context(name, **values))
 
+    def set_contexts(self, contexts: Mapping[str, Mapping[str, Any]]) -> int:
+        """Set values of several subscribers, by name, all or none of them."""
+        return self._run(self._client.set_contexts(contexts))
+
     def refine(self, name: str, **resolution: Any) -> list[dict[str, Any]]:
         """Give a running subscription another resolution; returns what is still missing of the past."""
         return self._run(self._client.refine(name, **resolution))

@@ -54,6 +54,7 @@ class Logs:
     | log | subjects | written by | holds |
     |---|---|---|---|
     | root | `root.STREAM.part`, `.dead`, `.commit` | the stream's Spark job | staged parts, dead letters, manifests |
+    | | `root.STREAM.context` | the service | updates of contexts, in one order with what is committed |
     | input | `in.STREAM` | publishers | rows published into a stream |
     | site | `site.SITE.in.STREAM.PARENT`, `.held.OUTPUT` | the parent; the site | blocks; decisions not yet sent |
     | inbox | `inbox.SITE.ID`, `inbox.SITE.ID-STAY` | the site | what a subscription gets |
@@ -115,6 +116,10 @@ class Logs:
     def commit(self, stream: str) -> str:
         """Manifests."""
         return self._subject("root", stream, "commit")
+
+    def context(self, stream: str) -> str:
+        """Updates of the contexts of a stream's classes."""
+        return self._subject("root", stream, "context")
 
     def published(self, stream: str) -> str:
         """Rows that clients publish."""

@@ -1,8 +1,8 @@
 """Context state: the values of subscribers that their filters refer to as `$name`, versioned by one order.
 
 Messages and updates share one order (contract 8). A pin names a position in it, and `ContextState.at(position)` is the
-index with exactly the updates up to there: a micro-batch that is replayed with its pin gives the same rows, whether the
-worker is new, behind, at, or already past that position.
+index with exactly the updates up to there. Updates say what they replace, so the index moves both ways in place: a
+micro-batch that is replayed with its pin gives the same rows, whether the worker is new, behind, or past that position.
 """
 
 from __future__ import annotations
@@ -10,49 +10,41 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from headgate.matching.build import build_index
-from headgate.matching.index import ClassSpec, Index, MatchingError
-from headgate.matching.lists import ClassLists
-from headgate.model import Schema
+from headgate.matching.index import Index, MatchingError
+from headgate.matching.lists import ClassLists, Ids
+from headgate.matching.live import IndexDelta, LiveIndex
 
-
-@runtime_checkable
-class Bindable(Index, Protocol):
-    """An index whose classes can be given another context in place."""
-
-    def bind(self, identity: int, context: Mapping[str, Any]) -> None:
-        """Replace the context of one class."""
-        ...
+Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ContextUpdate:
-    """New values of some of a class's context names, at a position of the stream's order."""
+    """New contexts of some classes at a position of the order: by class, all values before and all values after."""
 
     position: int
-    class_id: int
-    values: Mapping[str, Any]
+    changes: Mapping[int, tuple[Values, Values]]
+    time_ms: int = 0
 
 
 class ContextState:
-    """Classes with their context as it was at `base`, the updates since, and an index that follows them.
+    """An index as it was at `base`, the updates since, and the position that it stands at."""
 
-    The index is kept at one position and moved forward in place; going back builds it again from the base, which only
-    a replay after a restart asks for.
-    """
-
-    def __init__(self, schema: Schema, classes: Iterable[ClassSpec], base: int = 0) -> None:
-        self._schema = schema
-        self._classes = {spec.id: spec for spec in classes}
+    def __init__(self, index: LiveIndex, base: int = 0) -> None:
+        self._index = index
         self._base = self._position = base
         self._log: list[ContextUpdate] = []
         self._positions: list[int] = []
-        self._contexts: dict[int, dict[str, Any]] = {}
-        self._index: Index = build_index(schema, self._classes.values())
+
+    @property
+    def base(self) -> int:
+        """The oldest position that can be had."""
+        return self._base
 
     @property
     def position(self) -> int:
@@ -65,7 +57,7 @@ class ContextState:
         return self._positions[-1] if self._positions else self._base
 
     def record(self, updates: Iterable[ContextUpdate]) -> None:
-        """Append updates in order; an unknown class or a position at or below the head is refused, with all of them."""
+        """Append updates in order; one at or below the head is refused, with all of them."""
         new = list(updates)
         last = self.head
         for update in new:
@@ -74,49 +66,63 @@ class ContextState:
                     f"a context update at position {update.position} came after position {last}",
                     hint="updates share one order with the messages",
                 )
-            if update.class_id not in self._classes:
-                raise MatchingError(f"class {update.class_id} has no context here", hint="add the class first")
             last = update.position
         self._log.extend(new)
         self._positions.extend(update.position for update in new)
 
     def at(self, position: int) -> Index:
-        """The index with the recorded updates up to a position; one before the base cannot be had.
+        """The index with the recorded updates up to a position, bound in bulk; one before the base cannot be had.
 
-        A pin is chosen where everything before it is recorded; only then does a replay give the same rows.
+        A pin is chosen where everything before it is recorded; only then does a replay give the same rows. Updates of
+        classes that the index does not have are kept for the version that brings them.
         """
         if position < self._base:
             raise MatchingError(
                 f"the state at position {position} is gone, the oldest is {self._base}", hint="open an older snapshot"
             )
-        if position < self._position:
-            self._contexts.clear()
-            self._index = build_index(self._schema, self._classes.values())
-            self._position = self._base
-        start, stop = bisect_right(self._positions, self._position), bisect_right(self._positions, position)
-        touched: dict[int, None] = {}
-        for update in self._log[start:stop]:
-            known = self._contexts.setdefault(update.class_id, dict(self._classes[update.class_id].context))
-            known.update(update.values)
-            touched[update.class_id] = None
-        for identity in touched:
-            assert isinstance(self._index, Bindable)
-            self._index.bind(identity, dict(self._contexts[identity]))
-        self._position = min(position, max(self._base, self.head))
+        here, there = bisect_right(self._positions, self._position), bisect_right(self._positions, position)
+        contexts: dict[int, Values] = {}
+        for update in self._log[here:there]:
+            contexts.update({identity: now for identity, (_, now) in update.changes.items()})
+        for update in reversed(self._log[there:here]):
+            contexts.update({identity: was for identity, (was, _) in update.changes.items()})
+        if contexts:
+            self._index.bind(contexts)
+        self._position = min(position, self.head)
         return self._index
 
     def match(self, batch: pa.RecordBatch, position: int) -> ClassLists:
         """The classes of each row with the state of a pinned position."""
         return self.at(position).match(batch)
 
-    def forget(self, position: int) -> None:
-        """Make a position the new base: what lies before it can no longer be pinned, its updates are dropped."""
-        self.at(position)
-        self._classes = {
-            identity: ClassSpec(identity, spec.filter, dict(self._contexts.get(identity, spec.context)))
-            for identity, spec in self._classes.items()
-        }
-        cut = bisect_right(self._positions, position)
-        del self._log[:cut], self._positions[:cut]
-        self._contexts.clear()
-        self._base = position
+    def match_each(self, batch: pa.RecordBatch, positions: npt.NDArray[np.int64]) -> ClassLists:
+        """The classes of each row with the state of a position of its own; the rows stay in their order.
+
+        Rows of one position are matched together, positions in ascending order: the alternating runs of section 4.3.
+        """
+        order = np.argsort(positions, kind="stable")
+        starts = np.flatnonzero(np.diff(positions[order], prepend=positions[order[:1]] - 1))
+        parts = [self.match(batch.take(pa.array(run)), int(positions[run[0]])) for run in np.split(order, starts[1:])]
+        if len(parts) <= 1:
+            return parts[0] if parts else ClassLists.empty(0)
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return ClassLists.concat(parts).take(back)
+
+    def arrivals(self, times_ms: npt.NDArray[np.int64], before: int, upto: int) -> npt.NDArray[np.int64]:
+        """The position that each row stands at by its time: after the updates of (before, upto] that are not later."""
+        start, stop = bisect_right(self._positions, before), bisect_right(self._positions, upto)
+        known = np.array([update.time_ms for update in self._log[start:stop]], np.int64)
+        places = np.array([before, *self._positions[start:stop]], np.int64)
+        return places[np.searchsorted(np.maximum.accumulate(known), times_ms, side="right")]
+
+    def advance(self, delta: IndexDelta) -> None:
+        """Go on to the next version of the class set. New classes get what was recorded for them up to here."""
+        self._index.apply(delta)
+        added: Ids = delta.beside.ids
+        fresh, contexts = set(added.tolist()), {}
+        for update in self._log[: bisect_right(self._positions, self._position)]:
+            for identity in fresh.intersection(update.changes):
+                contexts[identity] = update.changes[identity][1]
+        if contexts:
+            self._index.bind(contexts)

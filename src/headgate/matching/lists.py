@@ -81,6 +81,10 @@ class ClassLists:
 
     def class_counts(self) -> tuple[Ids, Offsets]:
         """The ids that occur, ascending, and how many rows each has: a manifest's matched counts."""
+        if len(self.ids) and int(self.ids.max()) < 16 * len(self.ids) + 4096:  # counting beats sorting
+            found = np.bincount(self.ids)
+            present = np.flatnonzero(found)
+            return present.astype(np.uint32), found[present].astype(np.int64, copy=False)
         ids, counts = np.unique(self.ids, return_counts=True)
         return ids, counts.astype(np.int64, copy=False)
 

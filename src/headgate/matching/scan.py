@@ -1,4 +1,7 @@
-"""The index that evaluates every class over the whole batch: the oracle of all others, and best for tens of classes."""
+"""The index that evaluates every class over the whole batch: the oracle of all others, and best for tens of classes.
+
+With more of them, classes of keywords are evaluated only on the rows that have one of their words.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headgate.filters.profiles.words import Worded, evaluate_worded
 from headgate.matching.index import ClassSpec, check_unique
 from headgate.matching.lists import ClassLists, Ids
+
+# Splitting a text into words costs as much as looking for a few of them.
+WORDED_FROM = 8
 
 
 class ScanIndex:
@@ -31,7 +38,19 @@ class ScanIndex:
         """The classes of each row."""
         rows: list[np.ndarray] = []
         ids: list[np.ndarray] = []
+        worded = {
+            identity: (spec.filter, spec.context)
+            for identity, spec in self._classes.items()
+            if isinstance(spec.filter, Worded) and spec.filter.words is not None
+        }
+        if len(worded) < WORDED_FROM:
+            worded = {}
+        for identity, hits in evaluate_worded(batch, worded) if worded else ():
+            rows.append(hits)
+            ids.append(np.full(len(hits), identity, np.uint32))
         for identity, spec in self._classes.items():
+            if identity in worded:
+                continue
             hits = np.flatnonzero(spec.filter.evaluate(batch, spec.context))
             if len(hits):
                 rows.append(hits)
@@ -51,6 +70,10 @@ class ScanIndex:
         gone = set(ids)
         self._classes = {identity: spec for identity, spec in self._classes.items() if identity not in gone}
         self._ids = np.fromiter(self._classes, np.uint32, len(self._classes))
+
+    def context(self, identity: int) -> Mapping[str, Any]:
+        """The context of one class."""
+        return self._classes[identity].context
 
     def bind(self, identity: int, context: Mapping[str, Any]) -> None:
         """Replace the context of one class."""

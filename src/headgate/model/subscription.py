@@ -24,6 +24,7 @@ class Subscription:
     `policy` are documents that the grid and reduction packages check and interpret. `select` None means every column.
     `stay` and `left` are the catalog's: how often it has moved, and the stays before that its reader had not finished
     with when it last moved, oldest first.
+    `context_from` names a subscription whose rows set the values of `context`.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Subscription:
     quality: Quality = field(default_factory=Quality)
     policy: Mapping[str, Any] | None = None
     context: Mapping[str, Any] = field(default_factory=dict)
+    context_from: str | None = None
     weight: float = 1.0
     priority: int = 0
     format: str = "arrow"

@@ -1,58 +1,91 @@
-"""From a snapshot to the index of a stream: every delivery class compiled once per version."""
+"""From a snapshot to the classes of a stream, as matching, its files and its context log name them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 
 from headgate.catalog import Snapshot
+from headgate.errors import HeadgateError
 from headgate.filters import context_types
 from headgate.filters.profiles import compile_profile
-from headgate.grid import GridLayout, layout_of, place_schema, with_grid, with_places
-from headgate.matching import ClassLists, ClassSpec, Index, build_index
-from headgate.matching.lists import Ids
-from headgate.matching.scan import ScanIndex
+from headgate.grid import layout_of, place_schema, with_grid, with_places
+from headgate.matching import ClassSpec, RowFilter
+from headgate.matching.definitions import ClassDefinition, Compile, Reading, grouped
+from headgate.matching.live import LiveIndex
+from headgate.model import Stream, Subscription, parse_type, type_name
 
 
-@dataclass(frozen=True, slots=True)
-class GriddedIndex:
-    """The index of a gridded stream: rows are matched with their places on the grid, computed once for all classes."""
+def template_of(subscription: Subscription) -> str:
+    """All that says which rows a subscription wants, but its context values: their types are part of it.
 
-    inner: Index
-    layout: GridLayout
+    The types of a context decide how its filter is read, so values of other types are another template.
+    """
+    types = context_types(subscription.context)
+    document = {
+        "profile": subscription.profile,
+        "where": subscription.where,
+        "region": subscription.region,
+        "resolution": subscription.resolution,
+        "context": {name: text for name, kind in types.items() if (text := _type_text(kind)) is not None},
+        "values": {name: subscription.context[name] for name, kind in types.items() if _type_text(kind) is None},
+    }
+    shown = {name: value for name, value in document.items() if value}
+    return json.dumps(shown, sort_keys=True, separators=(",", ":"))
 
-    @property
-    def classes(self) -> Ids:
-        """The ids it knows, ascending."""
-        return self.inner.classes
 
-    def match(self, batch: pa.RecordBatch) -> ClassLists:
-        """The classes of each row."""
-        return self.inner.match(with_places(batch, self.layout))
+def _type_text(kind: pa.DataType) -> str | None:
+    """The type as text; None for what has no written form, such as the type of NULL: then the value stands for it."""
+    try:
+        return type_name(kind) if parse_type(type_name(kind)) == kind else None
+    except (ValueError, HeadgateError):
+        return None
 
 
-def class_specs(snapshot: Snapshot, stream: str, layout: GridLayout | None = None) -> list[ClassSpec]:
-    """The delivery classes of a stream under a snapshot, each once; a gridded stream's share the `layout`."""
-    source = snapshot.deployment.streams[stream]
-    layout = layout_of(source) if layout is None else layout
-    found: dict[int, ClassSpec] = {}
+def filters_of(stream: Stream) -> Compile:
+    """What compiles the templates of a stream's classes."""
+    layout = layout_of(stream)
+
+    def compile_template(template: str) -> RowFilter:
+        document: Mapping[str, Any] = json.loads(template)
+        types = {name: parse_type(kind) for name, kind in document.get("context", {}).items()}
+        types |= context_types(document.get("values", {}))
+        rows = compile_profile(document["profile"], document["where"], stream.schema, types)
+        shaped = Subscription("", stream.name, "", region=document.get("region"), resolution=document.get("resolution"))
+        return with_grid(rows, shaped, stream, layout=layout)
+
+    return compile_template
+
+
+def definitions_of(snapshot: Snapshot, stream: str) -> dict[int, ClassDefinition]:
+    """The delivery classes of a stream under a snapshot, each once, by id."""
+    found: dict[int, ClassDefinition] = {}
     for name, subscription in snapshot.deployment.subscriptions.items():
-        class_id = snapshot.class_ids[name]
-        if subscription.stream == stream and class_id not in found:
-            types = context_types(subscription.context)
-            rows = compile_profile(subscription.profile, subscription.where, source.schema, types)
-            wanted = with_grid(rows, subscription, source, layout=layout)
-            found[class_id] = ClassSpec(class_id, wanted, dict(subscription.context))
-    return list(found.values())
+        identity = snapshot.class_ids[name]
+        if subscription.stream == stream and identity not in found:
+            found[identity] = ClassDefinition(identity, template_of(subscription), dict(subscription.context))
+    return found
 
 
-def index_of(snapshot: Snapshot, stream: str) -> Index:
-    """The index that a pinned version stands for."""
-    source = snapshot.deployment.streams[stream]
-    layout = layout_of(source)
-    specs = class_specs(snapshot, stream, layout)
+def class_specs(snapshot: Snapshot, stream: str) -> list[ClassSpec]:
+    """The delivery classes of a stream one by one, compiled."""
+    compiled = filters_of(snapshot.deployment.streams[stream])
+    found = definitions_of(snapshot, stream).values()
+    return [ClassSpec(each.id, compiled(each.template), each.context) for each in found]
+
+
+def reading_of(stream: Stream) -> Reading:
+    """How an index of the stream reads classes and rows; a gridded stream's rows get their places on the grid first."""
+    layout = layout_of(stream)
     if layout is None:
-        return build_index(source.schema, specs)
-    inner = build_index(place_schema(source.schema, layout), specs)
-    return inner if isinstance(inner, ScanIndex) else GriddedIndex(inner, layout)
+        return Reading(stream.schema, filters_of(stream))
+    return Reading(place_schema(stream.schema, layout), filters_of(stream), lambda rows: with_places(rows, layout))
+
+
+def index_of(snapshot: Snapshot, stream: str) -> LiveIndex:
+    """The index that a version stands for, compiled here."""
+    reading = reading_of(snapshot.deployment.streams[stream])
+    return LiveIndex.build(reading, grouped(definitions_of(snapshot, stream).values()))

@@ -1,4 +1,4 @@
-"""The driver's side of a micro-batch: pin a version before it, commit one manifest after it.
+"""The driver's side of a micro-batch: pin what it runs under before it, commit one manifest after it.
 
 A batch is committed once, whatever is replayed: the last manifest is read first, a batch that is not newer is dropped,
 and the append is fenced by the manifest that was read, so that an older driver that still runs cannot get between.
@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from headgate import faults
 from headgate.errors import HeadgateError
@@ -23,24 +25,38 @@ class LineageError(HeadgateError):
     """The checkpoint that numbers the batches is not the one that numbered the committed ones."""
 
 
-def pin_version(fabric: SyncFabric, stream: str, batch: int) -> int:
-    """The version that a micro-batch runs under: chosen by the first who asks, the same for every replay."""
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """What a micro-batch is matched with (contract 8): a version of the catalog, and a place in the context log.
+
+    `before` is the place of the batch before it: the updates in (before, context] arrived between the two.
+    """
+
+    version: int
+    context: int = 0
+    before: int = 0
+
+
+def pin_batch(fabric: SyncFabric, stream: str, batch: int) -> Pin:
+    """The pin of a micro-batch: chosen by the first who asks, the same for every replay."""
     logs = fabric.logs
     while True:
         stored = fabric.last(logs.state, logs.pin(stream))
         known: dict[str, Any] = json.loads(stored.data) if stored else {"batch": -1}
+        before = int(known.get("context", 0))
         if known["batch"] == batch:
-            return int(known["version"])
+            return Pin(int(known["version"]), before, int(known.get("before", 0)))
         head = fabric.last(logs.state, logs.head)
         if head is None:
             raise HeadgateError("no version of the catalog is published", hint="is the service running?")
-        version = int(head.data)
+        update = fabric.last(logs.root(stream), logs.context(stream))
+        pin = Pin(int(head.data), update.sequence if update else 0, before)
         try:
-            pinned = json.dumps({"batch": batch, "version": version}).encode()
-            fabric.publish(logs.pin(stream), pinned, expect=stored.sequence if stored else 0)
+            document = {"batch": batch, "version": pin.version, "context": pin.context, "before": pin.before}
+            fabric.publish(logs.pin(stream), json.dumps(document).encode(), expect=stored.sequence if stored else 0)
         except FencedError:
             continue
-        return version
+        return pin
 
 
 def commit(
@@ -48,7 +64,7 @@ def commit(
     stream: str,
     lineage: str,
     batch: int,
-    version: int,
+    pin: Pin,
     staged: Sequence[Any],
     *,
     new_lineage: bool = False,
@@ -69,7 +85,7 @@ def commit(
             )
         if last is not None and last.lineage == lineage and batch <= last.batch:
             return None
-        manifest = build_manifest(stream, lineage, batch, version, staged, last.upto if last else 0)
+        manifest = build_manifest(stream, lineage, batch, pin, staged, last.upto if last else 0)
         faults.reach("driver.before_manifest")
         try:
             fabric.publish(logs.commit(stream), encode_manifest(manifest), expect=stored.sequence if stored else 0)
@@ -79,15 +95,13 @@ def commit(
         return manifest
 
 
-def build_manifest(stream: str, lineage: str, batch: int, version: int, staged: Sequence[Any], after: int) -> Manifest:
+def build_manifest(stream: str, lineage: str, batch: int, pin: Pin, staged: Sequence[Any], after: int) -> Manifest:
     """The manifest of what was staged, with sequence numbers by prefix sums."""
     parts = [row for row in staged if row["kind"] == "part"]
     dead = [row for row in staged if row["kind"] == "dead"]
     ids = np.concatenate([np.frombuffer(row["class_ids"], dtype="<u4") for row in parts] or [np.zeros(0, "<u4")])
     counts = np.concatenate([np.frombuffer(row["class_counts"], dtype="<i8") for row in parts] or [np.zeros(0, "<i8")])
-    class_ids, places = np.unique(ids, return_inverse=True)
-    totals = np.zeros(len(class_ids), dtype=np.uint64)
-    np.add.at(totals, places, counts.astype(np.uint64))
+    class_ids, totals = sum_counts(ids, counts)
     events = sum(row["events"] for row in parts)
     now_ms = int(time.time() * 1000)
     mean_ms = sum(row["event_ms"] * row["events"] for row in parts) / events if events else float(now_ms)
@@ -95,7 +109,8 @@ def build_manifest(stream: str, lineage: str, batch: int, version: int, staged: 
         stream=stream,
         lineage=lineage,
         batch=batch,
-        version=version,
+        version=pin.version,
+        context=pin.context,
         after=after,
         parts=tuple(PartRef(row["log_sequence"], row["evaluated"], row["kept"]) for row in parts),
         class_ids=class_ids.astype(np.uint64),
@@ -106,3 +121,21 @@ def build_manifest(stream: str, lineage: str, batch: int, version: int, staged: 
         time_ms=now_ms,
         lag_ms=int(now_ms - mean_ms),
     )
+
+
+def sum_counts(
+    ids: npt.NDArray[np.uint32], counts: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]:
+    """Counts by id, each id once and ascending.
+
+    >>> [each.tolist() for each in sum_counts(np.array([7, 3, 7], np.uint32), np.array([1, 2, 3]))]
+    [[3, 7], [2, 4]]
+    """
+    if len(ids) and int(ids.max()) < 16 * len(ids) + 4096:  # counting beats sorting; sums below 2**53 are exact
+        found = np.bincount(ids, weights=counts)
+        present = np.flatnonzero(found)
+        return present.astype(np.uint32), found[present].astype(np.uint64)
+    class_ids, places = np.unique(ids, return_inverse=True)
+    totals = np.zeros(len(class_ids), dtype=np.uint64)
+    np.add.at(totals, places, counts.astype(np.uint64))
+    return class_ids, totals

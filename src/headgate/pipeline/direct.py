@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
 
 from headgate.fabric import SyncFabric
-from headgate.pipeline.commit import commit, pin_version
+from headgate.pipeline.commit import commit, pin_batch
+from headgate.pipeline.errors import Errors
+from headgate.pipeline.indexes import IndexKeeper
 from headgate.pipeline.match import MatchPass
 from headgate.pipeline.worker import Address
 from headgate.wire.manifest import Manifest
@@ -24,15 +26,20 @@ from headgate.wire.manifest import Manifest
 class DirectCommits:
     """Commits batches of rows to streams. Owns a connection: use it as a context manager; not thread-safe.
 
-    `on_commit` hears of every manifest, in the thread that commits.
+    `on_commit` hears of every manifest, in the thread that commits. Streams with a keeper have their index saved.
     """
 
     def __init__(
-        self, address: Address, lineage: str = "direct", on_commit: Callable[[Manifest], None] | None = None
+        self,
+        address: Address,
+        lineage: str = "direct",
+        on_commit: Callable[[Manifest], None] | None = None,
+        keepers: Mapping[str, IndexKeeper] | None = None,
     ) -> None:
         self._address = address
         self._lineage = lineage
         self._on_commit = on_commit
+        self._keepers = keepers or {}
         self._fabric = SyncFabric(address.url, address.logs)
 
     def __enter__(self) -> Self:
@@ -47,10 +54,13 @@ class DirectCommits:
         """Match, stage and commit rows as the batch of that number, None when it was committed before."""
         nothing = pa.nulls(rows.num_rows, pa.string())
         marked = rows.append_column("_dead", nothing).append_column("_raw", nothing)
-        version = pin_version(self._fabric, stream, batch)
-        work = MatchPass(self._address, stream, version, batch=batch, row_cost_s=row_cost_s)
+        pin = pin_batch(self._fabric, stream, batch)
+        keeper = self._keepers.get(stream)
+        index = None if keeper is None else keeper.ensure(self._fabric, pin.version)
+        work = MatchPass(self._address, stream, pin, batch=batch, row_cost_s=row_cost_s, index=index)
         staged = [row for each in work(iter([marked])) for row in each.to_pylist()]
-        manifest = commit(self._fabric, stream, self._lineage, batch, version, staged)
+        manifest = commit(self._fabric, stream, self._lineage, batch, pin, staged)
+        Errors.read(self._fabric, stream).after(staged, self._fabric, stream)
         if manifest is not None and self._on_commit is not None:
             self._on_commit(manifest)
         return manifest

@@ -22,7 +22,8 @@ from headgate.fabric import Logs, SyncFabric
 from headgate.model import Stream
 from headgate.pipeline.query import start_query
 from headgate.pipeline.session import make_session
-from headgate.pipeline.worker import Address, read_snapshot
+from headgate.pipeline.states import read_snapshot
+from headgate.pipeline.worker import Address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,18 +17,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate import faults
-from headgate.matching import ClassLists, Index
-from headgate.matching.admission import BatchGate
+from headgate.matching import ClassLists, ContextState
+from headgate.matching.admission import BatchGate, Gated, compare_lists, estimate_errors
+from headgate.pipeline.commit import Pin
+from headgate.pipeline.ordering import Ordering, micros
+from headgate.pipeline.states import IndexRef
 from headgate.pipeline.validate import DEAD
 from headgate.pipeline.worker import Address, Worker, worker
 from headgate.wire.frame import encode_frame
+from headgate.wire.integers import encode_lists
 from headgate.wire.message import json_value
 from headgate.wire.part import Part, encode_part
 
 RAW: Final = "_raw"
 STAGED_DDL: Final = (
     "kind string, log_sequence bigint, evaluated bigint, kept bigint, dead bigint, shed bigint, "
-    "class_ids binary, class_counts binary, event_ms double, events bigint, busy_s double"
+    "class_ids binary, class_counts binary, event_ms double, events bigint, busy_s double, "
+    "match_s double, class_s double, class_bytes bigint, sampled bigint, missed double, missed_var double, "
+    "wrong double, wrong_var double, trouble string"
 )
 STAGED = pa.schema(
     [
@@ -43,66 +49,95 @@ STAGED = pa.schema(
         ("event_ms", pa.float64()),
         ("events", pa.int64()),
         ("busy_s", pa.float64()),
+        ("match_s", pa.float64()),
+        ("class_s", pa.float64()),
+        ("class_bytes", pa.int64()),
+        ("sampled", pa.int64()),
+        ("missed", pa.float64()),
+        ("missed_var", pa.float64()),
+        ("wrong", pa.float64()),
+        ("wrong_var", pa.float64()),
+        ("trouble", pa.string()),
     ]
 )
 
 
+@dataclass(slots=True)
+class Spent:
+    """What matching took in one batch, apart from the rest: seconds to match, seconds and bytes to carry classes."""
+
+    match_s: float = 0.0
+    class_s: float = 0.0
+    class_bytes: int = 0
+
+
 @dataclass(frozen=True)
 class MatchPass:
-    """The function that Spark runs on each partition; `version` is the pin of the micro-batch.
+    """The function that Spark runs on each partition; `pin` is what the micro-batch is matched with.
 
-    `row_cost_s` is what a row has taken in earlier batches and `began_s` when this one started: admission control
-    decides by them how many rows still fit the stream's latency bound.
+    `index` names the saved index of the pinned version. `row_cost_s` is what a row has taken in earlier batches and
+    `began_s` when this one started: admission control decides by them how many rows still fit the latency bound.
     """
 
     address: Address
     stream: str
-    version: int
+    pin: Pin
     driver_pid: int | None = None
     batch: int = 0
     row_cost_s: float = 0.0
     began_s: float = 0.0
+    index: IndexRef | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Match and stage; yields what was staged."""
         me = worker(self.address)
-        snapshot, index = me.index(self.stream, self.version)
-        stream = snapshot.deployment.streams[self.stream]
-        schema = stream.schema.arrow
+        held = me.state(self.stream, self.pin.version, self.index, self.pin.context)
+        stream = held.stream
         admission = stream.admission
         gate = BatchGate.of(admission.method, admission.bound_s, admission.options)
+        ordering = Ordering.of(admission, self.pin.before, self.pin.context)
+        trouble = held.trouble
         for batch in batches:
             if not batch.num_rows:
                 continue
             began = time.perf_counter()
-            good, dead = split_dead(batch, schema)
+            good, dead = split_dead(batch, stream.schema.arrow)
             rows = []
             if dead is not None:
                 (place,) = me.fabric.publish_all(me.fabric.logs.dead(self.stream), [encode_dead(dead)])
                 rows.append({"kind": "dead", "log_sequence": place, "dead": dead.num_rows})
-            good, shed = self._admit(gate, good, stream.event_time)
-            rows.extend(self._stage(me, good, index, stream.event_time))
-            rows[-1]["shed"] = shed
+            kept, gated = self._admit(gate, good, stream.event_time)
+            rows.extend(self._stage(me, kept, held.state, ordering, stream.event_time))
+            rows[-1]["shed"] = gated.shed
             rows[-1]["busy_s"] = time.perf_counter() - began
+            rows[-1].update(self._estimate(gate, gated, ordering, held.state, good, kept))
+            rows[-1]["trouble"], trouble = trouble, ""
             yield pa.RecordBatch.from_pylist([{**_ZERO, **row} for row in rows], schema=STAGED)
 
-    def _admit(self, gate: BatchGate, good: pa.RecordBatch, event_time: str | None) -> tuple[pa.RecordBatch, int]:
-        """The rows that fit the stream's latency bound, and how many do not."""
+    def _admit(self, gate: BatchGate, good: pa.RecordBatch, event_time: str | None) -> tuple[pa.RecordBatch, Gated]:
+        """The rows that fit the stream's latency bound, and which they are."""
         age_s = time.time() - self.began_s if self.began_s else 0.0
         if event_time is not None and good.num_rows:
-            age_s = max(age_s, time.time() - pc.min(_micros(good, event_time)).as_py() / 1e6)
+            oldest = pc.min(micros(good, event_time)).as_py()
+            age_s = max(age_s, 0.0 if oldest is None else time.time() - oldest / 1e6)
         gated = gate.admit(self.batch, good.num_rows, age_s, self.row_cost_s)
-        return (good.filter(pa.array(gated.keep)), gated.shed) if gated.shed else (good, 0)
+        return (good.filter(pa.array(gated.keep)) if gated.shed else good), gated
 
-    def _stage(self, me: Worker, good: pa.RecordBatch, index: Index, event_time: str | None) -> list[dict[str, object]]:
-        lists = index.match(good)
-        parts = list(cut(good, lists, int(me.fabric.max_payload * 0.9)))
+    def _stage(
+        self, me: Worker, good: pa.RecordBatch, state: ContextState, ordering: Ordering, event_time: str | None
+    ) -> list[dict[str, object]]:
+        spent = Spent()
+        began = time.perf_counter()
+        lists = ordering.match(state, good)
+        spent.match_s = time.perf_counter() - began
+        parts = list(cut(good, lists, int(me.fabric.max_payload * 0.9), spent))
         data = [encoded for _, encoded in parts if encoded is not None]
         places = iter(me.fabric.publish_all(me.fabric.logs.part(self.stream), data) if data else [])
         if data:
             faults.reach("driver.after_part", self.driver_pid)
         rows: list[dict[str, object]] = []
         for part, encoded in parts:
+            began = time.perf_counter()
             ids, counts = part.classes.class_counts()
             rows.append(
                 {
@@ -114,15 +149,44 @@ class MatchPass:
                     "class_counts": counts.astype("<i8").tobytes(),
                 }
             )
+            spent.class_s += time.perf_counter() - began
+        rows[-1].update({"match_s": spent.match_s, "class_s": spent.class_s, "class_bytes": spent.class_bytes})
         if event_time is not None and good.num_rows:
-            rows[0]["event_ms"] = float(pc.mean(_micros(good, event_time)).as_py()) / 1000
-            rows[0]["events"] = good.num_rows
+            mean = pc.mean(micros(good, event_time)).as_py()
+            if mean is not None:
+                rows[0]["event_ms"] = float(mean) / 1000
+                rows[0]["events"] = good.num_rows
         return rows
 
-
-def _micros(rows: pa.RecordBatch, column: str) -> pa.Array:
-    """A column of times as microseconds since the epoch."""
-    return rows.column(column).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+    def _estimate(
+        self,
+        gate: BatchGate,
+        gated: Gated,
+        ordering: Ordering,
+        state: ContextState,
+        good: pa.RecordBatch,
+        kept: pa.RecordBatch,
+    ) -> dict[str, object]:
+        """What control has cost in matches: a seeded sample of shed and of reordered rows is matched in order."""
+        found: dict[str, object] = {}
+        missed, wrong, sampled = [], [], 0
+        if gated.shed:
+            shed = np.flatnonzero(~gated.keep)
+            places = gate.sample(self.batch, shed, kept.num_rows)
+            counts = ordering.exact(state, good.take(pa.array(places))).counts()
+            missed.append(estimate_errors(counts.tolist(), len(shed)))
+            sampled += len(places)
+        if ordering.reorders(state, kept):
+            places = gate.sample(self.batch, np.arange(kept.num_rows), kept.num_rows)
+            rows = kept.take(pa.array(places))
+            negatives, positives = compare_lists(ordering.exact(state, rows), ordering.match(state, rows))
+            missed.append(estimate_errors(negatives.tolist(), kept.num_rows))
+            wrong.append(estimate_errors(positives.tolist(), kept.num_rows))
+            sampled += len(places)
+        for name, estimates in (("missed", missed), ("wrong", wrong)):
+            found[name] = sum(each.errors for each in estimates)
+            found[f"{name}_var"] = sum(each.variance for each in estimates)
+        return {**found, "sampled": sampled}
 
 
 _ZERO: dict[str, object] = {
@@ -136,6 +200,15 @@ _ZERO: dict[str, object] = {
     "event_ms": 0.0,
     "events": 0,
     "busy_s": 0.0,
+    "match_s": 0.0,
+    "class_s": 0.0,
+    "class_bytes": 0,
+    "sampled": 0,
+    "missed": 0.0,
+    "missed_var": 0.0,
+    "wrong": 0.0,
+    "wrong_var": 0.0,
+    "trouble": "",
 }
 
 
@@ -161,14 +234,21 @@ def encode_dead(dead: pa.RecordBatch) -> bytes:
 
 
 def cut(
-    good: pa.RecordBatch, lists: ClassLists, max_bytes: int, position: int = 0
+    good: pa.RecordBatch, lists: ClassLists, max_bytes: int, spent: Spent | None = None
 ) -> Iterator[tuple[Part, bytes | None]]:
     """Parts of at most so many bytes with their encoding, None for a run of rows that nobody wants."""
     matched = lists.rows_matched()
     rows = good.take(pa.array(matched)) if len(matched) < good.num_rows else good
     kept = ClassLists(np.concatenate((lists.offsets[matched], lists.offsets[-1:])), lists.ids)
     part = Part(good.num_rows, matched.astype(np.uint64), rows, kept)
-    encoded = encode_part(part) if len(matched) else None
+    encoded = None
+    if len(matched):
+        began = time.perf_counter()
+        classes = encode_lists(kept.offsets, kept.ids)
+        if spent is not None:
+            spent.class_s += time.perf_counter() - began
+            spent.class_bytes += sum(map(len, classes))
+        encoded = encode_part(part, classes)
     if encoded is None or len(encoded) <= max_bytes or good.num_rows == 1:
         yield part, encoded
         return
@@ -176,4 +256,4 @@ def cut(
     for start, stop in ((0, half), (half, good.num_rows)):
         offsets = lists.offsets[start : stop + 1]
         piece = ClassLists(offsets - offsets[0], lists.ids[offsets[0] : offsets[-1]])
-        yield from cut(good.slice(start, stop - start), piece, max_bytes, position + start)
+        yield from cut(good.slice(start, stop - start), piece, max_bytes, spent)

@@ -6,7 +6,7 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 from headgate.fabric import SyncFabric
 from headgate.grid.gridding_document import station_schema
 from headgate.model import Stream
-from headgate.pipeline.commit import commit, pin_version
+from headgate.pipeline.commit import commit, pin_batch
+from headgate.pipeline.errors import Errors
 from headgate.pipeline.gridding_stage import GriddingStage
+from headgate.pipeline.indexes import IndexKeeper
 from headgate.pipeline.match import STAGED_DDL, MatchPass
 from headgate.pipeline.roots import own_rows
 from headgate.pipeline.session import local_uri
@@ -47,31 +49,42 @@ class Batches:
         address: Address,
         fabric: SyncFabric,
         stream: Stream,
-        lineage: str,
-        new_lineage: bool,
+        checkpoint: Path,
+        new_lineage: bool = False,
         gridding: GriddingStage | None = None,
+        told: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> None:
         self.gridding = gridding
         self.address = address
         self.fabric = fabric
         self.stream = stream
-        self.lineage = lineage
+        self.lineage = lineage_of(checkpoint)
         self.new_lineage = new_lineage
+        self.keeper = IndexKeeper(checkpoint.absolute() / "indexes", stream.name)
         self.row_cost_s = 0.0
+        self.errors = Errors.read(fabric, stream.name)
+        self._told = told
+        self._purged = 0
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Match, stage and commit one micro-batch."""
         began = time.perf_counter()
         name = self.stream.name
-        version = pin_version(self.fabric, name, batch)
-        work = MatchPass(self.address, name, version, os.getpid(), batch, self.row_cost_s, time.time())
+        pin = pin_batch(self.fabric, name, batch)
+        index = self.keeper.ensure(self.fabric, pin.version)
+        work = MatchPass(self.address, name, pin, os.getpid(), batch, self.row_cost_s, time.time(), index)
         rows = frame if self.gridding is None else self.gridding(frame, batch)
         staged = match(own_rows(rows, self.stream), work).collect()
         self._learn(staged)
-        manifest = commit(self.fabric, name, self.lineage, batch, version, staged, new_lineage=self.new_lineage)
+        troubles = {row["trouble"] for row in staged if row["trouble"]}
+        if troubles:
+            self.keeper.complained(pin.version, troubles)
+        manifest = commit(self.fabric, name, self.lineage, batch, pin, staged, new_lineage=self.new_lineage)
         self.new_lineage = False
         if manifest is not None:
+            self.errors = self.errors.after(staged, self.fabric, name)
             self._report(batch, manifest.rows_in, staged, time.perf_counter() - began)
+        self._purge()
 
     def _learn(self, staged: list[Any]) -> None:
         """Learn what a row costs, slowly, so that one odd batch does not shed the next."""
@@ -80,6 +93,13 @@ class Batches:
             cost = sum(row["busy_s"] for row in staged) / rows
             self.row_cost_s = cost if not self.row_cost_s else 0.7 * self.row_cost_s + 0.3 * cost
 
+    def _purge(self) -> None:
+        """Free the context log of updates that every index in use has in it."""
+        if self.keeper.base > self._purged:
+            logs = self.fabric.logs
+            self.fabric.purge(logs.root(self.stream.name), logs.context(self.stream.name), self.keeper.base)
+            self._purged = self.keeper.base
+
     def _report(self, batch: int, rows: int, staged: list[Any], seconds: float) -> None:
         document = {
             "stream": self.stream.name,
@@ -87,10 +107,15 @@ class Batches:
             "batch": batch,
             "rows": rows,
             "batch_s": round(seconds, 4),
-            "match_s": round(sum(row["busy_s"] for row in staged), 4),
+            "work_s": round(sum(row["busy_s"] for row in staged), 4),
+            "match_s": round(sum(row["match_s"] for row in staged), 4),
+            "class_s": round(sum(row["class_s"] for row in staged), 4),
+            "class_bytes": sum(row["class_bytes"] for row in staged),
             "time_ms": int(time.time() * 1000),
         }
         self.fabric.publish(self.fabric.logs.stats("job", self.stream.name), json.dumps(document).encode())
+        if self._told is not None:
+            self._told(document)
 
 
 def match(frame: DataFrame, work: MatchPass) -> DataFrame:
@@ -108,8 +133,9 @@ def start_query(
     trigger_s: float = 1.0,
     new_lineage: bool = False,
     shape: Callable[[DataFrame], DataFrame] | None = None,
+    told: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> StreamingQuery:
-    """Start a stream's query. `shape` may repartition the rows before they are matched."""
+    """Start a stream's query. `shape` may repartition the rows before they are matched, `told` hears each report."""
     fabric.ensure(fabric.logs.root(stream.name))
     if stream.source.format == "nats":
         fabric.ensure(fabric.logs.input(stream.name))
@@ -118,7 +144,7 @@ def start_query(
     given = stream if gridding is None else replace(stream, schema=station_schema(stream))
     frame = validate(read(spark, given, nats=server), given)
     frame = shape(frame) if shape else frame
-    work = Batches(address, fabric, stream, lineage_of(checkpoint), new_lineage, gridding)
+    work = Batches(address, fabric, stream, checkpoint, new_lineage, gridding, told)
     return (
         frame.writeStream.queryName(stream.name)
         .foreachBatch(work)

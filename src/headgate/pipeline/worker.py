@@ -1,4 +1,4 @@
-"""What a Spark worker process keeps between tasks: its connection and the indexes of recent versions."""
+"""What a Spark worker process keeps between tasks: its connection and the index of each stream."""
 
 from __future__ import annotations
 
@@ -7,13 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headgate.catalog import Snapshot
-from headgate.errors import HeadgateError
 from headgate.fabric import Logs, SyncFabric
-from headgate.matching import Index
-from headgate.pipeline.classes import index_of
-
-_KEEP = 4
+from headgate.pipeline.states import Held, IndexRef, hold
 
 
 @dataclass(frozen=True)
@@ -29,30 +24,18 @@ class Address:
         return SyncFabric(self.url, self.logs, **self.options)
 
 
-def read_snapshot(fabric: SyncFabric, version: int) -> Snapshot:
-    """The published snapshot of a version."""
-    stored = fabric.last(fabric.logs.tables, fabric.logs.table(version))
-    if stored is None:
-        raise HeadgateError(f"version {version} of the catalog is not published", hint="is the service running?")
-    return Snapshot.from_bytes(stored.data)
-
-
 class Worker:
     """One per worker process and address: opened by the first task, used by all later ones."""
 
     def __init__(self, address: Address) -> None:
         self.fabric = address.connect()
-        self._indexes: dict[tuple[str, int], tuple[Snapshot, Index]] = {}
+        self._held: dict[str, Held] = {}
 
-    def index(self, stream: str, version: int) -> tuple[Snapshot, Index]:
-        """The index of a version, built once."""
-        key = (stream, version)
-        if key not in self._indexes:
-            snapshot = read_snapshot(self.fabric, version)
-            self._indexes[key] = (snapshot, index_of(snapshot, stream))
-            for old in sorted(self._indexes, key=lambda each: each[1])[:-_KEEP]:
-                del self._indexes[old]
-        return self._indexes[key]
+    def state(self, stream: str, version: int, ref: IndexRef | None, context: int) -> Held:
+        """A stream's index under a version, with its context log read up to a place; moved in place if it can be."""
+        held = hold(self.fabric, stream, version, ref, self._held.get(stream), context)
+        self._held[stream] = held
+        return held
 
 
 _lock = threading.Lock()

@@ -5,8 +5,10 @@ A change is one revision.
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +19,7 @@ from headgate.model import Plan, Tree
 from headgate.model.roots import members_named
 from headgate.relay.left import read_tally
 from headgate.relay.tables import publish_snapshot
+from headgate.service.contexts import Contexts
 
 Handler = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -45,6 +48,8 @@ class Control:
         self._fabric = fabric
         self._catalog = catalog
         self._report = report
+        self.contexts = Contexts(fabric, catalog)
+        self._changing = asyncio.Lock()
 
     async def serve(self) -> None:
         """Start answering."""
@@ -66,64 +71,96 @@ class Control:
         if plan is not None:
             self._catalog.set_plan(plan)
             snapshot = self._catalog.snapshot()
+        for stream in snapshot.deployment.streams:
+            await self._fabric.ensure(self._fabric.logs.root(stream))
+        await self.contexts.follow(snapshot)
         await publish_snapshot(self._fabric, snapshot)
         return snapshot
 
+    @asynccontextmanager
+    async def _change(self) -> AsyncIterator[None]:
+        """A change of the catalog, one at a time. It starts from the values that hold, also when it is refused."""
+        async with self._changing:
+            before = self.contexts.snapshot.revision
+            self.contexts.fold()
+            try:
+                yield
+            except HeadgateError:
+                if self.contexts.snapshot.revision != before:
+                    await self.publish()
+                raise
+
     async def _subscribe(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        snapshot = self._catalog.snapshot()
-        name = str(request["name"])
-        wanted = parse_subscription(name, request["subscription"], snapshot.deployment)
-        for subscription in wanted:
-            if request.get("change") and subscription.name in snapshot.subscription_ids:
-                stay = await self._reading(snapshot.subscription_ids[subscription.name])
-                self._catalog.change(subscription, stay)
-            else:
-                self._catalog.subscribe(subscription)
-        if request.get("change"):
-            for gone in {*_members(snapshot, name)} - {subscription.name for subscription in wanted}:
-                self._catalog.unsubscribe(gone)  # a root that has none of its rows any more
-        published = await self.publish()
+        async with self._change():
+            snapshot = self._catalog.snapshot()
+            name = str(request["name"])
+            wanted = parse_subscription(name, request["subscription"], snapshot.deployment)
+            for subscription in wanted:
+                if request.get("change") and subscription.name in snapshot.subscription_ids:
+                    stay = await self._reading(snapshot.subscription_ids[subscription.name])
+                    self._catalog.change(subscription, stay)
+                else:
+                    self._catalog.subscribe(subscription)
+            if request.get("change"):
+                for gone in {*_members(snapshot, name)} - {subscription.name for subscription in wanted}:
+                    self._catalog.unsubscribe(gone)  # a root that has none of its rows any more
+            published = await self.publish()
         ids = {subscription.name: published.subscription_ids[subscription.name] for subscription in wanted}
         return {"revision": published.revision, **({"id": ids[name]} if name in ids else {"ids": ids})}
 
     async def _move(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        snapshot = self._catalog.snapshot()
-        for name in _named(snapshot, str(request["name"])):
-            known = snapshot.subscription_ids.get(name)
-            self._catalog.move(name, str(request["site"]), 0 if known is None else await self._reading(known))
-        return {"revision": (await self.publish()).revision}
+        async with self._change():
+            snapshot = self._catalog.snapshot()
+            for name in _named(snapshot, str(request["name"])):
+                known = snapshot.subscription_ids.get(name)
+                self._catalog.move(name, str(request["site"]), 0 if known is None else await self._reading(known))
+            return {"revision": (await self.publish()).revision}
 
     async def _reading(self, subscription: int) -> int:
         """The stay that a subscription's reader has come to."""
         return (await read_tally(self._fabric, subscription)).stay
 
     async def _unsubscribe(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        for name in _named(self._catalog.snapshot(), str(request["name"])):
-            self._catalog.unsubscribe(name)
-        return {"revision": (await self.publish()).revision}
+        async with self._change():
+            for name in _named(self._catalog.snapshot(), str(request["name"])):
+                self._catalog.unsubscribe(name)
+            return {"revision": (await self.publish()).revision}
 
     async def _context(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        for name in _named(self._catalog.snapshot(), str(request["name"])):
-            self._catalog.set_context(name, request["values"])
-        return {"revision": (await self.publish()).revision}
+        """Values of one subscription (`name`, `values`), or of several (`contexts` by name)."""
+        given = request["contexts"] if "contexts" in request else {str(request["name"]): request["values"]}
+        snapshot = self.contexts.snapshot
+        return await self.set_contexts({each: given[name] for name in given for each in _named(snapshot, name)})
+
+    async def set_contexts(self, contexts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """Set values of subscriptions, all or none; the place from which they hold, and the catalog's revision."""
+        async with self._changing:
+            place = await self.contexts.set(contexts)
+        if place is None or self.contexts.due:
+            async with self._change():
+                for name, values in contexts.items() if place is None else ():
+                    self._catalog.set_context(name, values)
+                await self.publish()
+        return {"revision": self.contexts.snapshot.revision, "place": place or self.contexts.place}
 
     async def _refine(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Change what is named of a subscription's resolution; the answer says what it now lacks of the past."""
         from headgate.grid.resolution import Resolution, parse_resolution
 
-        snapshot = self._catalog.snapshot()
-        missing: list[dict[str, Any]] = []
-        for name in _named(snapshot, str(request["name"])):
-            if name not in snapshot.deployment.subscriptions:
-                close = nearest(name, snapshot.deployment.subscriptions)
-                hint = f"did you mean {close!r}?" if close else None
-                raise HeadgateError(f"unknown subscription {name!r}", hint=hint)
-            before = snapshot.deployment.subscriptions[name]
-            given = parse_resolution({**(before.resolution or {}), **request["resolution"]})
-            held = Resolution() if before.resolution is None else parse_resolution(before.resolution)
-            self._catalog.change(replace(before, resolution=given.document or None))
-            missing = [part.document for part in given.missing_from(held)]
-        return {"revision": (await self.publish()).revision, "missing": missing}
+        async with self._change():
+            snapshot = self._catalog.snapshot()
+            missing: list[dict[str, Any]] = []
+            for name in _named(snapshot, str(request["name"])):
+                if name not in snapshot.deployment.subscriptions:
+                    close = nearest(name, snapshot.deployment.subscriptions)
+                    hint = f"did you mean {close!r}?" if close else None
+                    raise HeadgateError(f"unknown subscription {name!r}", hint=hint)
+                before = snapshot.deployment.subscriptions[name]
+                given = parse_resolution({**(before.resolution or {}), **request["resolution"]})
+                held = Resolution() if before.resolution is None else parse_resolution(before.resolution)
+                self._catalog.change(replace(before, resolution=given.document or None))
+                missing = [part.document for part in given.missing_from(held)]
+            return {"revision": (await self.publish()).revision, "missing": missing}
 
     async def _status(self, _: Mapping[str, Any]) -> dict[str, Any]:
         return await self._report()

@@ -25,6 +25,7 @@ from headgate.relay.output import QueueLimits
 from headgate.relay.tables import Tables
 from headgate.service.books import Keeper
 from headgate.service.control import Control
+from headgate.service.following import Following
 from headgate.service.joining import Joiner
 from headgate.service.observer import Observer
 from headgate.service.processes import JobProcess
@@ -90,12 +91,12 @@ class Runtime:
         logs = self.fabric.logs
         for log in (logs.state, logs.tables):
             await self.fabric.ensure(log)
+        await self.control.contexts.recover()
         if deployment is not None:
             self._apply(deployment)
         snapshot = await self.control.publish()
         streams = snapshot.deployment.streams
         for stream in streams.values():
-            await self.fabric.ensure(logs.root(stream.name))
             if stream.source.format == "nats":
                 await self.fabric.ensure(logs.input(stream.name))
         await self.control.serve()
@@ -122,6 +123,7 @@ class Runtime:
         for name in streams:
             self.keepers[name] = Keeper(self.fabric, self.tables, name)
             self._spawn(self.keepers[name].run(), f"ledger of {name}")
+        self._spawn(Following(self.fabric, self.tables, self.control.set_contexts).run(), "contexts")
         if self.settings.job:
             self.job = JobProcess(self._configure, self.settings.state_dir, self.settings.job_environment)
             self._spawn(self.job.run(), "Spark job")
@@ -223,6 +225,8 @@ class Runtime:
         for keeper in self.keepers.values():
             with contextlib.suppress(HeadgateError):
                 await keeper.store()
+        with contextlib.suppress(HeadgateError):
+            self.control.contexts.fold()
 
 
 @contextlib.contextmanager

@@ -32,11 +32,15 @@ async def read_status(fabric: Fabric, tables: Tables) -> dict[str, Any]:
     snapshot = await anext(tables.heads())
     books = await read_books(fabric, tables, list(snapshot.deployment.streams))
     relays, jobs = await read_reports(fabric, "relay"), await read_reports(fabric, "job")
+    errors = await read_reports(fabric, "errors")
     tallies = await read_tallies(fabric)
+    streams = {book.stream: _stream(snapshot, book, jobs, relays) for book in books}
+    for name, stream in streams.items():
+        stream["errors"] = errors.get(name)
     return {
         "revision": snapshot.revision,
         "time_ms": int(time.time() * 1000),
-        "streams": {book.stream: _stream(snapshot, book, jobs, relays) for book in books},
+        "streams": streams,
         "sites": {name: _site(name, relays) for name in snapshot.deployment.sites},
         "links": _links(relays),
         "subscriptions": _subscriptions(snapshot, books, tallies, relays),

@@ -26,7 +26,8 @@ class Manifest:
     """What a micro-batch committed: rows (after, upto] of the stream's sequence, under one pinned version.
 
     `lineage` identifies the checkpoint that numbers the batches: a batch of another lineage is refused, because its
-    number says nothing about what was already committed. `lag_ms` is the mean age of the rows at the commit.
+    number says nothing about what was already committed. `lag_ms` is the mean age of the rows at the commit. `context`
+    is the place in the root log up to which updates of contexts were applied: with `version` it is the batch's pin.
     """
 
     stream: str
@@ -43,6 +44,7 @@ class Manifest:
     dead_parts: tuple[PartRef, ...] = ()
     time_ms: int = 0
     lag_ms: int = 0
+    context: int = 0
 
     @property
     def evaluated(self) -> int:
@@ -91,6 +93,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "gaps": manifest.gaps,
         "time_ms": manifest.time_ms,
         "lag_ms": manifest.lag_ms,
+        "context": manifest.context,
         "classes": len(manifest.class_ids),
     }
     return encode_frame("m", header, [encode_sorted(manifest.class_ids), encode_uints(manifest.class_counts)])
@@ -116,4 +119,5 @@ def decode_manifest(data: bytes) -> Manifest:
         dead_parts=tuple(PartRef(*ref) for ref in header["dead_parts"]),
         time_ms=header["time_ms"],
         lag_ms=header["lag_ms"],
+        context=header.get("context", 0),
     )

@@ -28,10 +28,10 @@ class Part:
     classes: ClassLists
 
 
-def encode_part(part: Part) -> bytes:
-    """The bytes of a part; its schema is the stream's."""
+def encode_part(part: Part, classes: tuple[bytes, bytes] | None = None) -> bytes:
+    """The bytes of a part; its schema is the stream's. `classes` are its lists if they are encoded already."""
     header = {"evaluated": part.evaluated, "rows": part.rows.num_rows, "ids": len(part.classes.ids)}
-    lengths, ids = encode_lists(part.classes.offsets, part.classes.ids)
+    lengths, ids = classes or encode_lists(part.classes.offsets, part.classes.ids)
     return encode_frame("p", header, [encode_sorted(part.positions), encode_rows(part.rows), lengths, ids])
 
 

@@ -22,12 +22,16 @@ from headgate.filters.filter import Filter
 from headgate.filters.kernels.patterns import quote
 from headgate.filters.profiles.base import DefaultProfileType, Profile, relational
 from headgate.filters.profiles.translated import Translated, text_columns
+from headgate.filters.profiles.words import Worded, WordIndex
 from headgate.filters.types import STRING
 from headgate.model import Schema
 
 _TOKEN = re.compile(r'\s*(?:(?P<mark>[()\-])|"(?P<phrase>[^"]*)"|(?P<word>\w+)(?P<star>\*?))', re.UNICODE)
 _EDGE = r"[^\pL\pN_]"
 _DEPTH = 40
+
+# A condition, its text, and words of which a plain text that meets the condition has at least one; None if unknown.
+_Parsed = tuple[Expr, str, frozenset[str] | None]
 
 
 class _Parser:
@@ -38,11 +42,11 @@ class _Parser:
         self.terms = [functions.call("coalesce", (Column(STRING, name), Literal(STRING, ""))) for name in columns]
         self.depth = 0
 
-    def parse(self) -> tuple[Expr, str]:
-        condition, text = self._any()
+    def parse(self) -> _Parsed:
+        parsed = self._any()
         if self._peek() is not None or self.where[self.position :].strip():
             raise self._error("a word was expected")
-        return condition, text
+        return parsed
 
     def _error(self, message: str) -> FilterError:
         rest = self.where[self.position :]
@@ -59,15 +63,17 @@ class _Parser:
             return True
         return False
 
-    def _any(self) -> tuple[Expr, str]:
+    def _any(self) -> _Parsed:
         parts = [self._all()]
         while self._take("OR"):
             parts.append(self._all())
         if len(parts) == 1:
             return parts[0]
-        return build.disjunction(part[0] for part in parts), " OR ".join(part[1] for part in parts)
+        words = [part[2] for part in parts]
+        known = None if None in words else frozenset().union(*(each for each in words if each is not None))
+        return build.disjunction(part[0] for part in parts), " OR ".join(part[1] for part in parts), known
 
-    def _all(self) -> tuple[Expr, str]:
+    def _all(self) -> _Parsed:
         parts = [self._one()]
         while True:
             self._take("AND")
@@ -75,9 +81,10 @@ class _Parser:
             if token is None or token["mark"] == ")" or token["word"] == "OR":
                 break
             parts.append(self._one())
-        return build.conjunction(part[0] for part in parts), " ".join(part[1] for part in parts)
+        known = min((part[2] for part in parts if part[2] is not None), key=len, default=None)
+        return build.conjunction(part[0] for part in parts), " ".join(part[1] for part in parts), known
 
-    def _one(self) -> tuple[Expr, str]:
+    def _one(self) -> _Parsed:
         token = self._peek()
         if token is None or token["word"] in ("AND", "OR") or token["mark"] == ")":
             raise self._error("a word was expected")
@@ -85,20 +92,20 @@ class _Parser:
         if self.depth > _DEPTH:
             raise self._error(f"words are nested more than {_DEPTH} deep")
         if self._take("-", "NOT"):
-            condition, text = self._one()
-            found = build.negation(condition), f"-{text}"
+            condition, text, _ = self._one()
+            found: _Parsed = build.negation(condition), f"-{text}", None
         elif self._take("("):
-            condition, text = self._any()
+            condition, text, known = self._any()
             if not self._take(")"):
                 raise self._error("a closing parenthesis was expected")
-            found = condition, f"({text})"
+            found = condition, f"({text})", known
         else:
             self.position = token.end()
             found = self._term(token)
         self.depth -= 1
         return found
 
-    def _term(self, token: re.Match[str]) -> tuple[Expr, str]:
+    def _term(self, token: re.Match[str]) -> _Parsed:
         words = re.findall(r"\w+", token["phrase"]) if token["phrase"] is not None else [token["word"]]
         if not words:
             raise self._error("a phrase has no words")
@@ -108,7 +115,9 @@ class _Parser:
         regex = rf"(?i)(?:\A|{_EDGE}){pattern}{tail}(?:\z|{_EDGE})"
         found = build.disjunction(build.rlike(term, Literal(STRING, regex)) for term in self.terms)
         shown = f'"{" ".join(words)}"' if len(words) > 1 else words[0]
-        return found, shown + (token["star"] or "")
+        whole = [word for word in (words[:-1] if token["star"] else words) if word.isascii()]
+        known = frozenset([max(whole, key=len)]) if whole and all(word.isascii() for word in words) else None
+        return found, shown + (token["star"] or ""), known
 
 
 class Keywords(DefaultProfileType):
@@ -120,12 +129,16 @@ class Keywords(DefaultProfileType):
 
     name: ClassVar[str] = "keywords"
 
-    def compile(self, where: str, schema: Schema, context: Mapping[str, pa.DataType]) -> Translated:
+    def compile(self, where: str, schema: Schema, context: Mapping[str, pa.DataType]) -> Worded:
         """The profile."""
         del context
         columns, _, start = text_columns(where, schema, "text")
-        condition, text = _Parser(where, start, columns).parse()
-        return Translated(f"{', '.join(columns)}: {text}", Filter.of(condition))
+        condition, text, words = _Parser(where, start, columns).parse()
+        return Worded(f"{', '.join(columns)}: {text}", Filter.of(condition), columns, words)
+
+    def index(self) -> WordIndex:
+        """An index by words."""
+        return WordIndex()
 
     def covers(self, one: Profile, other: Profile) -> bool:
         """The algebra's answer on the equivalent filters."""

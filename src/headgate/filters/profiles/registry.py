@@ -26,6 +26,7 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "relational": "headgate.filters.profiles.relational_type:PROFILE",
         "topics": "headgate.filters.profiles.topics:PROFILE",
         "keywords": "headgate.filters.profiles.keywords:PROFILE",
+        "grid": "headgate.grid.profile:PROFILE",
     }
 )
 

@@ -4,9 +4,9 @@ Methods are pure: waiting events, the time and believed costs in, steps out. `re
 paper's rule for time; `BatchGate` is the same control for the Spark job, which sees whole micro-batches.
 """
 
-from headgate.matching.admission.batching import Batching
+from headgate.matching.admission.batching import ORDERS, Batching
 from headgate.matching.admission.costs import Costs, LearnedCosts, believed
-from headgate.matching.admission.estimate import ErrorEstimate, estimate_errors
+from headgate.matching.admission.estimate import ErrorEstimate, compare_lists, estimate_errors
 from headgate.matching.admission.fine_grained import FineGrained, Group
 from headgate.matching.admission.frontend import METHODS, PRESETS, Requirement, choose, make_method
 from headgate.matching.admission.gate import BatchGate, Gated
@@ -21,6 +21,7 @@ from headgate.matching.admission.traditional_eager import TraditionalEager
 
 __all__ = [
     "METHODS",
+    "ORDERS",
     "PRESETS",
     "BatchGate",
     "Batching",
@@ -46,6 +47,7 @@ __all__ = [
     "believed",
     "choose",
     "compare",
+    "compare_lists",
     "estimate_errors",
     "make_method",
     "replay",

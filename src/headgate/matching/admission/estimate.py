@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headgate.matching.lists import ClassLists, Offsets
+
 _NORMAL_95 = 1.959963984540054
 
 
@@ -18,6 +20,22 @@ class ErrorEstimate:
     errors: float
     low: float
     high: float
+
+    @property
+    def variance(self) -> float:
+        """The variance of the estimate; estimates of separate batches add up, and so do their variances."""
+        margin = (self.high - self.errors) / _NORMAL_95
+        return margin * margin if math.isfinite(margin) else 0.0
+
+    @classmethod
+    def of(cls, errors: float, variance: float) -> ErrorEstimate:
+        """An estimate from sums over batches.
+
+        >>> ErrorEstimate.of(100.0, 0.0)
+        ErrorEstimate(errors=100.0, low=100.0, high=100.0)
+        """
+        margin = _NORMAL_95 * math.sqrt(variance)
+        return cls(errors, max(0.0, errors - margin), errors + margin)
 
 
 def estimate_errors(sampled: Sequence[int], population: int) -> ErrorEstimate:
@@ -38,3 +56,18 @@ def estimate_errors(sampled: Sequence[int], population: int) -> ErrorEstimate:
     margin = _NORMAL_95 * spread / math.sqrt(count) * rest * population
     total = mean * population
     return ErrorEstimate(total, max(0.0, total - margin), total + margin)
+
+
+def compare_lists(exact: ClassLists, given: ClassLists) -> tuple[Offsets, Offsets]:
+    """For each row how many classes are missing from the lists that were given, and how many are wrongly in them.
+
+    >>> missed, wrong = compare_lists(ClassLists.of([[1, 2], [3]]), ClassLists.of([[2, 4], [3]]))
+    >>> missed.tolist(), wrong.tolist()
+    ([1, 0], [1, 0])
+    """
+    right, ours = ((lists.row_of_id() << 32) | lists.ids.astype(np.int64) for lists in (exact, given))
+    missed, wrong = np.setdiff1d(right, ours, assume_unique=True), np.setdiff1d(ours, right, assume_unique=True)
+    return (
+        np.bincount(missed >> 32, minlength=exact.rows).astype(np.int64),
+        np.bincount(wrong >> 32, minlength=exact.rows).astype(np.int64),
+    )

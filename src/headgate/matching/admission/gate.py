@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from headgate.matching.admission.batching import ORDERS
 from headgate.matching.index import MatchingError
 
 # The methods of a deployment file, and whether they shed rows of a micro-batch.
 GATES: Mapping[str, bool] = {"traditional": False, "batch": False, "shed": True, "hybrid": True}
 
-_OPTIONS = ("seed", "settle")
+_OPTIONS = ("seed", "settle", "order", "arrived")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,8 @@ class BatchGate:
 
         >>> BatchGate.of("shed", 2.0, {"settel": 0.5})
         Traceback (most recent call last):
-        headgate.matching.index.MatchingError: admission.options: unknown option 'settel' (options are seed, settle)
+        headgate.matching.index.MatchingError: admission.options: unknown option 'settel' (options are seed, settle, \
+order, arrived)
         """
         for name in options:
             if name not in _OPTIONS:
@@ -71,6 +73,13 @@ class BatchGate:
                 f"{settle!r} is not a share of the time that remains",
                 where="admission.options.settle",
                 hint="write a number above 0 and up to 1, such as 0.9",
+            )
+        order = options.get("order", ORDERS[0])
+        if order not in ORDERS:
+            raise MatchingError(
+                f"no order of execution {order!r}",
+                where="admission.options.order",
+                hint="orders are " + ", ".join(ORDERS),
             )
         return cls(method, bound_s, seed, float(settle))
 
@@ -91,3 +100,13 @@ class BatchGate:
         chosen = np.random.default_rng([self.seed, batch]).choice(rows, kept, replace=False, shuffle=False)
         keep[chosen] = True
         return Gated(keep, rows - kept)
+
+    def sample(self, batch: int, rows: npt.NDArray[np.int64], admitted: int) -> npt.NDArray[np.int64]:
+        """A seeded sample of rows that is matched in order too: a hundredth of what was admitted, 16 to 256 rows.
+
+        >>> BatchGate("shed", 2.0).sample(7, np.arange(5), 0).tolist()
+        [0, 1, 2, 3, 4]
+        """
+        count = min(len(rows), max(16, min(256, admitted // 100)))
+        chosen = np.random.default_rng([self.seed, batch, 1]).choice(len(rows), count, replace=False, shuffle=False)
+        return np.sort(rows[chosen])

@@ -18,6 +18,7 @@ from headgate.matching.compiled.labels import Labels
 from headgate.matching.compiled.pieces import Pieces, attributes_of, boxes_of, text_columns, texts_of
 from headgate.matching.index import ClassSpec, MatchingError, check_unique
 from headgate.matching.lists import ClassLists, Ids
+from headgate.matching.recheck import join, recheck
 from headgate.matching.scan import ScanIndex
 from headgate.model import Schema
 
@@ -48,8 +49,7 @@ class ClassIndex:
             self._boxes = BoxIndex.build(attributes, boxes, labels, self._sample)
         inside = {piece.id for piece in indexed} if columns else set()
         self._scan = ScanIndex(spec for spec in self._specs.values() if spec.id not in inside)
-        unsure = [piece.id for piece in indexed if piece.id in inside and not piece.exact]
-        self._checked = np.array(sorted(unsure), np.uint32)
+        self._checked = {piece.id: self._specs[piece.id] for piece in indexed if piece.id in inside and not piece.exact}
 
     @property
     def classes(self) -> Ids:
@@ -66,31 +66,8 @@ class ClassIndex:
         scanned = self._scan.match(batch)
         if self._boxes is None:
             return scanned
-        found = self._boxes.match(batch)
-        if len(self._checked):
-            found = self._recheck(found, batch)
-        if len(scanned.ids) == 0:
-            return found
-        rows = np.concatenate([found.row_of_id(), scanned.row_of_id()])
-        return ClassLists.from_pairs(rows, np.concatenate([found.ids, scanned.ids]), batch.num_rows)
-
-    def _recheck(self, found: ClassLists, batch: pa.RecordBatch) -> ClassLists:
-        """Evaluate the classes whose boxes do not decide, each on the rows that have it."""
-        places = np.minimum(np.searchsorted(self._checked, found.ids), len(self._checked) - 1)
-        unsure = np.flatnonzero(self._checked[places] == found.ids)
-        if len(unsure) == 0:
-            return found
-        rows = found.row_of_id()
-        order = unsure[np.argsort(found.ids[unsure], kind="stable")]
-        ids, starts = np.unique(found.ids[order], return_index=True)
-        keep = np.ones(len(found.ids), bool)
-        for identity, part in zip(ids.tolist(), np.split(order, starts[1:]), strict=True):
-            spec = self._specs[identity]
-            chosen = batch.select(list(spec.filter.columns)).take(pa.array(rows[part]))
-            keep[part] = spec.filter.evaluate(chosen, spec.context)
-        kept = np.zeros(len(keep) + 1, np.int64)
-        np.cumsum(keep, out=kept[1:])
-        return ClassLists(kept[found.offsets], found.ids[keep])
+        found = recheck(self._boxes.match(batch), batch, self._checked)
+        return join(found, scanned)
 
     def add(self, classes: Iterable[ClassSpec]) -> None:
         """Add classes; an id that is known already is refused and nothing is changed."""
@@ -110,7 +87,8 @@ class ClassIndex:
         self._scan.remove(gone)
         if self._boxes is not None:
             self._boxes.remove(np.array(gone, np.uint32))
-        self._checked = np.setdiff1d(self._checked, np.array(gone, np.uint32))
+        for identity in gone:
+            self._checked.pop(identity, None)
 
     def bind(self, identity: int, context: Mapping[str, Any]) -> None:
         """Give a class another context; its boxes are replaced in place."""
@@ -130,8 +108,7 @@ class ClassIndex:
             boxes.add(boxes_of(indexed, boxes.attributes, boxes.labels))
         inside = {piece.id for piece in indexed}
         self._scan.add(self._specs[identity] for identity in pieces if identity not in inside)
-        unsure = np.array([piece.id for piece in indexed if not piece.exact], np.uint32)
-        self._checked = np.union1d(self._checked, unsure).astype(np.uint32)
+        self._checked.update({piece.id: self._specs[piece.id] for piece in indexed if not piece.exact})
         return True
 
     @staticmethod

@@ -1,12 +1,14 @@
 """Versions of a box index in a directory: snapshots that are mapped, and deltas that lead from one version to the next.
 
 A worker that holds version n applies the delta n -> n+1 to its private pages; one that starts maps the newest snapshot
-and applies what follows. Replaying the same deltas on the same snapshot gives the same arrays.
+and applies what follows. Replaying the same deltas on the same snapshot gives the same arrays. Both kinds of file may
+carry more: what `headgate.matching.live` keeps beside the boxes. Numbers of versions may skip; a delta says which
+version it follows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,26 @@ from headgate.model import parse_type, type_name
 
 _NO_IDS = np.empty(0, np.uint32)
 _NO_KEYS = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class More:
+    """What a file carries beside boxes: a JSON document and arrays, which this module does not interpret."""
+
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> More:
+        """What a file had."""
+        prefix = "more."
+        return cls(
+            meta.get("more", {}),
+            {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)},
+        )
+
+
+_NOTHING = More()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +84,20 @@ class IndexStore:
         """Where the delta that makes a version is, or would be."""
         return self.directory / f"delta-{version:012d}.hga"
 
-    def publish(self, version: int, index: BoxIndex) -> Path:
-        """Write a snapshot."""
+    def publish(self, version: int, index: BoxIndex | None, more: More = _NOTHING) -> Path:
+        """Write a snapshot; `index` None is one without boxes."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        arrays = arrays_of(index.tree)
-        meta: dict[str, Any] = {
-            "version": version,
-            "attributes": [[attribute.name, type_name(attribute.type)] for attribute in index.attributes],
-            "labels": sorted(index.labels),
-        }
-        write_arrays(self.snapshot(version), meta, {**arrays, **_label_arrays(index.labels)})
+        meta: dict[str, Any] = {"version": version, "more": dict(more.meta), "boxes": index is not None}
+        arrays = {f"more.{name}": array for name, array in more.arrays.items()}
+        if index is not None:
+            meta["attributes"] = [[attribute.name, type_name(attribute.type)] for attribute in index.attributes]
+            meta["labels"] = sorted(index.labels)
+            arrays |= {**arrays_of(index.tree), **_label_arrays(index.labels)}
+        write_arrays(self.snapshot(version), meta, arrays)
         return self.snapshot(version)
 
-    def append(self, version: int, delta: Delta) -> Path:
-        """Write the delta that makes `version` of the one before it."""
+    def append(self, version: int, delta: Delta, after: int | None = None, more: More = _NOTHING) -> Path:
+        """Write the delta that makes `version` of an earlier one, by default of the one before it."""
         self.directory.mkdir(parents=True, exist_ok=True)
         added = delta.added
         arrays = {
@@ -84,39 +106,77 @@ class IndexStore:
             "attributes": delta.attributes,
             "lows": delta.lows,
             "highs": delta.highs,
+            **{f"more.{name}": array for name, array in more.arrays.items()},
         }
         if added is not None:
             arrays |= {"added.ids": added.ids, "added.exact": added.exact, "added.nulls": added.nulls}
-        meta = {"version": version, "labels": sorted(delta.labels)}
+        meta = {"version": version, "labels": sorted(delta.labels), "more": dict(more.meta)}
+        meta["after"] = version - 1 if after is None else after
         write_arrays(self.delta(version), meta, {**arrays, **_label_arrays(delta.labels)})
         return self.delta(version)
 
     def read_delta(self, version: int) -> Delta:
         """The delta that makes a version; a damaged or missing one is refused."""
+        return self.load_delta(version)[0]
+
+    def load_delta(self, version: int) -> tuple[Delta, More]:
+        """The delta that makes a version, and what it carries beside."""
         meta, arrays = map_arrays(self.delta(version))
         added = None
         if "added.ids" in arrays:
             added = Boxes(arrays["added.ids"], arrays["added.exact"], arrays["added.nulls"])
         changed, attributes, lows, highs = (arrays[name] for name in ("changed", "attributes", "lows", "highs"))
-        return Delta(arrays["removed"], added, changed, attributes, lows, highs, _labels(meta["labels"], arrays))
+        labels = _labels(meta["labels"], arrays)
+        return Delta(arrays["removed"], added, changed, attributes, lows, highs, labels), More.of(meta, arrays)
 
-    def open(self, version: int, *, verify: bool = True) -> BoxIndex:
-        """The index of a version: the newest snapshot not after it, and the deltas from there."""
-        base = version
-        while base >= 0 and not self.snapshot(base).exists():
-            if not self.delta(base).exists():
+    def load_snapshot(self, version: int, *, verify: bool = True) -> tuple[BoxIndex | None, More]:
+        """The snapshot of a version, mapped privately, and what it carries beside."""
+        meta, arrays = map_arrays(self.snapshot(version), verify=verify)
+        more = More.of(meta, arrays)
+        if not meta.get("boxes", True):
+            return None, more
+        attributes = [Attribute(name, parse_type(kind)) for name, kind in meta["attributes"]]
+        plain = {name: array for name, array in arrays.items() if not name.startswith("more.")}
+        return BoxIndex(attributes, tree_of(plain), _labels(meta["labels"], arrays)), more
+
+    def chain(self, version: int) -> list[int]:
+        """The versions that lead to one: a snapshot's, then each delta's; a missing file is refused."""
+        found = [version]
+        while not self.snapshot(found[-1]).exists():
+            path = self.delta(found[-1])
+            if not path.exists():
                 raise MatchingError(
-                    f"version {version} cannot be opened: {self.delta(base).name} is missing",
+                    f"version {version} cannot be opened: {path.name} is missing",
                     where=str(self.directory),
                     hint="publish a snapshot",
                 )
-            base -= 1
-        meta, arrays = map_arrays(self.snapshot(base), verify=verify)
-        attributes = [Attribute(name, parse_type(kind)) for name, kind in meta["attributes"]]
-        index = BoxIndex(attributes, tree_of(arrays), _labels(meta["labels"], arrays))
-        for following in range(base + 1, version + 1):
-            self.read_delta(following).apply(index)
+            found.append(int(map_arrays(path, verify=False)[0]["after"]))
+        return found[::-1]
+
+    def open(self, version: int, *, verify: bool = True) -> BoxIndex:
+        """The index of a version: the newest snapshot not after it, and the deltas from there."""
+        base, *following = self.chain(version)
+        index, _ = self.load_snapshot(base, verify=verify)
+        if index is None:
+            raise MatchingError(f"version {version} has no boxes", where=str(self.directory))
+        for each in following:
+            self.read_delta(each).apply(index)
         return index
+
+    def versions(self) -> list[int]:
+        """The versions that there is a file of, ascending."""
+        return sorted({int(path.stem.rpartition("-")[2]) for path in self.directory.glob("*-*.hga")})
+
+    def clean(self, keep: Iterable[int]) -> list[Path]:
+        """Delete every file that none of these versions needs; returns which. A worker keeps what it has mapped."""
+        needed: set[Path] = set()
+        for version in keep:
+            base, *following = self.chain(version)
+            needed |= {self.snapshot(base), *(self.delta(each) for each in following)}
+        gone = [path for path in self.directory.glob("*.hga*") if path not in needed]
+        for path in gone:
+            path.unlink(missing_ok=True)
+        return gone
 
 
 def _label_arrays(labels: Mapping[str, Labels]) -> dict[str, np.ndarray]:

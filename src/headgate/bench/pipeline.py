@@ -1,0 +1,215 @@
+"""The whole Spark job, source to committed manifest, with 500,000 profiles against the same job without matching.
+
+Both jobs read the same Parquet files of Zipf messages (the filter-QoS paper's Table 1, workload a), validate, stage and
+commit every row. One matches with an index of the paper's profiles, saved as the driver saves it and mapped by the
+workers; the other has a single class that takes every row, so that rows are carried and nothing is looked for. Runs
+alternate; figures are from the first commit to the last, so that start-up is not in them.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headgate.catalog import Snapshot
+from headgate.catalog.codec import encode_stream
+from headgate.fabric import EmbeddedServer, Logs, SyncFabric
+from headgate.matching import ClassLists
+from headgate.matching.definitions import ClassGroup
+from headgate.matching.live import LiveIndex
+from headgate.matching.workload import FEW_MATCHES, Workload
+from headgate.model import Deployment, Schema, Site, Source, Stream, Subscription
+from headgate.pipeline.classes import filters_of, template_of
+from headgate.pipeline.query import start_query
+from headgate.pipeline.worker import Address
+from headgate.relay.tables import publish_snapshot
+from headgate.wire.manifest import Manifest, decode_manifest
+from headgate.wire.part import decode_part
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CHECKED = 200
+
+
+def run(
+    profiles: int = 500_000,
+    rows: int = 100_000,
+    files: int = 8,
+    repeats: int = 3,
+    seed: int = 1,
+    master: str = "local[*]",
+) -> dict[str, Any]:
+    """Rows per second of both jobs, and what matching adds; `files` of `rows` rows each, one a core and batch."""
+    from headgate.pipeline.session import make_session
+
+    workload = Workload(profiles=profiles, narrowest=FEW_MATCHES.narrowest)
+    rng = np.random.default_rng(seed)
+    contexts = workload.contexts(rng)
+    spark = make_session("bench pipeline", master)
+    cores = spark.sparkContext.defaultParallelism
+    with (
+        tempfile.TemporaryDirectory() as place,
+        EmbeddedServer(Path(place) / "nats", sync_always=True) as server,
+        SyncFabric(server.url, Logs(root_bytes=8 << 30)) as fabric,
+    ):
+        bench = _Bench(spark, fabric, Address(server.url, fabric.logs), Path(place), workload, cores)
+        for number in range(files * cores):
+            batch = workload.batch(workload.messages(rng, rows))
+            (bench.place / "in").mkdir(exist_ok=True)
+            pq.write_table(pa.table(batch), bench.place / "in" / f"{number:04d}.parquet")
+        began = time.perf_counter()
+        index = bench.index(contexts)
+        built_s = time.perf_counter() - began
+        runs: dict[bool, list[_Run]] = {True: [], False: []}
+        for number in range(repeats):
+            for matching in (False, True):
+                runs[matching].append(bench.run(f"{'on' if matching else 'off'}{number}", index if matching else None))
+        mismatches = bench.check(runs[True][-1], contexts)
+    figures = _figures(runs[False], runs[True]) | {
+        "profiles": profiles,
+        "index_build_s": round(built_s, 2),
+        "oracle_mismatches": mismatches,
+    }
+    for name, value in figures.items():
+        print(f"{name:<40} {value:>14,}")
+    if mismatches:
+        raise AssertionError(f"{mismatches} lists differ from brute force")
+    return figures
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One job: its stream, rows and seconds between the first and the last commit, and what the workers told."""
+
+    stream: str
+    rows: int
+    seconds: float
+    matched: int
+    match_s: float
+    class_s: float
+    class_bytes: int
+    work_s: float
+
+
+class _Bench:
+    """The deployment that both jobs run in: one stream a run, all over the same files."""
+
+    def __init__(
+        self, spark: SparkSession, fabric: SyncFabric, address: Address, place: Path, workload: Workload, cores: int
+    ) -> None:
+        self.spark, self.fabric, self.address, self.place = spark, fabric, address, place
+        self.workload, self.cores = workload, cores
+        self.schema = Schema.of(dict.fromkeys(workload.names, "double"))
+        self.version = 0
+        for log in (fabric.logs.state, fabric.logs.tables):
+            fabric.ensure(log)
+
+    def _stream(self, name: str) -> Stream:
+        options = {"path": str(self.place / "in"), "maxFilesPerTrigger": str(self.cores)}
+        return Stream(name, self.schema, Source("parquet", options), "root")
+
+    def template(self) -> str:
+        """The paper's profile: a range of a set width around a value of the context, for each attribute."""
+        pairs = enumerate(zip(self.workload.names, self.workload.widths.tolist(), strict=True))
+        where = " AND ".join(
+            f"{name} BETWEEN $c{k} - {width / 2!r}D AND $c{k} + {width / 2!r}D" for k, (name, width) in pairs
+        )
+        context = {f"c{k}": 0.5 for k in range(self.workload.attributes)}
+        return template_of(Subscription("p", "s", "root", where, context=context))
+
+    def index(self, contexts: np.ndarray) -> LiveIndex:
+        """The index of all profiles, compiled from one filter and a table of contexts as the driver compiles it."""
+        columns = [pa.array(np.ascontiguousarray(contexts[:, k])) for k in range(self.workload.attributes)]
+        table = pa.RecordBatch.from_arrays(columns, names=[f"c{k}" for k in range(self.workload.attributes)])
+        group = ClassGroup(self.template(), np.arange(len(contexts), dtype=np.uint32), table)
+        return LiveIndex.build(self.schema, filters_of(self._stream("s")), [group])
+
+    def run(self, name: str, index: LiveIndex | None) -> _Run:
+        """Run a job over all files and read its manifests and reports."""
+        from headgate.matching.compiled.saved import SavedIndexes
+
+        self.version += 1
+        stream, checkpoint = self._stream(name), self.place / name
+        everything = Subscription("everything", name, "root")
+        snapshot = Snapshot(
+            self.version,
+            Deployment({name: stream}, {"root": Site("root")}, subscriptions={"everything": everything}),
+            subscription_ids={"everything": 1},
+            class_ids={"everything": 1},
+        )
+        self.fabric.run(publish_snapshot(self.fabric.fabric, snapshot))
+        if index is not None:
+            document = {"stream": json.loads(json.dumps(encode_stream(stream))), "context": 0}
+            SavedIndexes(checkpoint / "indexes").save(self.version, index, document)
+        reports: list[Mapping[str, Any]] = []
+        query = start_query(
+            self.spark, stream, self.address, self.fabric, checkpoint, trigger_s=0.0, told=reports.append
+        )
+        try:
+            query.processAllAvailable()
+        finally:
+            query.stop()
+        manifests = self._manifests(name)
+        counted = manifests[1:]
+        return _Run(
+            name,
+            sum(each.rows_in for each in counted),
+            (manifests[-1].time_ms - manifests[0].time_ms) / 1000,
+            sum(int(each.class_counts.sum()) for each in counted),
+            *(sum(each[key] for each in reports[1:]) for key in ("match_s", "class_s", "class_bytes", "work_s")),
+        )
+
+    def _manifests(self, name: str) -> list[Manifest]:
+        logs, place = self.fabric.logs, 0
+        found: list[Manifest] = []
+        while batch := self.fabric.read(logs.root(name), logs.commit(name), place):
+            found.extend(decode_manifest(stored.data) for stored in batch)
+            place = batch[-1].sequence
+        return found
+
+    def check(self, run: _Run, contexts: np.ndarray) -> int:
+        """How many of the first rows have other classes in the log than brute force gives them."""
+        logs = self.fabric.logs
+        reference = next(part for each in self._manifests(run.stream) for part in each.parts if part.log_sequence)
+        stored = self.fabric.get(logs.root(run.stream), reference.log_sequence)
+        assert stored is not None
+        part = decode_part(stored.data, self.schema.arrow)
+        values = np.stack([part.rows.column(name).to_numpy() for name in self.workload.names], axis=1)[:_CHECKED]
+        lows, highs = self.workload.ranges(contexts)
+        expected = ClassLists.of(np.flatnonzero(((row >= lows) & (row <= highs)).all(axis=1)) for row in values)
+        given = part.classes.take(np.arange(len(values)))
+        return sum(given.row(k).tolist() != expected.row(k).tolist() for k in range(len(values)))
+
+
+def _figures(off: Sequence[_Run], on: Sequence[_Run]) -> dict[str, Any]:
+    """Medians over the repeats; a share is of the job with matching."""
+    without = statistics.median(each.seconds / each.rows for each in off)
+    matching = statistics.median(each.seconds / each.rows for each in on)
+    rows = sum(each.rows for each in on)
+
+    def micros(name: str, runs: Sequence[_Run] = on) -> float:
+        return round(1e6 * sum(getattr(each, name) for each in runs) / sum(each.rows for each in runs), 3)
+
+    return {
+        "rows_per_s_without_matching": round(1 / without),
+        "rows_per_s_with_matching": round(1 / matching),
+        "matching_share_of_job": round(1 - without / matching, 3),
+        "matches_per_row": round(sum(each.matched for each in on) / rows, 1),
+        "match_cpu_us_per_row": micros("match_s"),
+        "class_transport_us_per_row": micros("class_s"),
+        "class_bytes_per_row": round(sum(each.class_bytes for each in on) / rows, 1),
+        "worker_us_per_row_with": micros("work_s"),
+        "worker_us_per_row_without": micros("work_s", off),
+        "rows_measured": rows,
+    }

@@ -1,0 +1,113 @@
+"""The state that a worker matches with: a stream's index at a version, and at a place of its context log.
+
+The index is mapped from the driver's files and brought forward by deltas; when that cannot be, it is compiled from the
+published snapshot, and the reason is told. Either way the rows are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from headgate.catalog import Snapshot
+from headgate.catalog.codec import decode_stream
+from headgate.errors import HeadgateError
+from headgate.fabric import SyncFabric
+from headgate.matching import ContextState, ContextUpdate, MatchingError
+from headgate.model import Stream
+from headgate.pipeline.classes import index_of, reading_of
+from headgate.wire.context import decode_context
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRef:
+    """Which saved index a version of the catalog stands for, and where the files are; travels with the task.
+
+    `base` is the place in the context log that the index was compiled at: updates up to it may be gone from the log.
+    """
+
+    directory: str
+    version: int
+    base: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A stream and its state, under a version of the catalog. `trouble` says why it was compiled and not mapped."""
+
+    stream: Stream
+    state: ContextState
+    version: int
+    ref: IndexRef | None = None
+    mapped: bool = False
+    trouble: str = ""
+
+
+def read_snapshot(fabric: SyncFabric, version: int) -> Snapshot:
+    """The published snapshot of a version."""
+    stored = fabric.last(fabric.logs.tables, fabric.logs.table(version))
+    if stored is None:
+        raise HeadgateError(f"version {version} of the catalog is not published", hint="is the service running?")
+    return Snapshot.from_bytes(stored.data)
+
+
+def read_updates(fabric: SyncFabric, stream: str, after: int, upto: int) -> Iterator[ContextUpdate]:
+    """The context updates of a stream at places (after, upto] of its root log."""
+    logs, place = fabric.logs, after
+    while place < upto and (batch := fabric.read(logs.root(stream), logs.context(stream), place)):
+        for stored in batch:
+            if stored.sequence <= upto:
+                yield ContextUpdate(stored.sequence, decode_context(stored.data), int(stored.time_s * 1000))
+        place = batch[-1].sequence
+
+
+def hold(fabric: SyncFabric, name: str, version: int, ref: IndexRef | None, held: Held | None, context: int) -> Held:
+    """The state of a stream under a version with the context log read up to a place, from what is held if possible."""
+    if held is None or held.state.base > context or (held.version, held.ref) != (version, ref):
+        held = _forward(held, version, ref, context) or _fresh(fabric, name, version, ref)
+    held.state.record(read_updates(fabric, name, held.state.head, context))
+    return held
+
+
+def _forward(held: Held | None, version: int, ref: IndexRef | None, context: int) -> Held | None:
+    """What is held, brought to a later version in place; None when it cannot be.
+
+    Deltas are written for the arrays of the files, so only a mapped index takes them.
+    """
+    if held is None or held.ref is None or ref is None or not held.mapped or held.state.base > context:
+        return None
+    if held.ref.directory != ref.directory or held.state.head < ref.base:
+        return None
+    from headgate.matching.compiled.saved import SavedIndexes
+
+    saved = SavedIndexes(Path(ref.directory))
+    try:
+        steps = saved.steps(ref.version)
+        if held.ref.version not in steps:
+            return None
+        deltas = [saved.delta(each) for each in steps[steps.index(held.ref.version) + 1 :]]
+        stream = decode_stream(held.stream.name, saved.document(ref.version)["stream"])
+    except (MatchingError, OSError):
+        return None  # opening it anew says what is wrong
+    for delta in deltas:
+        held.state.advance(delta)
+    return replace(held, version=version, ref=ref, stream=stream)
+
+
+def _fresh(fabric: SyncFabric, name: str, version: int, ref: IndexRef | None) -> Held:
+    trouble = ""
+    if ref is not None:
+        from headgate.matching.compiled.saved import SavedIndexes
+
+        saved = SavedIndexes(Path(ref.directory))
+        try:
+            base = int(saved.document(saved.steps(ref.version)[0])["context"])
+            stream = decode_stream(name, saved.document(ref.version)["stream"])
+            index = saved.open(ref.version, reading_of(stream))
+            return Held(stream, ContextState(index, base), version, ref, mapped=True)
+        except (MatchingError, OSError) as error:
+            trouble = f"index version {ref.version} is compiled from the catalog: {error}"
+    snapshot = read_snapshot(fabric, version)
+    state = ContextState(index_of(snapshot, name), snapshot.contexts.get(name, 0))
+    return Held(snapshot.deployment.streams[name], state, version, ref, trouble=trouble)

@@ -1,0 +1,159 @@
+"""Contexts of running subscriptions: updated through the streams' root logs, folded into the catalog now and then.
+
+An update is one message in the root log of the stream: it has a place in the order of what is committed there, costs no
+revision of the catalog and changes no table of a relay. The catalog takes the values over before it changes for another
+reason, after `FOLD_AFTER` updates, and when the service stops.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from headgate.catalog import Catalog, Snapshot
+from headgate.errors import HeadgateError, nearest
+from headgate.fabric import Fabric
+from headgate.model import Deployment
+from headgate.pipeline.classes import template_of
+from headgate.wire.context import decode_context, encode_context
+
+FOLD_AFTER: Final = 10_000
+_CLASSES: Final = 2_000
+
+Values = Mapping[str, Any]
+
+
+class Contexts:
+    """The values that hold now. `snapshot` is the catalog as it was last read."""
+
+    def __init__(self, fabric: Fabric, catalog: Catalog) -> None:
+        self._fabric = fabric
+        self._catalog = catalog
+        self.snapshot = Snapshot(0, Deployment({}, {}))
+        self._changed: dict[str, Values] = {}
+        self._places: dict[str, int] = {}
+        self._updates = 0
+        self._anew = False
+        self._owners: Counter[int] = Counter()
+        self._owners_of: Snapshot | None = None
+
+    async def recover(self) -> None:
+        """Read what was updated since the catalog last took the values over, and let it take them over."""
+        self.snapshot = self._catalog.snapshot()
+        logs = self._fabric.logs
+        for stream in self.snapshot.deployment.streams:
+            place = self.snapshot.contexts.get(stream, 0)
+            info = await self._fabric.info(logs.root(stream))
+            last = 0 if info is None else info.state.last_seq
+            if last < place:  # the root log was made anew: its places start again
+                place = self._places[stream] = 0
+                self._anew = True
+            names = {
+                self.snapshot.class_ids[name]: name
+                for name, each in self.snapshot.deployment.subscriptions.items()
+                if each.stream == stream
+            }
+            while place < last and (batch := await self._fabric.read(logs.root(stream), logs.context(stream), place)):
+                for stored in batch:
+                    for identity, (_, now) in decode_context(stored.data).items():
+                        if identity in names:
+                            self._changed[names[identity]] = now
+                place = self._places[stream] = batch[-1].sequence
+        self.fold()
+
+    def fold(self) -> None:
+        """Let the catalog take over every value that holds."""
+        if self._changed or self._anew:
+            self._catalog.fold_contexts(self._changed, self._places)
+            self._changed, self._places, self._updates, self._anew = {}, {}, 0, False
+            self.snapshot = self._catalog.snapshot()
+
+    def current(self, name: str) -> Values:
+        """All values of a subscription."""
+        return self._changed.get(name, self.snapshot.deployment.subscriptions[name].context)
+
+    async def follow(self, after: Snapshot) -> None:
+        """The catalog has changed to this: the log says the values of every class that is new or got others.
+
+        Call it before the snapshot is published. A class that comes back under its old id may have updates in the log
+        from its life before; what is appended here comes after them, and before any batch that has the class again.
+        """
+        before, self.snapshot = self.snapshot, after
+        changes: dict[str, dict[int, tuple[Values, Values]]] = {}
+        for name, subscription in after.deployment.subscriptions.items():
+            old, identity = before.deployment.subscriptions.get(name), after.class_ids[name]
+            known = old is not None and before.class_ids[name] == identity
+            if not subscription.context or (known and old is not None and old.context == subscription.context):
+                continue
+            was = old.context if known and old is not None else subscription.context
+            changes.setdefault(subscription.stream, {})[identity] = (was, subscription.context)
+        for stream, found in changes.items():
+            await self._append(stream, found)
+
+    async def set(self, requests: Mapping[str, Values]) -> int | None:
+        """Set values of subscriptions; the place in the order from which all hold, None when the catalog has to change.
+
+        It has to where values of another type change how a filter is read, and where the class is not its own.
+        """
+        changes: dict[str, dict[int, tuple[Values, Values]]] = {}
+        news: dict[str, Values] = {}
+        for name, values in requests.items():
+            self._check(name, values)
+            old = self.current(name)
+            news[name] = {**old, **values}
+            if not self._in_place(name, old, news[name]):
+                return None
+            subscription = self.snapshot.deployment.subscriptions[name]
+            if news[name] != old:
+                changes.setdefault(subscription.stream, {})[self.snapshot.class_ids[name]] = (old, news[name])
+        place = self.place
+        for stream, found in changes.items():
+            place = await self._append(stream, found)
+        self._changed.update({name: values for name, values in news.items() if changes})
+        return place
+
+    async def _append(self, stream: str, changes: Mapping[int, tuple[Values, Values]]) -> int:
+        place = 0
+        items = list(changes.items())
+        for start in range(0, len(items), _CLASSES):
+            update = encode_context(dict(items[start : start + _CLASSES]))
+            place = await self._fabric.publish(self._fabric.logs.context(stream), update)
+        self._places[stream] = place
+        self._updates += len(items)
+        return place
+
+    @property
+    def place(self) -> int:
+        """The last place that an update has in any stream's log."""
+        return max([0, *self.snapshot.contexts.values(), *self._places.values()])
+
+    @property
+    def due(self) -> bool:
+        """Whether the catalog should take the values over."""
+        return self._updates >= FOLD_AFTER
+
+    def _check(self, name: str, values: Values) -> None:
+        known = self.snapshot.deployment.subscriptions
+        if name not in known:
+            close = nearest(name, known)
+            hint = f"did you mean {close!r}?" if close else "there are " + (", ".join(sorted(known)) or "none")
+            raise HeadgateError(f"unknown subscription {name!r}", hint=hint)
+        try:
+            json.dumps(values, allow_nan=False)
+        except (TypeError, ValueError):
+            raise HeadgateError(
+                f"the context of {name!r} has a value that cannot be stored",
+                hint="use finite numbers, text, truth values and lists of them",
+            ) from None
+
+    def _in_place(self, name: str, old: Values, new: Values) -> bool:
+        subscription = self.snapshot.deployment.subscriptions[name]
+        identity = self.snapshot.class_ids[name]
+        if self._owners_of is not self.snapshot:
+            self._owners, self._owners_of = Counter(self.snapshot.class_ids.values()), self.snapshot
+        if self._owners[identity] > 1:
+            return False
+        return template_of(replace(subscription, context=old)) == template_of(replace(subscription, context=new))
