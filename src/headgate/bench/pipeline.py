@@ -218,7 +218,7 @@ def _figures(off: Sequence[_Run], on: Sequence[_Run]) -> dict[str, Any]:
         "matching_share_of_job": round(1 - without / matching, 3),
         "matches_per_row": round(sum(each.matched for each in on) / rows, 1),
         "match_cpu_us_per_row": micros("match_s"),
-        "class_transport_us_per_row": micros("class_s"),
+        "class_transport_cpu_us_per_row": micros("class_s"),
         "class_bytes_per_row": round(sum(each.class_bytes for each in on) / rows, 1),
         "worker_us_per_row_with": micros("work_s"),
         "worker_us_per_row_without": micros("work_s", off),
