@@ -99,9 +99,11 @@ def build_manifest(stream: str, lineage: str, batch: int, pin: Pin, staged: Sequ
     """The manifest of what was staged, with sequence numbers by prefix sums."""
     parts = [row for row in staged if row["kind"] == "part"]
     dead = [row for row in staged if row["kind"] == "dead"]
-    ids = np.concatenate([np.frombuffer(row["class_ids"], dtype="<u4") for row in parts] or [np.zeros(0, "<u4")])
-    counts = np.concatenate([np.frombuffer(row["class_counts"], dtype="<i8") for row in parts] or [np.zeros(0, "<i8")])
-    class_ids, totals = sum_counts(ids, counts)
+    ids, counts = (
+        np.concatenate([np.frombuffer(row[name], dtype="<u4") for row in staged] or [np.zeros(0, "<u4")])
+        for name in ("class_ids", "class_counts")
+    )
+    class_ids, totals = sum_counts(ids, counts.astype(np.int64))
     events = sum(row["events"] for row in parts)
     now_ms = int(time.time() * 1000)
     mean_ms = sum(row["event_ms"] * row["events"] for row in parts) / events if events else float(now_ms)

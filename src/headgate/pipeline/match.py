@@ -1,7 +1,7 @@
 """The match pass: one Arrow pass over a micro-batch that matches, encodes and stages parts and dead letters.
 
-It returns one small row per input batch (what was staged, and what was counted), never the data itself. Nothing that
-it stages counts until the driver's manifest names it, so a task that runs twice stages garbage, not duplicates.
+It returns a small row per staged part and one with the matched counts of a partition, never the data itself. Nothing
+that it stages counts until the driver's manifest names it, so a task that runs twice stages garbage, not duplicates.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate import faults
 from headgate.matching import ClassLists, ContextState
 from headgate.matching.admission import BatchGate, Gated, compare_lists, estimate_errors
-from headgate.pipeline.commit import Pin
+from headgate.pipeline.commit import Pin, sum_counts
 from headgate.pipeline.ordering import Ordering, micros
 from headgate.pipeline.states import IndexRef
 from headgate.pipeline.validate import DEAD
@@ -30,6 +31,7 @@ from headgate.wire.message import json_value
 from headgate.wire.part import Part, encode_part
 
 RAW: Final = "_raw"
+_MERGE_AT: Final = 16
 STAGED_DDL: Final = (
     "kind string, log_sequence bigint, evaluated bigint, kept bigint, dead bigint, shed bigint, "
     "class_ids binary, class_counts binary, event_ms double, events bigint, busy_s double, "
@@ -71,6 +73,27 @@ class Spent:
     class_bytes: int = 0
 
 
+class Counted:
+    """Matched counts by class of a whole partition: told once, because with many classes they outweigh the rest."""
+
+    def __init__(self) -> None:
+        self._ids = [np.empty(0, np.uint32)]
+        self._counts = [np.empty(0, np.int64)]
+
+    def add(self, lists: ClassLists) -> None:
+        """Count the lists of some rows."""
+        ids, counts = lists.class_counts()
+        self._ids.append(ids)
+        self._counts.append(counts)
+        if len(self._ids) > _MERGE_AT:
+            ids, totals = self.total()
+            self._ids, self._counts = [ids], [totals.astype(np.int64)]
+
+    def total(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]:
+        """Ids and counts, each id once."""
+        return sum_counts(np.concatenate(self._ids), np.concatenate(self._counts))
+
+
 @dataclass(frozen=True)
 class MatchPass:
     """The function that Spark runs on each partition; `pin` is what the micro-batch is matched with.
@@ -96,7 +119,7 @@ class MatchPass:
         admission = stream.admission
         gate = BatchGate.of(admission.method, admission.bound_s, admission.options)
         ordering = Ordering.of(admission, self.pin.before, self.pin.context)
-        trouble = held.trouble
+        trouble, counted = held.trouble, Counted()
         for batch in batches:
             if not batch.num_rows:
                 continue
@@ -107,12 +130,20 @@ class MatchPass:
                 (place,) = me.fabric.publish_all(me.fabric.logs.dead(self.stream), [encode_dead(dead)])
                 rows.append({"kind": "dead", "log_sequence": place, "dead": dead.num_rows})
             kept, gated = self._admit(gate, good, stream.event_time)
-            rows.extend(self._stage(me, kept, held.state, ordering, stream.event_time))
+            rows.extend(self._stage(me, kept, held.state, ordering, stream.event_time, counted))
             rows[-1]["shed"] = gated.shed
             rows[-1]["busy_s"] = time.perf_counter() - began
             rows[-1].update(self._estimate(gate, gated, ordering, held.state, good, kept))
             rows[-1]["trouble"], trouble = trouble, ""
             yield pa.RecordBatch.from_pylist([{**_ZERO, **row} for row in rows], schema=STAGED)
+        ids, counts = counted.total()
+        if len(ids):
+            row = {
+                "kind": "counts",
+                "class_ids": ids.astype("<u4").tobytes(),
+                "class_counts": counts.astype("<u4").tobytes(),
+            }
+            yield pa.RecordBatch.from_pylist([{**_ZERO, **row}], schema=STAGED)
 
     def _admit(self, gate: BatchGate, good: pa.RecordBatch, event_time: str | None) -> tuple[pa.RecordBatch, Gated]:
         """The rows that fit the stream's latency bound, and which they are."""
@@ -124,7 +155,13 @@ class MatchPass:
         return (good.filter(pa.array(gated.keep)) if gated.shed else good), gated
 
     def _stage(
-        self, me: Worker, good: pa.RecordBatch, state: ContextState, ordering: Ordering, event_time: str | None
+        self,
+        me: Worker,
+        good: pa.RecordBatch,
+        state: ContextState,
+        ordering: Ordering,
+        event_time: str | None,
+        counted: Counted,
     ) -> list[dict[str, object]]:
         spent = Spent()
         began = time.thread_time()
@@ -135,21 +172,18 @@ class MatchPass:
         places = iter(me.fabric.publish_all(me.fabric.logs.part(self.stream), data) if data else [])
         if data:
             faults.reach("driver.after_part", self.driver_pid)
-        rows: list[dict[str, object]] = []
-        for part, encoded in parts:
-            began = time.thread_time()
-            ids, counts = part.classes.class_counts()
-            rows.append(
-                {
-                    "kind": "part",
-                    "log_sequence": next(places) if encoded is not None else 0,
-                    "evaluated": part.evaluated,
-                    "kept": len(part.positions),
-                    "class_ids": ids.astype("<u4").tobytes(),
-                    "class_counts": counts.astype("<i8").tobytes(),
-                }
-            )
-            spent.class_s += time.thread_time() - began
+        rows: list[dict[str, object]] = [
+            {
+                "kind": "part",
+                "log_sequence": next(places) if encoded is not None else 0,
+                "evaluated": part.evaluated,
+                "kept": len(part.positions),
+            }
+            for part, encoded in parts
+        ]
+        began = time.thread_time()
+        counted.add(lists)
+        spent.class_s += time.thread_time() - began
         rows[-1].update({"match_s": spent.match_s, "class_s": spent.class_s, "class_bytes": spent.class_bytes})
         if event_time is not None and good.num_rows:
             mean = pc.mean(micros(good, event_time)).as_py()
