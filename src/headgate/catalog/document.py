@@ -270,9 +270,6 @@ class SubscriptionEntry(Entry):
     context: dict[Annotated[str, Field(pattern=CONTEXT)], JsonValue] = Field(
         default_factory=dict, description="Values that `where` refers to as `$name`."
     )
-    context_from: Name | None = Field(
-        default=None, description="A subscription whose rows set the values of `context`, by the names of its columns."
-    )
     weight: float = Field(default=1.0, gt=0, description="Importance against other subscriptions.")
     priority: int = Field(
         default=0, description="Where bandwidth is shared, a higher priority is served in full before a lower one."
@@ -281,6 +278,9 @@ class SubscriptionEntry(Entry):
     start: Literal["now", "earliest"] = Field(default="now", description="Where delivery starts in the stream.")
     expires: Duration | None = Field(default=None, description="How long rows are kept for a subscriber that is away.")
     profile: str = Field(default="relational", description="The language of `where`.")
+    context_from: Name | None = Field(
+        default=None, description="A subscription whose rows set the values of `context`, by the names of its columns."
+    )
 
 
 class SettingsEntry(Entry):
