@@ -30,7 +30,7 @@ from headgate.matching.definitions import ClassGroup
 from headgate.matching.live import LiveIndex
 from headgate.matching.workload import FEW_MATCHES, Workload
 from headgate.model import Deployment, Schema, Site, Source, Stream, Subscription
-from headgate.pipeline.classes import filters_of, template_of
+from headgate.pipeline.classes import reading_of, template_of
 from headgate.pipeline.query import start_query
 from headgate.pipeline.worker import Address
 from headgate.relay.tables import publish_snapshot
@@ -143,7 +143,7 @@ class _Bench:
         columns = [pa.array(np.ascontiguousarray(contexts[:, k])) for k in range(self.workload.attributes)]
         table = pa.RecordBatch.from_arrays(columns, names=[f"c{k}" for k in range(self.workload.attributes)])
         group = ClassGroup(self.template(), np.arange(len(contexts), dtype=np.uint32), table)
-        return LiveIndex.build(self.schema, filters_of(self._stream("s")), [group])
+        return LiveIndex.build(reading_of(self._stream("s")), [group])
 
     def run(self, name: str, rows: int, index: LiveIndex | None) -> _Run:
         """Run a job over all files and read its manifests and reports."""
