@@ -31,7 +31,7 @@ from headgate.catalog import parse_deployment
 from headgate.client import Client, Inbox
 from headgate.fabric import Crew, Fabric, FabricError, Logs, SyncFabric, cancel_all
 from headgate.filters import parse_filter
-from headgate.pipeline.commit import commit, pin_version
+from headgate.pipeline.commit import commit, pin_batch
 from headgate.pipeline.match import MatchPass
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.worker import Address
@@ -145,10 +145,10 @@ class _Feeder:
         nothing = pa.nulls(rows.num_rows, pa.string())
         marked = rows.append_column("_dead", nothing).append_column("_raw", nothing)
         with SyncFabric(self.url) as fabric:
-            version = pin_version(fabric, "fleet", self.batch)
-            work = MatchPass(Address(self.url, Logs()), "fleet", version, batch=self.batch)
+            pin = pin_batch(fabric, "fleet", self.batch)
+            work = MatchPass(Address(self.url, Logs()), "fleet", pin, batch=self.batch)
             staged = [row for each in work(iter([marked])) for row in each.to_pylist()]
-            commit(fabric, "fleet", "bench", self.batch, version, staged)
+            commit(fabric, "fleet", "bench", self.batch, pin, staged)
 
     async def stop(self) -> None:
         """Commit no more."""
