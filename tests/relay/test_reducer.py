@@ -176,3 +176,15 @@ def test_a_long_pack_runs_apart_while_the_front_is_sent() -> None:
     assert sent < 120
     for receiver in receivers:
         assert sent + sum(sum(block.declared.get(receiver.id, {}).values()) for block in left) == 120
+
+
+def test_a_block_larger_than_the_queue_is_not_old_at_once() -> None:
+    output = Output(QueueLimits(max_rows=20, linger_s=0.0))
+    receiver = _receiver(1, 7, None)
+    output.offer(_block(1, 200, None), receiver, 0.0)
+    assert output.rows == 10, "down to half of the queue, as under any heavy overload"
+    output.offer(_block(201, 400, None), receiver, 1.0)
+    left = [each.block for each in output.queue]
+    assert sum(len(block.seqs) + sum(block.declared.get(1, {}).values()) for block in left) == 400
+    assert 0 < output.rows <= 20
+    assert all(seq > 200 for block in left for seq in block.seqs.tolist()), "what came before four times the limit goes"

@@ -201,8 +201,15 @@ class Output:
 
     def _drop_ancient(self, waiting: list[Waiting]) -> list[Waiting]:
         """Give up what came before the last `SPAN` times the limit, whatever the policies say."""
-        before = self.came - SPAN * self.limits.max_rows
-        return [self.reducer.emptied(each, OLDEST) if each.came < before else each for each in waiting]
+        before, end = self.came - SPAN * self.limits.max_rows, self.came
+        kept: list[Waiting] = []
+        behind = self.came
+        for each in reversed(waiting):
+            if each.came < behind:
+                # A block came as a whole: it is as old as its last row, or a large one would be old at once.
+                behind, end = each.came, behind
+            kept.append(self.reducer.emptied(each, OLDEST) if end < before else each)
+        return kept[::-1]
 
     def _refill(self, waiting: list[Waiting]) -> None:
         """Put entries back; neighbours without rows become one, so that the queue's length is bounded by its rows.
