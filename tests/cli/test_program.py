@@ -11,17 +11,17 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Self
 
 import pyarrow as pa
 import pytest
 import yaml
-from tests.live import Live, sites, until
+from tests.live import sites, until
 
 from headgate.client import SyncClient
 from headgate.fabric import Logs
 from headgate.fabric.server import running_url
+from headgate.pipeline.direct import DirectCommits
 from headgate.pipeline.sources import generate
 from headgate.pipeline.worker import Address
 
@@ -79,8 +79,8 @@ class Place:
         """Rows as the Spark job commits them."""
         url = running_url(self.state)
         assert url is not None
-        me: Any = SimpleNamespace(address=Address(url, Logs()))
-        Live._commit(me, "fleet", generate("fleet", 3, first, stop), batch, 0.0)
+        with DirectCommits(Address(url, Logs()), "test") as direct:
+            direct.commit("fleet", generate("fleet", 3, first, stop), batch, 0.0)
 
     def processes(self) -> list[str]:
         """Programs that still have to do with this directory."""
@@ -163,9 +163,9 @@ def test_subscriptions_come_change_and_go(place: Place) -> None:
     options = ("--where", "speed < 0", "--select", "vehicle, at", "--set", "weight=3", "--change", "--wait", "0.1 s")
     changed = json.loads(place.run("subscribe", "new", "--stream", "fleet", "--site", "leaf", *options))
     assert (changed["id"], changed["revision"] > added["revision"]) == (added["id"], True)
-    moved = json.loads(place.run("context", "fast", "limit=12.5"))
-    assert moved["revision"] > changed["revision"]
-    assert json.loads(place.run("unsubscribe", "new"))["revision"] > moved["revision"]
+    first, second = (json.loads(place.run("context", "fast", f"limit={limit}"))["place"] for limit in (12.5, 13))
+    assert second > first, "updates have places in the stream's order"
+    assert json.loads(place.run("unsubscribe", "new"))["revision"] > changed["revision"]
     assert "did you mean 'fast'?" in place.run("context", "fest", "limit=1", code=2)
 
 
