@@ -10,6 +10,7 @@ from headgate.fabric import Fabric, FabricError
 from headgate.relay.routes import Routes, build_routes
 
 _RETRY_S = 0.1
+_KEPT = 32
 
 
 async def publish_snapshot(fabric: Fabric, snapshot: Snapshot) -> None:
@@ -36,26 +37,30 @@ class Tables:
 
     async def snapshot(self, version: int) -> Snapshot:
         """The snapshot of a version, waiting for it if need be."""
-        while version not in self._snapshots:
+        found = self._snapshots.pop(version, None)
+        while found is None:
             try:
                 stored = await self._fabric.last(self._fabric.logs.tables, self._fabric.logs.table(version))
             except FabricError:
                 stored = None
-            if stored is not None:
-                self._snapshots[version] = Snapshot.from_bytes(stored.data)
-                self._forget_old()
-            else:
+            if stored is None:
                 await asyncio.sleep(_RETRY_S)
-        return self._snapshots[version]
+            else:
+                found = Snapshot.from_bytes(stored.data)
+        self._keep(version, found)
+        return found
 
     def known(self, version: int) -> Snapshot | None:
         """The snapshot of a version if it was read lately."""
         return self._snapshots.get(version)
 
-    def _forget_old(self) -> None:
-        for version in sorted(self._snapshots)[:-32]:
-            del self._snapshots[version]
-            self._routes = {key: routes for key, routes in self._routes.items() if key[0] != version}
+    def _keep(self, version: int, snapshot: Snapshot) -> None:
+        """Keep what was asked for last: a reader of old rows needs old versions as often as new ones."""
+        self._snapshots[version] = snapshot
+        while len(self._snapshots) > _KEPT:
+            gone = next(iter(self._snapshots))
+            del self._snapshots[gone]
+            self._routes = {key: routes for key, routes in self._routes.items() if key[0] != gone}
 
     async def routes(self, version: int, site: str, stream: str) -> Routes | None:
         """A site's routes for a stream under a version."""
