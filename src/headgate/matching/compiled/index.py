@@ -15,8 +15,9 @@ from headgate.matching.compiled.change import add_boxes, change_ranges, find_slo
 from headgate.matching.compiled.coding import Codes, Flags, Keys, encode_rows, make_coder
 from headgate.matching.compiled.keys import column_keys
 from headgate.matching.compiled.labels import Labels
+from headgate.matching.compiled.ordering import order_rows
 from headgate.matching.compiled.packing import Integers
-from headgate.matching.compiled.search import gather, make_work, match_rows, order_rows
+from headgate.matching.compiled.search import gather, make_work, match_rows
 from headgate.matching.compiled.tree import LIVE, MISPLACED, Tree, arrays_of, build_tree, summarise, tree_of
 from headgate.matching.index import MatchingError
 from headgate.matching.lists import ClassLists, Ids
