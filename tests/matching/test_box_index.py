@@ -79,9 +79,10 @@ def test_stays_exact_through_changes_additions_and_removals(seed, count, span):
     index = BoxIndex.build(attributes_of(3), boxes)
     exact, nulls, ids = boxes.exact.copy(), boxes.nulls.copy(), boxes.ids.copy()
     for step in range(4):
-        chosen = rng.integers(0, len(ids), 50)
-        which = rng.integers(0, 3, 50)
-        ranges = np.sort(rng.integers(-span, span + 1, (50, 2)), axis=1)
+        size = int(rng.choice([2, 50]))
+        chosen = rng.integers(0, len(ids), size)
+        which = rng.integers(0, 3, size)
+        ranges = np.sort(rng.integers(-span, span + 1, (size, 2)), axis=1)
         index.change(ids[chosen], which, ranges[:, 0].copy(), ranges[:, 1].copy())
         for place, attribute, new in zip(chosen, which, ranges, strict=True):
             exact[place, attribute], nulls[place, attribute] = new, NO_NULLS

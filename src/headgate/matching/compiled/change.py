@@ -1,8 +1,7 @@
-"""Kernels that change boxes in place: add, remove, and move one attribute's range.
+"""Kernels that add and remove boxes in place, and the steps that these share with changes (`moving`).
 
-A changed box stays in its lane while its leaf's bounding box contains it. Otherwise the splits say which leaf it
-belongs to; it moves there, or to a sibling with a free lane, or stays and widens its own leaf. Bounding boxes only
-ever grow here, so a row can be tested against more leaves than it need be but never misses one.
+The splits say which leaf a box belongs to; it goes there, or to a sibling with a free lane, or anywhere. Bounding boxes
+only ever grow here, so a row can be tested against more leaves than it need be but never misses one.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ AHEAD = 16
 
 
 @intrinsic  # type: ignore[untyped-decorator]  # numba ships no types
-def _prefetch(typing_context: Any, address: Any) -> Any:
+def prefetch(typing_context: Any, address: Any) -> Any:
     """Ask for the cache line at an address."""
     del typing_context, address
 
@@ -56,7 +55,7 @@ def _home(splits: Splits, codes: Codes) -> Int:
 
 
 @inner
-def _widen(blocks: Blocks, levels: Integers, leaf: Int, attribute: Int, low: Int, high: Int) -> None:
+def widen(blocks: Blocks, levels: Integers, leaf: Int, attribute: Int, low: Int, high: Int) -> None:
     """Let the bounding boxes above a leaf contain a range."""
     node = leaf
     for level in range(1, len(levels)):
@@ -74,7 +73,7 @@ def _widen(blocks: Blocks, levels: Integers, leaf: Int, attribute: Int, low: Int
 
 
 @inner
-def _roomy(used: Slots, home: Int) -> Int:
+def roomy(used: Slots, home: Int) -> Int:
     """The home leaf if it has a free lane, else a sibling that has one, else -1."""
     for step in range(32):
         leaf = home ^ step
@@ -84,7 +83,7 @@ def _roomy(used: Slots, home: Int) -> Int:
 
 
 @inner
-def _take_lane(used: Slots, leaf: Int) -> Int:
+def take_lane(used: Slots, leaf: Int) -> Int:
     """Claim a free lane of a leaf that has one."""
     lane, free = 0, ~used[leaf]
     while not (free >> np.uint32(lane)) & np.uint32(1):
@@ -94,7 +93,7 @@ def _take_lane(used: Slots, leaf: Int) -> Int:
 
 
 @inner
-def _write(blocks: Blocks, levels: Integers, leaf: Int, lane: Int, codes: Codes) -> None:
+def write(blocks: Blocks, levels: Integers, leaf: Int, lane: Int, codes: Codes) -> None:
     """Write a box into a lane and let the bounding boxes above contain it."""
     for column in range(len(codes)):
         blocks[leaf, column, lane] = codes[column]
@@ -102,11 +101,11 @@ def _write(blocks: Blocks, levels: Integers, leaf: Int, lane: Int, codes: Codes)
     for attribute in range(len(codes) // 2):
         low, high = codes[2 * attribute], codes[2 * attribute + 1]
         if blocks[above, 2 * attribute, side] > low or blocks[above, 2 * attribute + 1, side] < high:
-            _widen(blocks, levels, leaf, attribute, low, high)
+            widen(blocks, levels, leaf, attribute, low, high)
 
 
 @inner
-def _clear(blocks: Blocks, used: Slots, place: Int) -> None:
+def clear(blocks: Blocks, used: Slots, place: Int) -> None:
     """Empty a lane: one attribute that no row meets is enough, `summarise` does the others."""
     leaf, lane = place >> 5, place & 31
     used[leaf] &= ~(np.uint32(1) << np.uint32(lane))
@@ -137,7 +136,7 @@ def find_slots(tree: Tree, ids: Slots, slots: Integers) -> Int:
     for k in range(len(ids)):
         if k + AHEAD < len(ids):
             place = (np.uint64(ids[k + AHEAD]) * np.uint64(0x9E3779B97F4A7C15)) >> shift
-            _prefetch(hashed.ctypes.data + np.int64(place & mask) * 4)
+            prefetch(hashed.ctypes.data + np.int64(place & mask) * 4)
         found = _find(hashed, slot_ids, ids[k])
         slots[k] = np.int64(hashed[found]) if found >= 0 else -1
         if found < 0 and unknown < 0:
@@ -146,81 +145,11 @@ def find_slots(tree: Tree, ids: Slots, slots: Integers) -> Int:
 
 
 @inner
-def _prefetch_lane(blocks: Blocks, place: Int) -> None:
-    """Fetch the lines of every column of a lane."""
-    address = blocks.ctypes.data + (place >> 5) * blocks.strides[0]
+def prefetch_leaf(blocks: Blocks, leaf: Int) -> None:
+    """Ask for the lines of every column of a leaf."""
+    address = blocks.ctypes.data + leaf * blocks.strides[0]
     for column in range(blocks.shape[1]):
-        _prefetch(address + column * 64)
-
-
-@kernel
-def change_ranges(
-    tree: Tree,
-    slots: Integers,
-    attributes: Integers,
-    lows: Keys,
-    highs: Keys,
-    lowers: Integers,
-    uppers: Integers,
-    move: bool,
-) -> None:
-    """Give each slot's attribute a new range of non-null keys, in the order given.
-
-    Memory is what this costs, so the lines that a change will touch are asked for some changes ahead, in two steps.
-    `lowers` and `uppers` are room for one code per change. Without `move` boxes widen their leaves instead.
-    """
-    blocks, levels, used, places, exact = tree.blocks, tree.levels, tree.used, tree.places, tree.exact
-    codes = np.empty(blocks.shape[1], np.uint16)
-    count = len(slots)
-    for k in range(-2 * AHEAD, count):
-        early = k + 2 * AHEAD
-        if early < count:
-            _prefetch(places.ctypes.data + slots[early] * 4)
-            _prefetch(exact.ctypes.data + slots[early] * exact.strides[0] + attributes[early] * 16)
-        soon = k + AHEAD
-        if 0 <= soon < count:
-            attribute = attributes[soon]
-            lower, upper = code_range(tree.coder, attribute, lows[soon], highs[soon], 0)
-            lowers[soon], uppers[soon] = lower, upper
-            place = np.int64(places[slots[soon]])
-            above, side = levels[1] + (place >> 10), (place >> 5) & 31
-            if blocks[above, 2 * attribute, side] > lower or blocks[above, 2 * attribute + 1, side] < upper:
-                _prefetch_lane(blocks, place)
-            else:
-                address = blocks.ctypes.data + (place >> 5) * blocks.strides[0] + attribute * 128
-                _prefetch(address)
-                _prefetch(address + 64)
-        if k < 0:
-            continue
-        slot, attribute, lower, upper = slots[k], attributes[k], lowers[k], uppers[k]
-        column = 2 * attribute
-        exact[slot, attribute, 0] = lows[k]
-        exact[slot, attribute, 1] = highs[k]
-        place = np.int64(places[slot])
-        leaf, lane = place >> 5, place & 31
-        above, side = levels[1] + (leaf >> 5), leaf & 31
-        if blocks[above, column, side] > lower or blocks[above, column + 1, side] < upper:
-            for other in range(len(codes)):
-                codes[other] = blocks[leaf, other, lane]
-            codes[column], codes[column + 1] = lower, upper
-            home = leaf
-            if move and len(used) > 1:
-                home = _home(tree.splits, codes)
-                if home != leaf:
-                    home = _roomy(used, home)
-            if home >= 0 and home != leaf:
-                _prefetch_lane(blocks, home * 32)
-                _clear(blocks, used, place)
-                lane = _take_lane(used, home)
-                tree.lane_ids[home * 32 + lane] = tree.slot_ids[slot]
-                tree.lane_slots[home * 32 + lane] = slot
-                places[slot] = home * 32 + lane
-                _write(blocks, levels, home, lane, codes)
-                continue
-            tree.state[MISPLACED] += home < 0
-            _widen(blocks, levels, leaf, attribute, lower, upper)
-        blocks[leaf, column, lane] = lower
-        blocks[leaf, column + 1, lane] = upper
+        prefetch(address + column * 64)
 
 
 @kernel
@@ -237,7 +166,7 @@ def add_boxes(tree: Tree, ids: Slots, exact: Keys, nulls: Flags) -> Int:
             low, high = exact[k, attribute, 0], exact[k, attribute, 1]
             lower, upper = code_range(tree.coder, attribute, low, high, nulls[k, attribute])
             codes[2 * attribute], codes[2 * attribute + 1] = lower, upper
-        leaf = _roomy(tree.used, _home(tree.splits, codes) if len(tree.used) > 1 else 0)
+        leaf = roomy(tree.used, _home(tree.splits, codes) if len(tree.used) > 1 else 0)
         if leaf < 0:
             while spill < len(tree.used) and tree.used[spill] == np.uint32(0xFFFFFFFF):
                 spill += 1
@@ -248,11 +177,11 @@ def add_boxes(tree: Tree, ids: Slots, exact: Keys, nulls: Flags) -> Int:
         tree.state[FREE] = tree.places[slot]
         tree.slot_ids[slot] = ids[k]
         tree.exact[slot] = exact[k]
-        lane = _take_lane(tree.used, leaf)
+        lane = take_lane(tree.used, leaf)
         tree.lane_ids[leaf * 32 + lane] = ids[k]
         tree.lane_slots[leaf * 32 + lane] = slot
         tree.places[slot] = leaf * 32 + lane
-        _write(tree.blocks, tree.levels, leaf, lane, codes)
+        write(tree.blocks, tree.levels, leaf, lane, codes)
         if _find(tree.hashed, tree.slot_ids, ids[k]) >= 0:
             tree.state[REPEATED] += 1
         place = (np.uint64(ids[k]) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)
@@ -275,7 +204,7 @@ def remove_boxes(tree: Tree, ids: Slots) -> Int:
         place = _find(tree.hashed, tree.slot_ids, ids[k])
         while place >= 0:
             slot = np.int64(tree.hashed[place])
-            _clear(tree.blocks, tree.used, np.int64(tree.places[slot]))
+            clear(tree.blocks, tree.used, np.int64(tree.places[slot]))
             tree.hashed[place] = np.uint32(0xFFFFFFFE)
             tree.places[slot] = tree.state[FREE]
             tree.state[FREE] = slot

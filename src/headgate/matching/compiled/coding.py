@@ -26,6 +26,7 @@ HIGHEST = 2**63 - 1
 Keys = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.uint16]
 Flags = npt.NDArray[np.uint8]
+Integers = npt.NDArray[np.int64]
 
 # What a range says of nulls: none pass, only they do, or everything does (then the keys are LOWEST and HIGHEST).
 NO_NULLS, ONLY_NULLS, ALSO_NULLS = 0, 1, 2
@@ -56,9 +57,9 @@ def _position(key: Int, floating: Int) -> float:
 def _bucket(place: Any, origin: Any, scale: Any) -> Int:
     """The table entry of a place: monotone in exact and in rounded arithmetic; NaN comes last, as its key does."""
     slot = (place - origin) * scale
-    if slot < TABLE - 1:
-        return int(slot) if slot > 0 else 0
-    return TABLE - 1
+    slot = slot if slot < TABLE - 1.0 else TABLE - 1.0  # noqa: FURB136 (what min makes of NaN is not defined here)
+    slot = slot if slot > 0.0 else 0.0  # noqa: FURB136 (likewise)
+    return int(slot)
 
 
 @inner
@@ -67,15 +68,17 @@ def below(coder: Coder, attribute: Int, key: Int) -> Int:
     place = _position(key, coder.floating[attribute])
     bucket = _bucket(place, coder.origin[attribute], coder.scale[attribute])
     start = coder.starts[attribute]
-    low = np.int64(coder.table[attribute, bucket])
-    high = np.int64(coder.table[attribute, bucket + 1])
-    while low < high:
-        middle = (low + high) >> 1
-        if coder.boundaries[start + middle] <= key:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    found: Int = start + np.int64(coder.table[attribute, bucket])
+    left: Int = start + np.int64(coder.table[attribute, bucket + 1]) - found
+    if len(coder.boundaries) == 0:
+        return 0
+    # Halves are added, not branched on: which one it is cannot be predicted, nor whether a bucket is empty.
+    while True:
+        half = (left + 1) >> 1
+        found += half * np.int64(coder.boundaries[max(found + half - 1, 0)] <= key)
+        left -= half
+        if left <= 0:
+            return found - start
 
 
 @kernel
@@ -107,6 +110,13 @@ def code_range(coder: Coder, attribute: Int, low: Int, high: Int, nulls: Int) ->
         if start + over == stop or coder.boundaries[start + over] != high + 1:
             coder.inexact[attribute] = 1
     return lower, upper
+
+
+@kernel
+def encode_changes(coder: Coder, attributes: Integers, lows: Keys, highs: Keys, lowers: Codes, uppers: Codes) -> None:
+    """Codes of single ranges of non-null keys, each of its own attribute."""
+    for k in range(len(attributes)):
+        lowers[k], uppers[k] = code_range(coder, attributes[k], lows[k], highs[k], NO_NULLS)
 
 
 @kernel

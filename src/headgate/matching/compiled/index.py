@@ -11,10 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headgate.matching.compiled.boxes import Attribute, Boxes
-from headgate.matching.compiled.change import add_boxes, change_ranges, find_slots, remove_boxes
+from headgate.matching.compiled.change import add_boxes, find_slots, remove_boxes
 from headgate.matching.compiled.coding import Codes, Flags, Keys, encode_rows, make_coder
 from headgate.matching.compiled.keys import column_keys
 from headgate.matching.compiled.labels import Labels
+from headgate.matching.compiled.moving import change_ranges
 from headgate.matching.compiled.ordering import order_rows
 from headgate.matching.compiled.packing import Integers
 from headgate.matching.compiled.search import gather, make_work, match_rows
@@ -26,6 +27,8 @@ CELL_BITS = {1: (12,), 2: (7, 6), 3: (5, 4, 4), 4: (4, 3, 3, 3)}
 REPACK_SHARE = 1 / 8
 TIGHTEN_SHARE = 1
 GROWTH = 0.25
+# Changes a kernel takes at once: more of them share leaves, fewer of them fit into the cache.
+BULK = 1 << 17
 MAX_ROOMS, MAX_ROOM_BYTES = 2, 1 << 27
 
 
@@ -195,8 +198,9 @@ class BoxIndex:
         if (lows > highs).any():
             place = int(np.argmax(lows > highs))
             raise MatchingError(f"the new range of class {ids[place]} is reversed", hint="give the lower bound first")
-        room = np.empty((2, len(slots)), np.int64)
-        change_ranges(self._tree, slots, attributes, lows, highs, room[0], room[1], move)
+        for start in range(0, len(ids), BULK):
+            part = slice(start, start + BULK)
+            change_ranges(self._tree, slots[part], attributes[part], lows[part], highs[part], move)
         self._widened += 0 if move else len(ids)
         self._changed += len(ids)
         self._maintain()

@@ -17,7 +17,7 @@ import numba
 # An integer inside a kernel: numba knows its width; for the type checker NumPy's and Python's integers mix freely.
 Int = Any
 
-_KERNEL_FILES = ("jit.py", "coding.py", "packing.py", "tree.py", "change.py", "search.py")
+_KERNEL_FILES = ("jit.py", "coding.py", "packing.py", "tree.py", "change.py", "moving.py", "search.py", "ordering.py")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
