@@ -9,6 +9,7 @@ cost, so the share of matching grows with its rows: it is given for several size
 
 from __future__ import annotations
 
+import contextlib
 import json
 import statistics
 import tempfile
@@ -102,6 +103,7 @@ class _Run:
     class_s: float
     class_bytes: int
     work_s: float
+    cpu_s: float
 
 
 class _Bench:
@@ -163,9 +165,13 @@ class _Bench:
             document = {"stream": json.loads(json.dumps(encode_stream(stream))), "context": 0}
             SavedIndexes(checkpoint / "indexes").save(self.version, index, document)
         reports: list[Mapping[str, Any]] = []
-        query = start_query(
-            self.spark, stream, self.address, self.fabric, checkpoint, trigger_s=0.0, told=reports.append
-        )
+        spent: list[float] = []
+
+        def told(report: Mapping[str, Any]) -> None:
+            reports.append(report)
+            spent.append(_cpu_s())
+
+        query = start_query(self.spark, stream, self.address, self.fabric, checkpoint, trigger_s=0.0, told=told)
         try:
             query.processAllAvailable()
         finally:
@@ -178,6 +184,7 @@ class _Bench:
             (manifests[-1].time_ms - manifests[0].time_ms) / 1000,
             sum(int(each.class_counts.sum()) for each in counted),
             *(sum(each[key] for each in reports[1:]) for key in ("match_s", "class_s", "class_bytes", "work_s")),
+            cpu_s=spent[-1] - spent[0],
         )
 
     def _manifests(self, name: str) -> list[Manifest]:
@@ -202,6 +209,18 @@ class _Bench:
         return sum(given.row(k).tolist() != expected.row(k).tolist() for k in range(len(values)))
 
 
+def _cpu_s() -> float:
+    """CPU seconds of this process and all below it: driver, Spark, its workers, the server."""
+    import psutil
+
+    total = 0.0
+    me = psutil.Process()
+    for process in [me, *me.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            total += sum(process.cpu_times()[:2])
+    return total
+
+
 def _figures(off: Sequence[_Run], on: Sequence[_Run]) -> dict[str, Any]:
     """Medians over the repeats; a share is of the job with matching."""
     without = statistics.median(each.seconds / each.rows for each in off)
@@ -216,6 +235,9 @@ def _figures(off: Sequence[_Run], on: Sequence[_Run]) -> dict[str, Any]:
         "rows_per_s_without_matching": round(1 / without),
         "rows_per_s_with_matching": round(1 / matching),
         "matching_share_of_job": round(1 - without / matching, 3),
+        "cpu_us_per_row_without_matching": micros("cpu_s", off),
+        "cpu_us_per_row_with_matching": micros("cpu_s"),
+        "matching_share_of_cpu": round(1 - micros("cpu_s", off) / micros("cpu_s"), 3),
         "matches_per_row": round(sum(each.matched for each in on) / rows, 1),
         "match_cpu_us_per_row": micros("match_s"),
         "class_transport_cpu_us_per_row": micros("class_s"),
