@@ -184,7 +184,7 @@ class _Bench:
             (manifests[-1].time_ms - manifests[0].time_ms) / 1000,
             sum(int(each.class_counts.sum()) for each in counted),
             *(sum(each[key] for each in reports[1:]) for key in ("match_s", "class_s", "class_bytes", "work_s")),
-            cpu_s=spent[-1] - spent[0],
+            spent[-1] - spent[0],
         )
 
     def _manifests(self, name: str) -> list[Manifest]:
