@@ -178,13 +178,19 @@ class _Bench:
             query.stop()
         manifests = self._manifests(name)
         counted = manifests[1:]
+        match_s, class_s, class_bytes, work_s = (
+            sum(each[key] for each in reports[1:]) for key in ("match_s", "class_s", "class_bytes", "work_s")
+        )
         return _Run(
-            name,
-            sum(each.rows_in for each in counted),
-            (manifests[-1].time_ms - manifests[0].time_ms) / 1000,
-            sum(int(each.class_counts.sum()) for each in counted),
-            *(sum(each[key] for each in reports[1:]) for key in ("match_s", "class_s", "class_bytes", "work_s")),
-            spent[-1] - spent[0],
+            stream=name,
+            rows=sum(each.rows_in for each in counted),
+            seconds=(manifests[-1].time_ms - manifests[0].time_ms) / 1000,
+            matched=sum(int(each.class_counts.sum()) for each in counted),
+            match_s=match_s,
+            class_s=class_s,
+            class_bytes=class_bytes,
+            work_s=work_s,
+            cpu_s=spent[-1] - spent[0],
         )
 
     def _manifests(self, name: str) -> list[Manifest]:
