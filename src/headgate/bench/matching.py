@@ -218,7 +218,9 @@ def _updates(
     ids, attributes, lows, highs = fresh[0]
     change(100, (ids[:100], attributes[:100], lows[:100], highs[:100]))
     bulk_us = {bulk: change(bulk, updates) for bulk, updates in zip(BULKS, fresh, strict=True)}
+    before = index.moved
     update_us = change(UPDATES // 4, case.updates)
+    moved = max(0, index.moved - before) / len(case.updates[0])
     made = [*fresh, case.updates]
     ids, attributes, lows, highs = (np.concatenate(columns) for columns in zip(*made, strict=True))
     new_lows, new_highs = case.lows.copy(), case.highs.copy()
@@ -226,13 +228,27 @@ def _updates(
     new_lows[ids, attributes], new_highs[ids, attributes] = lows, highs
     found = index.match(batch)
     wrong = oracle(new_lows, new_highs, case.messages[SAMPLE:], found, range(0, batch.num_rows, 997))
-    figures: dict[str, Any] = {"update_us": round(update_us, 3)}
+    figures: dict[str, Any] = {
+        "update_us": round(update_us, 3),
+        "update_moves": round(moved, 2),
+        "update_floor_us": round(_floor_us(moved, 2 * case.workload.attributes), 3),
+    }
     for peer, result in measured.items():
         if result.update_us is not None:
             figures[f"update_vs_{peer}"] = round(result.update_us / update_us, 1)
         for bulk, spent in result.bulk_us.items():
             figures[f"update_vs_{peer}_by_{bulk}"] = round(spent / bulk_us[bulk], 1)
     return figures, wrong
+
+
+def _floor_us(moved: float, columns: int) -> float:
+    """What an update takes if memory is all that counts: lines of 64 bytes read and written back.
+
+    One holds the exact range. A box that stays in its leaf has two codes there, each in a line of its own; one that
+    moves has all its codes in as many lines of the old leaf and of the new one.
+    """
+    lines = 1 + 2 * (1 - moved) + 2 * columns * moved
+    return lines * 64 * 2 / _bandwidth(1) / 1e3
 
 
 def _print_peers(

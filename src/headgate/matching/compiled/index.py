@@ -19,7 +19,7 @@ from headgate.matching.compiled.moving import change_ranges
 from headgate.matching.compiled.ordering import order_rows
 from headgate.matching.compiled.packing import Integers
 from headgate.matching.compiled.search import gather, make_work, match_rows
-from headgate.matching.compiled.tree import LIVE, MISPLACED, Tree, arrays_of, build_tree, summarise, tree_of
+from headgate.matching.compiled.tree import LIVE, MISPLACED, MOVED, Tree, arrays_of, build_tree, summarise, tree_of
 from headgate.matching.index import MatchingError
 from headgate.matching.lists import ClassLists, Ids
 
@@ -89,6 +89,11 @@ class BoxIndex:
     def nbytes(self) -> int:
         """Memory of all arrays."""
         return sum(array.nbytes for array in arrays_of(self._tree).values())
+
+    @property
+    def moved(self) -> int:
+        """Boxes that changes have taken from one leaf to another since the index was packed."""
+        return int(self._tree.state[MOVED])
 
     @property
     def widened(self) -> int:

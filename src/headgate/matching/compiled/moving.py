@@ -15,7 +15,7 @@ from headgate.matching.compiled.change import AHEAD, clear, prefetch, prefetch_l
 from headgate.matching.compiled.coding import Codes, Keys, encode_changes
 from headgate.matching.compiled.jit import Int, inner, kernel
 from headgate.matching.compiled.packing import Integers
-from headgate.matching.compiled.tree import MISPLACED, Tree
+from headgate.matching.compiled.tree import MISPLACED, MOVED, Tree
 
 # Descents of the splits that run side by side, so that one waits for memory while the others go on.
 ABREAST = 8
@@ -192,3 +192,4 @@ def change_ranges(tree: Tree, slots: Integers, attributes: Integers, lows: Keys,
     codes = np.empty((count, tree.blocks.shape[1]), np.uint16)
     out = _take_out(tree, slots, attributes, lows, highs, move, movers, codes, origins)
     _put_in(tree, movers, codes, origins, out)
+    tree.state[MOVED] += out

@@ -21,7 +21,7 @@ EMPTY = np.uint32(0xFFFFFFFF)
 GONE = np.uint32(0xFFFFFFFE)
 
 # Places in Tree.state.
-LIVE, FREE, MISPLACED, TABLE_USED, REPEATED, TOP_ID = range(6)
+LIVE, FREE, MISPLACED, TABLE_USED, REPEATED, TOP_ID, MOVED = range(7)
 
 
 class Tree(NamedTuple):
