@@ -15,9 +15,11 @@ from headgate.planning import Graph, plan_deployment
 from headgate.tuning.compile import compile_objective
 from headgate.tuning.constraints import compile_constraint
 from headgate.tuning.deployment import tune_deployment
+from headgate.tuning.language.vocabulary import BUILT_IN
 from headgate.tuning.measured import MeasurementError, from_status, read_measured
-from headgate.tuning.scene import Measured, Scene
+from headgate.tuning.scene import BYTES, Measured, Scene
 from headgate.tuning.search import Options
+from headgate.tuning.sources import sources_of
 
 TEXT = """
 streams:
@@ -145,6 +147,47 @@ def test_measured_links_change_the_plan(deployment):
     assert result.plan.trees["wind"].parents["gent"] != "oslo"
 
 
+def test_measured_loss_counts_where_it_was_measured(deployment):
+    """On its own link and direction; what a site gives up, it would give up on links that nobody uses yet."""
+    measured, _ = read_measured(
+        {
+            "links": [{"from": "oslo", "to": "gent", "loss": 0.4}],
+            "sites": {"oslo": {"loss_rate": 0.3}, "paris": {"loss_rate": 0.0}},
+        },
+        deployment.sites,
+    )
+    scene = Scene(plan_deployment(deployment).problem, measured)
+    numbers, loss = scene.numbers, scene.links["link_loss"]
+    assert loss.between(numbers["gent"], numbers["oslo"]) == 0.4
+    assert loss.between(numbers["oslo"], numbers["gent"]) == 0.0
+    assert loss.between(numbers["bonn"], numbers["oslo"]) == 0.3
+    result = tune_deployment(
+        deployment, plan=CHAIN, objective="minimise max(path_loss) over clients", constraints=(), measured=measured
+    )
+    assert (result.cost_before, result.cost) == (pytest.approx(0.4), pytest.approx(0.3))
+    assert result.sources["link_loss"] == "measured on 1 link; others what their sender gives up elsewhere"
+    assert result.sources["upload_excess"] == "rates: declared or assumed (wind, prices); bandwidth: declared"
+
+
+def test_every_metric_says_where_it_comes_from(deployment):
+    nothing = sources_of(BUILT_IN.link_metrics | BUILT_IN.node_metrics, Measured(), ["wind", "prices"])
+    assert not [text for text in nothing.values() if text.startswith("measured")]
+    measured = Measured(
+        {"link_latency": {("oslo", "gent"): 0.02}},
+        {"link_loss": {("oslo", "gent"): 0.1, ("gent", "oslo"): 0.2}},
+        {"upload_bandwidth": {"lyon": 1e5}, "relay_cpu": dict.fromkeys(deployment.sites, 0.001)},
+        {"wind": BYTES},
+    )
+    found = sources_of(nothing, measured, ["wind", "prices"])
+    assert found["link_latency"] == "measured on 1 link; others declared"
+    assert found["link_loss"] == "measured on 1 link; others 0"
+    assert found["incoming_rate"] == f"{BYTES} (wind); declared or assumed (prices)"
+    assert found["upload_bandwidth"] == "measured at lyon; elsewhere declared"
+    assert found["relay_cpu"] == "measured at 6 sites; elsewhere 0"
+    assert found["loss_rate"] == "not measured: 0"
+    assert found["fanout"] == "from the plan"
+
+
 def test_measurements_are_checked():
     sites = ["oslo", "paris"]
     measured, sizes = read_measured(
@@ -203,16 +246,19 @@ def test_the_command(tmp_path):
 
 
 def test_measurements_of_a_running_deployment():
-    def status(time_ms, rows, matched, blocks, cpu_s):
+    def link(latency_s, owed=0, reduced=0):
+        return {"latency_s": latency_s, "owed": owed, "reduced": reduced}
+
+    def status(time_ms, rows, matched, blocks, cpu_s, given_up=0):
         return {
             "time_ms": time_ms,
             "streams": {"wind": {"rows_in": rows, "evaluated": rows}, "idle": {"rows_in": 5, "evaluated": 5}},
             "sites": {"paris": {"blocks": blocks, "cpu_s": cpu_s}, "oslo": {"blocks": 7, "cpu_s": 0.5}},
             "links": {
-                "oslo->paris": {"latency_s": 0.034},
-                "paris->gent": {"latency_s": 0.012},
-                "gent->paris": {"latency_s": 0.013},
-                "oslo->nice": {"latency_s": None},
+                "oslo->paris": link(0.034, rows, given_up),
+                "paris->gent": link(0.012, 30),
+                "gent->paris": link(0.013),
+                "oslo->nice": link(None, 2 * rows, 3 * given_up),
             },
             "subscriptions": {
                 "s1": {"stream": "wind", "site": "paris", "matched": matched},
@@ -221,18 +267,24 @@ def test_measurements_of_a_running_deployment():
             },
         }
 
-    first, second = status(1000, 100, 10, 50, 1.0), status(3000, 500, 110, 150, 1.5)
+    first, second = status(1000, 100, 10, 50, 1.0), status(3000, 500, 110, 150, 1.5, given_up=100)
     found = from_status(first, second, lambda one, other: 0.03 if "oslo" in (one, other) else 0.01)
     assert found["sizes"] == {"rate_rows_per_s": {"wind": 200.0}, "selectivity": {"s1": 0.25}}
-    assert found["sites"] == {"paris": {"relay_cpu": pytest.approx(0.005)}}
+    # 100 of 400 rows and 300 of 800 were given up; where nothing was owed meanwhile nothing is known.
+    assert found["sites"] == {"paris": {"relay_cpu": pytest.approx(0.005)}, "oslo": {"loss_rate": 400 / 1200}}
     # What all links have above their declared delay (2 ms) is taken off.
     assert found["links"] == [
         {"between": ["gent", "paris"], "latency_s": pytest.approx(0.010)},
         {"between": ["oslo", "paris"], "latency_s": pytest.approx(0.032)},
+        {"from": "oslo", "to": "nice", "loss": 0.375},
+        {"from": "oslo", "to": "paris", "loss": 0.25},
     ]
-    measured, sizes = read_measured(found, ["paris", "oslo", "gent"])
+    measured, sizes = read_measured(found, ["paris", "oslo", "gent", "nice"])
+    assert measured.directed == {"link_loss": {("oslo", "nice"): 0.375, ("oslo", "paris"): 0.25}}
     assert sizes.rate_rows_per_s == {"wind": 200.0}
     assert set(measured.links["link_latency"]) == {("gent", "paris"), ("oslo", "paris")}
     restarted = from_status(first, status(3000, 500, 110, 10, 0.1))
-    assert restarted["sites"] == {"paris": {"relay_cpu": pytest.approx(0.01)}}
+    assert restarted["sites"] == {"paris": {"relay_cpu": pytest.approx(0.01)}, "oslo": {"loss_rate": 0.0}}
+    afresh = from_status(second, status(5000, 60, 110, 150, 1.5, given_up=30))
+    assert afresh["sites"]["oslo"] == {"loss_rate": 120 / 180}
     assert from_status(first, first)["sizes"]["rate_rows_per_s"] == {}

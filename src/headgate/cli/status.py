@@ -128,9 +128,12 @@ def status_tables(document: dict[str, Any]) -> list[Table]:
             name, *(f"{each[key]:,}" for key in ("rows_in", "dead", "shed", "evaluated", "head")),
             f"{job.get('batch_s', 0):.2f}", job.get("state", document["job"].get("state", "-")),
         )  # fmt: skip
-    links = _table("links", "link", "kB", "messages", "streams")
+    links = _table("links", "link", "kB", "messages", "rows owed", "given up", "streams")
     for name, each in document["links"].items():
-        links.add_row(name, f"{each['bytes'] / 1e3:,.1f}", f"{each['messages']:,}", ", ".join(each["streams"]))
+        links.add_row(
+            name, f"{each['bytes'] / 1e3:,.1f}",
+            *(f"{each[key]:,}" for key in ("messages", "owed", "reduced")), ", ".join(each["streams"]),
+        )  # fmt: skip
     sites = _table("sites", "site", "up kB", "down kB", "queued rows", "repairs")
     for name, each in document["sites"].items():
         up, down = each["upload_bytes"] / 1e3, each["download_bytes"] / 1e3

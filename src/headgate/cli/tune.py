@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +14,7 @@ from headgate.errors import HeadgateError
 
 if TYPE_CHECKING:
     from headgate.model import Deployment, Plan
+    from headgate.service.look import Look
     from headgate.tuning.deployment import TuneResult, TuneStep
     from headgate.tuning.search import Options
 
@@ -51,11 +51,11 @@ def tune(
 ) -> None:
     """Improve the plan of a deployment and show the cost over time and every transformation with its benefit.
 
-    With --watch the plan in force and what the running deployment measured (rates, selectivities, link latencies,
-    relay CPU per block) take the place of the file's figures, and the steps are proposed, not carried out.
+    With --watch the plan in force and what the running deployment measured (rows and bytes, link latencies, loss,
+    relay CPU per block, bandwidths that nobody declared and that bind) take the place of the file's figures, and the
+    steps are proposed, not carried out. The output says of every metric what is measured and what is not.
     """
     from headgate.cli.deployment import read_deployment
-    from headgate.tuning.measured import from_status
     from headgate.tuning.search import Options
     from headgate.tuning.transformations import STANDARD, WIDE, installed
 
@@ -64,23 +64,20 @@ def tune(
         transformations=(*(STANDARD if levels == 3 else WIDE), *installed()), levels=levels, periods=periods
     )
     wishes = (*deployment.constraints, *(constraint or ()))
+    live = watch and measured is None
     plan: Plan | None = None
+    result: TuneResult | None = None
     seen: dict[str, Any] | None = None
-    before: dict[str, Any] | None = None
     count = 0
     while True:
-        if watch and measured is None:
-            if before is None:
-                before, plan = o.run(_look(nats, state_dir, namespace, creds))
-                time.sleep(every)
-            status, plan = o.run(_look(nats, state_dir, namespace, creds))
-            figures: dict[str, Any] | None = from_status(before, status, declared_of(deployment))
-            before = status
+        if live:
+            found = o.run(_look(nats, state_dir, namespace, creds, every))
+            result = tuned_live(found, deployment, objective, wishes, options)
         else:
-            figures = _read(measured) if measured else None
-        if figures != seen or count == 0:
+            figures = _read(measured) if measured else {}
+            result = _tuned(deployment, plan, objective, wishes, options, figures) if figures != seen else None
             seen = figures
-            result = _tuned(deployment, plan, objective, wishes, options, figures)
+        if result is not None:
             _show(result, steps=steps or watch, as_json=as_json)
             plan = result.plan
             if out is not None:
@@ -88,23 +85,33 @@ def tune(
         count += 1
         if not watch or count == looks:
             return
-        time.sleep(every)
+        if not live:  # a look at the running deployment takes its time itself
+            time.sleep(every)
 
 
-def declared_of(deployment: Deployment) -> Callable[[str, str], float]:
-    """The delays that a deployment states, by pair of sites."""
-    return lambda one, other: deployment.links.between(one, other).delay_s
-
-
-async def _look(
-    nats: str | None, state_dir: Path, namespace: str, creds: Path | None
-) -> tuple[dict[str, Any], Plan | None]:
-    """The status of the running deployment and the plan in force."""
-    from headgate.service.status import read_status
+async def _look(nats: str | None, state_dir: Path, namespace: str, creds: Path | None, seconds: float) -> Look:
+    """The running deployment, watched for so long."""
+    from headgate.service.look import look
 
     async with await o.connect(nats, state_dir, namespace, creds) as client:
-        snapshot = await anext(client.tables.heads())
-        return await read_status(client.fabric, client.tables), snapshot.deployment.plan
+        return await look(client.fabric, client.tables, seconds)
+
+
+def tuned_live(
+    found: Look, deployment: Deployment, objective: str | None, constraints: tuple[str, ...], options: Options
+) -> TuneResult:
+    """The plan in force, improved on what was measured; the objective is the file's unless another one is given."""
+    from headgate.tuning.deployment import tune_deployment
+
+    return tune_deployment(
+        found.snapshot.deployment,
+        plan=found.snapshot.plan,
+        objective=objective or deployment.objective,
+        constraints=constraints,
+        options=options,
+        measured=found.measured,
+        problem=found.problem,
+    )
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -125,12 +132,12 @@ def _tuned(
     objective: str | None,
     constraints: tuple[str, ...],
     options: Options,
-    figures: dict[str, Any] | None,
+    figures: dict[str, Any],
 ) -> TuneResult:
     from headgate.tuning.deployment import tune_deployment
     from headgate.tuning.measured import read_measured
 
-    found, sizes = read_measured(figures or {}, deployment.sites)
+    found, sizes = read_measured(figures, deployment.sites)
     return tune_deployment(
         deployment,
         plan=plan,
@@ -147,6 +154,8 @@ def _show(result: TuneResult, *, steps: bool, as_json: bool) -> None:
         typer.echo(json.dumps(as_document(result)))
         return
     typer.echo(f"objective: {result.objective}")
+    for name, source in result.sources.items():
+        typer.echo(f"  {name}: {source}")
     for text, (was, now) in result.violations.items():
         state = "holds" if now == 0 else f"missed by {now:g}"
         typer.echo(f"  {text}: {state}" + (f" (was missed by {was:g})" if was and was != now else ""))
@@ -190,6 +199,7 @@ def as_document(result: TuneResult) -> dict[str, Any]:
     """The result as one JSON-ready document."""
     return {
         "objective": result.objective,
+        "metrics": dict(result.sources),
         "cost_before": result.cost_before,
         "cost": result.cost,
         "settled": result.settled,

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from headgate.model import Deployment, Site, Stream, Subscription
-from headgate.planning.deployment import problem_of
+from headgate.model import Deployment, Plan, Site, Stream, Subscription
+from headgate.planning.deployment import Sizes, problem_of
 from headgate.planning.interest import Pieces, Universe
 from headgate.planning.problem import Flow, Member, Problem, Want
 
@@ -75,12 +75,15 @@ Needs = Mapping[str, frozenset[str]]
 """The columns of a row that each site needs; sites that do not need the row are left out."""
 
 
-def measured_problem(deployment: Deployment, class_ids: Mapping[str, int], measured: Measured) -> Problem:
+def measured_problem(
+    deployment: Deployment, class_ids: Mapping[str, int], measured: Measured, sizes: Sizes | None = None
+) -> Problem:
     """The problem of a deployment with what was measured; streams that were not seen are taken as assumed.
 
-    `class_ids` names the delivery class of each subscription, as the catalog does.
+    `class_ids` names the delivery class of each subscription, as the catalog does. `sizes` has what little may be known
+    of streams that were not seen.
     """
-    assumed = problem_of(deployment)
+    assumed = problem_of(deployment, sizes)
     by_stream: dict[str, list[Subscription]] = {name: [] for name in deployment.streams}
     for subscription in deployment.subscriptions.values():
         by_stream[subscription.stream].append(subscription)
@@ -95,6 +98,13 @@ def measured_problem(deployment: Deployment, class_ids: Mapping[str, int], measu
         members += found[1]
     sites = tuple(_known(site, measured.sites.get(site.name)) for site in assumed.sites)
     return replace(assumed, sites=sites, flows=tuple(flows), members=tuple(members))
+
+
+def with_relays_of(problem: Problem, plan: Plan) -> Problem:
+    """The same with every site of a plan in force allowed to relay: one whose last subscription is gone may still."""
+    members = {(member.stream, member.site) for member in problem.members}
+    passing = {site for name, tree in plan.trees.items() for site in tree.parents if (name, site) not in members}
+    return replace(problem, relays=problem.relays | passing)
 
 
 def _known(site: Site, found: Bandwidth | None) -> Site:

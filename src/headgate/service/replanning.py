@@ -13,7 +13,7 @@ import contextlib
 import json
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from headgate.catalog import Catalog, Snapshot
@@ -23,7 +23,7 @@ from headgate.model import Plan
 from headgate.planning import Graph, Metrics, PlanResult, problem_of
 from headgate.planning.deployment import assumed_part
 from headgate.planning.difference import moves
-from headgate.planning.measured import Measured, measured_problem
+from headgate.planning.measured import Measured, measured_problem, with_relays_of
 from headgate.planning.planner import result_of
 from headgate.planning.search import Search, improve
 from headgate.service.observer import Observer
@@ -65,11 +65,7 @@ class Outlook:
 
 def judge(snapshot: Snapshot, plan: Plan, measured: Measured, seed: int = 0) -> Outlook:
     """Judge a plan by what was measured, and look for a better one near it."""
-    problem = measured_problem(snapshot.deployment, snapshot.class_ids, measured)
-    members = {(member.stream, member.site) for member in problem.members}
-    # A site whose last subscription is gone may still forward to others.
-    passing = {site for name, tree in plan.trees.items() for site in tree.parents if (name, site) not in members}
-    problem = replace(problem, relays=problem.relays | passing)
+    problem = with_relays_of(measured_problem(snapshot.deployment, snapshot.class_ids, measured), plan)
     now = result_of(Graph.of(problem, plan), "in force")
     better = improve(Graph.of(problem, plan), seed, _SEARCH)
     found = better.graph.plan()

@@ -89,10 +89,14 @@ def _links(relays: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
                 report.get("sent_s", {}).get(child), relays.get(child, {}).get("arrived_s", {}).get(site)
             )
             entry = found.setdefault(
-                f"{site}->{child}", {"bytes": 0, "messages": 0, "streams": [], "latency_s": latency_s}
+                f"{site}->{child}",
+                {"bytes": 0, "messages": 0, "owed": 0, "reduced": 0, "streams": [], "latency_s": latency_s},
             )
+            output = report.get("outputs", {}).get(f"{stream}-to-{child}", {})
             entry["bytes"] += size
             entry["messages"] += report["link_messages"][link]
+            entry["owed"] += output.get("came", 0)
+            entry["reduced"] += output.get("reduced", 0)
             entry["streams"].append(stream)
     return found
 

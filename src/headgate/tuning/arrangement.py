@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from headgate.tuning.language.vocabulary import unknown_value
 from headgate.tuning.overlay import Bits, Sizing
 from headgate.tuning.unit import Measure, Member, Unit
 
@@ -125,8 +126,7 @@ class MemberView:
         computed = getattr(self, f"_{name}", None)
         if computed is not None:
             return computed()
-        default = float("inf") if name.endswith("_bandwidth") else 0.0
-        return self.member.facts.constants.get(name, default)
+        return self.member.facts.constants.get(name, unknown_value(name))
 
     @property
     def _is_root(self) -> bool:
@@ -164,7 +164,7 @@ class MemberView:
 
     def _matching_cpu(self) -> float:
         entries = self._fanout() + self._clients() + self._more("entries")
-        moved = self._incoming_rate() + self._more("incoming_rate")
+        moved = self._incoming_rate() + self._more("matched_rate")
         return self.at.setting.match_entry_s * entries + self.at.setting.match_byte_s * moved
 
 

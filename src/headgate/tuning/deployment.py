@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headgate.model import Deployment, Plan
-from headgate.planning import Graph, Metrics, Sizes, measure, plan_deployment
+from headgate.planning import Graph, Metrics, Problem, Sizes, measure, plan_deployment
+from headgate.planning.measured import with_relays_of
+from headgate.planning.planner import result_of
 from headgate.tuning.compile import Compiled, compile_objective
 from headgate.tuning.constraints import Limit, compile_constraint
 from headgate.tuning.language.vocabulary import Vocabulary
@@ -20,6 +22,7 @@ from headgate.tuning.outlook import Outlook
 from headgate.tuning.scene import Measured, Scene, tree_by_tree
 from headgate.tuning.search import TOLERANCE, Options, critical_owners
 from headgate.tuning.shape import Shape
+from headgate.tuning.sources import sources_of
 from headgate.tuning.states import algebra_for
 from headgate.tuning.steps import Step, make_before_break
 from headgate.tuning.transformations import Candidate, candidates
@@ -44,7 +47,10 @@ class TuneStep:
 
 @dataclass(frozen=True)
 class TuneResult:
-    """A plan before and after tuning. `violations` are by constraint, before and after; metrics are the planner's."""
+    """A plan before and after tuning. `violations` are by constraint, before and after; metrics are the planner's.
+
+    `sources` says of every metric that the objective and the constraints use where its figures come from.
+    """
 
     objective: str
     goal: str
@@ -59,6 +65,7 @@ class TuneResult:
     metrics_before: Metrics
     metrics: Metrics
     sites: tuple[str, ...] = field(repr=False, default=())
+    sources: Mapping[str, str] = field(repr=False, default_factory=dict)
 
 
 class PlanTuner:
@@ -175,12 +182,19 @@ def tune_deployment(
     options: Options | None = None,
     sizes: Mapping[str, Any] | Sizes | None = None,
     measured: Measured | None = None,
+    problem: Problem | None = None,
     vocabulary: Vocabulary | None = None,
     watch: Callable[[TuneStep], None] | None = None,
 ) -> TuneResult:
-    """Plan a deployment (or start from a given plan) and improve it by its objective within its constraints."""
+    """Plan a deployment (or start from a given plan) and improve it by its objective within its constraints.
+
+    `problem` is the planner's view of the deployment as it was measured; else it is made from the file and `sizes`.
+    """
     vocabulary = vocabulary or Vocabulary.installed()
-    planned = plan_deployment(replace(deployment, plan=plan) if plan is not None else deployment, sizes=sizes)
+    if problem is not None and plan is not None:
+        planned = result_of(Graph.of(with_relays_of(problem, plan), plan), "in force")
+    else:
+        planned = plan_deployment(replace(deployment, plan=plan) if plan is not None else deployment, sizes=sizes)
     text = objective or deployment.objective or DEFAULT_OBJECTIVE
     compiled = compile_objective(text, vocabulary)
     texts = (*IMPLICIT, *(deployment.constraints if constraints is None else constraints))
@@ -193,6 +207,7 @@ def tune_deployment(
     missed = tuner.misses(start)
     shapes, steps, periods, settled = tuner.run(start, watch)
     final = scene.plan(shapes)
+    used = compiled.metrics.union(*(limit.compiled.metrics for limit in limits))
     return TuneResult(
         text,
         "minimise" if compiled.sign > 0 else "maximise",
@@ -207,4 +222,5 @@ def tune_deployment(
         planned.metrics,
         measure(Graph.of(planned.problem, final)),
         tuple(scene.names),
+        sources_of(used, scene.measured, scene.streams),
     )

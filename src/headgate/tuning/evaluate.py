@@ -14,10 +14,12 @@ import numpy as np
 
 from headgate.tuning.aggregate import system_cost
 from headgate.tuning.compile import Compiled, Term
+from headgate.tuning.language.vocabulary import unknown_value
 from headgate.tuning.overlay import Bits, Floats, Ints, Overlay
 from headgate.tuning.shape import Shape
 
-SITE_WIDE = ("fanout", "outgoing_rate", "incoming_rate", "entries")
+SITE_WIDE = frozenset({"fanout", "outgoing_rate", "upload_excess", "download_excess", "matching_cpu"})
+"""Metrics of a site that count all its trees, and so tie the trees of a plan together."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,7 @@ class TreeView:
         computed = getattr(self, f"_{name}", None)
         if computed is not None:
             return np.asarray(computed(), dtype=np.float64)
-        default = np.inf if name.endswith("_bandwidth") else 0.0
-        return self.overlay.constants.get(name, np.full(self.overlay.size, default))
+        return self.overlay.constants.get(name, np.full(self.overlay.size, unknown_value(name)))
 
     def _link(self, name: str) -> Floats:
         values = np.full(self.overlay.size, np.nan)
@@ -127,8 +128,37 @@ class TreeView:
 
     def _matching_cpu(self) -> Floats:
         entries = self.metric("fanout") + self.metric("clients") + self._more("entries")
-        moved = self.metric("incoming_rate") + self._more("incoming_rate")
+        moved = self.metric("incoming_rate") + self._more("matched_rate")
         return self.overlay.match_entry_s * entries + self.overlay.match_byte_s * moved
+
+    def shares(self) -> dict[str, Floats]:
+        """What every site does in this tree, as far as its other trees have to know; 0 for sites outside of it.
+
+        A root matches its whole stream but does not download it.
+        """
+        member = self.parents != -2
+        matched = np.where(member, self.metric("incoming_rate"), 0.0)
+        incoming = matched.copy()
+        incoming[self.shape.root] = 0.0
+        return {
+            "fanout": self._over_children(np.ones(self.overlay.size)),
+            "outgoing_rate": self._over_children(self.metric("incoming_rate")),
+            "incoming_rate": incoming,
+            "matched_rate": matched,
+            "entries": np.where(member, self.metric("clients"), 0.0),
+        }
+
+
+def together(views: Sequence[TreeView]) -> list[TreeView]:
+    """Trees over the same sites, each knowing what its sites do in the others."""
+    if len(views) == 1:
+        return list(views)
+    shares = [view.shares() for view in views]
+    total = {name: np.sum([share[name] for share in shares], axis=0) for name in shares[0]}
+    return [
+        TreeView(view.overlay, view.shape, {name: total[name] - share[name] for name in total}, view.given)
+        for view, share in zip(views, shares, strict=True)
+    ]
 
 
 def term_values(term: Term, view: TreeView) -> Floats:

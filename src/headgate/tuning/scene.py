@@ -14,24 +14,34 @@ from typing import Any
 
 import numpy as np
 
-from headgate.model import Plan
+from headgate.model import Plan, Quality
 from headgate.planning import Graph, Problem, predict
 from headgate.tuning.compile import Compiled
-from headgate.tuning.evaluate import TreeView, evaluate
+from headgate.tuning.evaluate import SITE_WIDE, TreeView, evaluate, together
 from headgate.tuning.overlay import Bits, Floats, LinkMetric, MatrixMetric, Overlay, PieceSizes, Profiles
 from headgate.tuning.shape import Shape
 
-# Metrics that tie the trees of a plan together, or the whole plan to the planner's model.
-SITE_WIDE = frozenset({"fanout", "outgoing_rate", "upload_excess", "download_excess", "matching_cpu"})
+# Metrics that tie the whole plan to the planner's model.
 WHOLE_PLAN = frozenset({"attained_quality", "granted_shortfall"})
+ROWS, BYTES = "rows counted, bytes of a row assumed", "rows and bytes on links measured"
+_LONG_S = 86_400.0
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a running deployment measured: link values by metric and pair of sites, site values by metric."""
+    """What a running deployment measured.
+
+    Attributes:
+        links: Values by metric and pair of sites, the same in both directions.
+        directed: Values by metric, sender and receiver, for what differs between the directions.
+        sites: Values by metric and site.
+        rates: By stream, how its rows and bytes are known (`ROWS` or `BYTES`); others are as declared or assumed.
+    """
 
     links: Mapping[str, Mapping[tuple[str, str], float]] = field(default_factory=dict)
+    directed: Mapping[str, Mapping[tuple[str, str], float]] = field(default_factory=dict)
     sites: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    rates: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,10 @@ class Scene:
 
     @cached_property
     def links(self) -> dict[str, LinkMetric]:
-        """Link metrics: the planner's delays, capacities where known and else what both ends can do, no loss."""
+        """Link metrics: the planner's delays, capacities where known and else what both ends can do, measured loss.
+
+        A site that gives up a part of what it owes its children would do so on a link that nobody uses yet, too.
+        """
         size = len(self.names)
         latency = self.problem.delays.matrix_s
         if latency is None:
@@ -88,11 +101,15 @@ class Scene:
             one, other = (self.numbers[name] for name in pair)
             for child, parent in ((one, other), (other, one)):
                 bandwidth[child, parent] = min(bandwidth[child, parent], capacity)
-        found = {"link_latency": latency, "link_bandwidth": bandwidth, "link_loss": np.zeros((size, size))}
+        loss = np.tile(self.constants.get("loss_rate", np.zeros(size)), (size, 1))  # of a child's link to its parent
+        found = {"link_latency": latency, "link_bandwidth": bandwidth, "link_loss": loss}
         for name, values in self.measured.links.items():
             for ends, value in values.items():
                 a, b = (self.numbers[name] for name in ends)
                 found[name][a, b] = found[name][b, a] = value
+        for name, values in self.measured.directed.items():
+            for (sender, receiver), value in values.items():
+                found[name][self.numbers[receiver], self.numbers[sender]] = value
         return {name: MatrixMetric(values) for name, values in found.items()}
 
     @cached_property
@@ -106,14 +123,17 @@ class Scene:
             )
             bits: Bits = np.zeros((size, sizing.atoms), dtype=np.bool_)
             clients = np.zeros(size, dtype=np.int64)
+            granted = np.full(size, np.inf)
             for member in self.problem.members:
                 if member.stream == flow.name:
                     site = self.numbers[member.site]
                     clients[site] = len(member.wants)
+                    granted[site] = min((_granted_delay_s(want.quality) for want in member.wants), default=np.inf)
                     bits[site] = _bits(member.interest.rows, len(universe.weights)) + _bits(
                         member.interest.columns, len(universe.widths)
                     )
-            found[flow.name] = Overlay(size, self.links, self.constants, Profiles(bits, sizing), clients)
+            constants = {**self.constants, "granted_delay": granted}
+            found[flow.name] = Overlay(size, self.links, constants, Profiles(bits, sizing), clients)
         return found
 
     def shapes(self, plan: Plan) -> dict[str, Shape]:
@@ -135,19 +155,9 @@ class Scene:
 
     def views(self, shapes: Mapping[str, Shape], metrics: frozenset[str]) -> list[TreeView]:
         """Views of all trees, each knowing what its sites do in the others."""
-        alone = [TreeView(self.overlays[stream], shapes[stream]) for stream in self.streams]
-        given = self._given(shapes) if metrics & WHOLE_PLAN else {stream: {} for stream in self.streams}
-        if len(alone) == 1 or not metrics & SITE_WIDE:
-            return [
-                TreeView(view.overlay, view.shape, {}, given[stream])
-                for stream, view in zip(self.streams, alone, strict=True)
-            ]
-        shares = [_shares(view) for view in alone]
-        total = {name: sum((share[name] for share in shares), np.zeros(len(self.names))) for name in shares[0]}
-        return [
-            TreeView(view.overlay, view.shape, {name: total[name] - share[name] for name in total}, given[stream])
-            for stream, view, share in zip(self.streams, alone, shares, strict=True)
-        ]
+        given = self._given(shapes) if metrics & WHOLE_PLAN else {}
+        views = [TreeView(self.overlays[stream], shapes[stream], {}, given.get(stream, {})) for stream in self.streams]
+        return together(views) if metrics & SITE_WIDE else views
 
     def _given(self, shapes: Mapping[str, Shape]) -> dict[str, dict[str, Floats]]:
         """Quality under the planner's drop and delay model, by stream and site."""
@@ -179,19 +189,15 @@ def tree_by_tree(compiled: Compiled, streams: Sequence[Any]) -> bool:
     return len(streams) == 1 or not compiled.metrics & SITE_WIDE
 
 
-def _shares(view: TreeView) -> dict[str, Floats]:
-    incoming = view.metric("incoming_rate").copy()
-    incoming[view.shape.root] = 0.0
-    outside = view.parents == -2
-    incoming[outside] = 0.0
-    clients = view.metric("clients").copy()
-    clients[outside] = 0.0
-    return {
-        "fanout": view.metric("fanout"),
-        "outgoing_rate": view.metric("outgoing_rate"),
-        "incoming_rate": incoming,
-        "entries": clients,
-    }
+def _granted_delay_s(quality: Quality) -> float:
+    """The longest delay at which a subscription that loses nothing has the quality that it was granted; 0 if none."""
+    if quality.at_least is None or quality.value(0.0, _LONG_S) >= quality.at_least:
+        return np.inf
+    low, high = 0.0, _LONG_S
+    for _ in range(60):  # quality never rises with delay: halve the interval
+        middle = (low + high) / 2
+        low, high = (middle, high) if quality.value(0.0, middle) >= quality.at_least else (low, middle)
+    return low
 
 
 def _known(bandwidth: float | None) -> float:

@@ -19,7 +19,7 @@ LINK_METRICS: Mapping[str, str] = MappingProxyType(
     {
         "link_latency": "seconds between the two sites",
         "link_bandwidth": "bytes per second that the link can carry",
-        "link_loss": "share of messages lost on the link",
+        "link_loss": "share of what is owed to the next site that is lost or given up on the link",
         "link_hop": "1 for every link",
     }
 )
@@ -37,9 +37,11 @@ NODE_METRICS: Mapping[str, str] = MappingProxyType(
         "download_excess": "bytes per second by which incoming_rate passes the download bandwidth",
         "processing_delay": "seconds that the site adds to everything it forwards",
         "matching_cpu": "seconds of matching per block: grows with routing entries and incoming data",
+        "loss_rate": "share of the rows owed to its children that the site gave up; 0 until something is measured",
         "relay_cpu": "CPU seconds per block that the site's relay measured; 0 until something is measured",
         "attained_quality": "quality of the site's subscriptions under the planner's drop and delay model",
         "granted_shortfall": "how far the site's subscriptions fall below the quality they were granted",
+        "granted_delay": "seconds from the root up to which subscriptions that lose nothing have that quality",
     }
 )
 STATES: Mapping[str, str] = MappingProxyType(
@@ -62,10 +64,16 @@ LIBRARY: Mapping[str, str] = MappingProxyType(
         "path_cpu": "sum(matching_cpu) over path",
         "path_relay_cpu": "sum(relay_cpu) over path",
         "hops": "sum(link_hop) over path",
+        "lateness": "sum(link_latency) over path + sum(processing_delay) over path - processing_delay - granted_delay",
         "outgoing_bandwidth": "sum(incoming_rate) over children",
     }
 )
 ENTRY_POINTS = "headgate.tuning"
+
+
+def unknown_value(metric: str) -> float:
+    """What a site's metric is where nobody said: no bound on bandwidths and granted delays, else 0."""
+    return math.inf if metric.endswith("_bandwidth") or metric == "granted_delay" else 0.0
 
 
 @dataclass(frozen=True, slots=True)
