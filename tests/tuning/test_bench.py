@@ -15,6 +15,8 @@ def test_a_small_run_shows_what_it_must(capsys):
         priced_sites=50,
         traffic_sites=(10, 30),
         approximate_sites=10,
+        stream_sites=8,
+        streams=2,
         processes=1,
     )
     assert figures["trees"] == 2
@@ -25,4 +27,7 @@ def test_a_small_run_shows_what_it_must(capsys):
     assert figures["constraint_runs_missed_at_the_start"] > 0
     assert figures["bytes_per_site_30"] < 1.5 * figures["bytes_per_site_10"]
     assert figures["approximation_saved_p1"] > 0
+    assert figures["streams_cost_after"] < figures["streams_cost_before"]
+    assert figures["streams_violations"] == 0
+    assert figures["streams_max_error"] < 1e-9
     assert "the root apart" in capsys.readouterr().out

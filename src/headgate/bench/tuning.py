@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from headgate.bench.tuning_streams import stream_figures
 from headgate.bench.tuning_traffic import approximation_figures, traffic_figures
 from headgate.tuning.combinations import Outcome, compare_trees, objectives
 from headgate.tuning.compile import compile_objective
@@ -40,10 +41,13 @@ def run(
     priced_sites: int = 1000,
     traffic_sites: tuple[int, ...] = (100, 1000, 10000),
     approximate_sites: int = 60,
+    stream_sites: int = 12,
+    streams: int = 3,
     processes: int | None = None,
 ) -> dict[str, Any]:
     """Compare `trees` random trees of up to `sites` sites, then improve `seeds` random trees per experiment.
 
+    A quarter of the seeds tunes `streams` trees over the same `stream_sites` sites together.
     The work is spread over `processes` processes (one a core when not given).
     """
     count = processes or os.cpu_count() or 1
@@ -56,6 +60,7 @@ def run(
         figures |= _speed(priced_sites)
         figures |= traffic_figures(tuple(traffic_sites), spread)
         figures |= approximation_figures(approximate_sites, max(1, seeds // 4), spread)
+        figures |= stream_figures(max(1, seeds // 4), stream_sites, streams, spread)
     if steps:
         figures |= _steps()
     return figures

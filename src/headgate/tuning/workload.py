@@ -84,3 +84,35 @@ def plane_overlay(
         "processing_delay": generator.exponential(0.002, size),
     }
     return Overlay(size, links, constants, wanted, clients)
+
+
+def stream_trees(generator: np.random.Generator, sites: int, streams: int) -> tuple[list[Overlay], list[Shape]]:
+    """Several streams over the same sites, each with its own root, profiles, clients and random tree.
+
+    Streams share roots two by two. A root can send its streams a little more than once and another site a third of all
+    of them, heavy-tailed more: what fits one tree may not fit two. A third of the sites was granted a delay of up to
+    three times its direct way from the root.
+    """
+    base = plane_overlay(generator, sites)
+    latency = base.links["link_latency"]
+    found = [zipf_profiles(generator, sites, clients=2 * sites, feeds=50) for _ in range(streams)]
+    every = np.arange(sites)
+    whole = [profiles.size(np.logical_or.reduce(profiles.bits)) for profiles, _ in found]
+    upload = sum(whole) * (0.3 + 0.2 * generator.pareto(1.5, sites))
+    for root in range((streams + 1) // 2):
+        upload[root] = 1.2 * sum(whole[2 * root : 2 * root + 2])
+    overlays: list[Overlay] = []
+    shapes: list[Shape] = []
+    for stream, (profiles, clients) in enumerate(found):
+        names = generator.permutation(sites)
+        names[np.flatnonzero(names == stream // 2)], names[0] = names[0], stream // 2
+        parents = np.full(sites, -1, dtype=np.int64)
+        drawn = random_parents(generator, sites)
+        parents[names[1:]] = names[drawn[1:]]
+        shapes.append(Shape(parents))
+        direct = latency.pairs(every, np.full(sites, names[0]))
+        granted = np.where(generator.random(sites) < 1 / 3, direct * generator.uniform(1.5, 3.0, sites), np.inf)
+        granted[names[0]] = np.inf
+        constants = {"upload_bandwidth": upload, "download_bandwidth": 2 * upload, "granted_delay": granted}
+        overlays.append(Overlay(sites, base.links, constants, profiles, clients))
+    return overlays, shapes

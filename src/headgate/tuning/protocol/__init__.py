@@ -2,12 +2,14 @@
 
 A site knows itself, its parent, its children and what messages told it; it never reads another site. `messages` is
 what goes over the wire with its size, `site` decides, `network` delivers with delay and loss and counts, `simulation`
-starts sites, lets them join, leave and crash, and reads results. The same core moves onto live sites.
+starts sites, lets them join, leave and crash, and reads results. `streams` runs several trees over the same sites. The
+same core moves onto live sites.
 """
 
 from headgate.tuning.protocol.network import Counts, Network
 from headgate.tuning.protocol.settings import Settings
 from headgate.tuning.protocol.simulation import Simulation
 from headgate.tuning.protocol.site import Site
+from headgate.tuning.protocol.streams import StreamSimulation
 
-__all__ = ["Counts", "Network", "Settings", "Simulation", "Site"]
+__all__ = ["Counts", "Network", "Settings", "Simulation", "Site", "StreamSimulation"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from headgate.tuning.overlay import Bits
@@ -39,7 +40,7 @@ class Report(Message):
     """Maintenance, to the parent: what hangs below the sender, relative to it, and the sender's own values.
 
     `numbers` counts the numbers of `below`. The merged profile is sent only when it changed: it travels up until a
-    site's own profile covers it.
+    site's own profile covers it. `elsewhere` is what the sender does in its other trees, where it has some.
     """
 
     below: States
@@ -53,13 +54,15 @@ class Report(Message):
     own_rate: float
     numbers: int
     merged: Bits | None = None
+    elsewhere: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
         """Size on the wire."""
         values = sum(len(local) + len(fixed) for local, fixed in zip(self.local, self.fixed, strict=True))
         held = 4 * sum(len(partial) for partial in self.partials)
-        return HEADER + NUMBER * (self.numbers + values + held + 2) + SITE * 2 + profile_bytes(self.merged)
+        numbers = self.numbers + values + held + 2 + len(self.elsewhere)
+        return HEADER + NUMBER * numbers + SITE * 2 + profile_bytes(self.merged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,20 @@ class Beat(Message):
     """A sign of life without statistics, for phases in which the sender does not take part."""
 
     beat: int
+
+
+@dataclass(frozen=True, slots=True)
+class Totals(Message):
+    """Maintenance, from the root of one tree to those of the others: what its tree adds up to, for every cost."""
+
+    stream: int
+    results: States
+    numbers: int
+
+    @property
+    def bytes(self) -> int:
+        """Size on the wire."""
+        return HEADER + SITE + NUMBER * self.numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +166,8 @@ class Part:
         """Size on the wire."""
         profile = profile_bytes(self.facts.profile) + profile_bytes(self.frontiers[0].profile)
         partials = 4 * sum(len(frontier.partials) for frontier in self.frontiers)
-        return SITE * 2 + NUMBER * (self.numbers + partials + len(self.facts.constants) + 4) + profile
+        known = len(self.facts.constants) + len(self.facts.elsewhere)
+        return SITE * 2 + NUMBER * (self.numbers + partials + known + 4) + profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +231,8 @@ class MeasureReply(Message):
 class Proposal(Message):
     """Optimisation, to the root: the best change of a unit, what it brings, and what it touches.
 
-    `change` has the costs that it exchanges, for holistic objectives whose changes run side by side.
+    `change` has the costs that it exchanges, for holistic objectives whose changes run side by side; `stream` says
+    which tree it would change, where there are several.
     """
 
     period: int
@@ -227,6 +246,7 @@ class Proposal(Message):
     after: float
     at_random: bool = False
     change: Change | None = None
+    stream: int = 0
 
     @property
     def bytes(self) -> int:
@@ -259,4 +279,4 @@ class Moved(Message):
     done: bool
 
 
-MAINTENANCE = (Report, Surroundings, Beat, Attach, Attached, Detach, Leaving)
+MAINTENANCE = (Report, Surroundings, Totals, Beat, Attach, Attached, Detach, Leaving)

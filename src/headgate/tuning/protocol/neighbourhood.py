@@ -12,7 +12,8 @@ from headgate.tuning.arrangement import Arrangement
 from headgate.tuning.benefit import NO_CHILDREN, Partial, add_child, read_children
 from headgate.tuning.compile import Compiled
 from headgate.tuning.overlay import Bits
-from headgate.tuning.protocol.messages import Part, Report, Surroundings, Values
+from headgate.tuning.protocol.host import Share, Station
+from headgate.tuning.protocol.messages import Part, Report, Surroundings, Totals, Values
 from headgate.tuning.protocol.rope import Rope
 from headgate.tuning.protocol.settings import Settings
 from headgate.tuning.states import Additive, Extreme, Prefix, advance, algebra_for, start
@@ -36,7 +37,10 @@ class Child:
 
 
 class Neighbourhood:
-    """Everything one site holds. `weights` says how often it counts in each cost's system set."""
+    """Everything one site holds of one tree. `weights` says how often it counts in each cost's system set.
+
+    `station` joins it with the site's other trees, where there are some; `rest` has what those add up to (at a root).
+    """
 
     def __init__(
         self,
@@ -45,8 +49,10 @@ class Neighbourhood:
         weights: tuple[int, ...],
         settings: Settings,
         measure: Callable[[str, int], float],
+        station: Station | None = None,
     ) -> None:
-        self.number, self.facts, self.weights = number, facts, weights
+        self.number, self.weights, self.station = number, weights, station
+        self._facts = facts
         self.settings, self.measure = settings, measure
         self.costs: tuple[Compiled, ...] = settings.costs
         self.algebras = tuple(algebra_for(compiled) for compiled in self.costs)
@@ -56,14 +62,37 @@ class Neighbourhood:
         self.surroundings: Surroundings | None = None
         self._frontiers: dict[int, Frontier] = {}
         self._local: Values | None = None
+        self._seen = 0  # the version of the site's record that `_local` was worked out from
+        self.rest: dict[int, tuple[Any, ...]] = {}
 
     def changed(self) -> None:
         """Forget what was worked out: the parent or a child is another one, or has said something new."""
         self._frontiers, self._local = {}, None
+        if self.station is not None:
+            self.station.host.post(self.station.stream, self._share())
+
+    @property
+    def facts(self) -> Facts:
+        """What the site knows of itself, with what it does in its other trees."""
+        if self.station is None:
+            return self._facts
+        return replace(self._facts, elsewhere=self.station.host.elsewhere(self.station.stream))
+
+    def _share(self) -> Share:
+        """What the site does in this tree; a root matches its whole stream but does not download it."""
+        merged = self.merged()
+        matched = 0.0 if merged is None else self.settings.setting.sizing.size(merged)
+        return {
+            "fanout": float(len(self.children)),
+            "outgoing_rate": sum(child.rate for child in self.children.values()),
+            "incoming_rate": 0.0 if self.parent == ROOT else matched,
+            "matched_rate": matched,
+            "entries": float(self._facts.clients),
+        }
 
     def own_rate(self) -> float:
         """Bytes per second that the site itself asks for."""
-        profile = self.facts.profile
+        profile = self._facts.profile
         return 0.0 if profile is None else self.settings.setting.sizing.size(profile)
 
     def merged(self) -> Bits | None:
@@ -71,7 +100,7 @@ class Neighbourhood:
         if not self.with_profiles:
             return None
         found = [child.merged for child in self.children.values() if child.merged is not None]
-        own = self.facts.profile
+        own = self._facts.profile
         parts = [*found, own] if own is not None else found
         if not parts:
             return np.zeros(self.settings.setting.sizing.atoms, dtype=np.bool_)
@@ -146,8 +175,9 @@ class Neighbourhood:
 
     def local(self) -> Values:
         """The site's local values: every term of every cost."""
-        if self._local is None:
-            self._local = self._work_out_local()
+        version = 0 if self.station is None else self.station.host.version
+        if self._local is None or self._seen != version:
+            self._local, self._seen = self._work_out_local(), version
         return self._local
 
     def _work_out_local(self) -> Values:
@@ -191,6 +221,7 @@ class Neighbourhood:
             self.own_rate(),
             numbers,
             merged,
+            self.facts.elsewhere,
         )
 
     def sites(self) -> int:
@@ -215,8 +246,18 @@ class Neighbourhood:
         """The absolute result of everything not at or below this site."""
         if self.surroundings is not None:
             return self.surroundings.outside[index]
-        algebra = self.algebras[index]
-        return algebra.merge([]) if isinstance(algebra, Additive | Extreme) else None
+        algebra, rest = self.algebras[index], [results[index] for results in self.rest.values()]
+        if isinstance(algebra, Additive | Extreme):
+            return algebra.merge(rest)
+        if not rest:
+            return None
+        costs, weights = algebra.merge(rest)
+        return Rope(None, (costs, weights), (), -1, len(costs))
+
+    def totals(self, stream: int) -> Totals:
+        """What this tree adds up to, as its root knows it."""
+        results = tuple(self.everything(index) for index in range(len(self.costs)))
+        return Totals(stream, results, sum(_numbers(result) for result in results))
 
     def own_result(self, index: int, prefix: tuple[Prefix, ...], fixed: Values) -> Any:
         """The absolute result of this site alone."""
@@ -289,4 +330,6 @@ class Neighbourhood:
 def _numbers(outside: Any) -> int:
     if isinstance(outside, Rope):
         return outside.count
+    if isinstance(outside, tuple) and isinstance(outside[0], np.ndarray):
+        return len(outside[0])
     return 2 if isinstance(outside, tuple) else 1

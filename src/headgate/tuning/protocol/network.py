@@ -15,10 +15,11 @@ from headgate.tuning.protocol.messages import HEADER, MAINTENANCE, Message
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send a message to a site."""
+    """Send a message to a site; to its core for another stream's tree where `stream` says so."""
 
     to: int
     message: Message
+    stream: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,14 @@ class Network:
         self.queue: list[tuple[float, int, int, int, Any]] = []
         self.now, self.serial = 0.0, 0
         self.counts = Counts()
+
+    def place(self, site: int, core: Core) -> None:
+        """A core begins to listen."""
+        self.cores[site] = core
+
+    def remove(self, site: int) -> None:
+        """A core has stopped; what is on its way to it is lost."""
+        del self.cores[site]
 
     def act(self, site: int, actions: list[Action]) -> None:
         """Carry out what a core decided."""

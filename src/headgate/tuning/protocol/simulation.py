@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -12,13 +13,42 @@ from headgate.tuning.compile import Compiled
 from headgate.tuning.evaluate import TreeView, evaluate
 from headgate.tuning.language import ObjectiveError
 from headgate.tuning.overlay import Overlay
+from headgate.tuning.protocol.host import Station
 from headgate.tuning.protocol.messages import Proposal
 from headgate.tuning.protocol.neighbourhood import ROOT
-from headgate.tuning.protocol.network import Counts, Network
+from headgate.tuning.protocol.network import Action, Core, Counts, Network
 from headgate.tuning.protocol.settings import Settings
 from headgate.tuning.protocol.site import Site
 from headgate.tuning.shape import Shape
 from headgate.tuning.unit import Facts
+
+
+class Carrier(Protocol):
+    """What a simulation needs of a network: the whole of one, or the part of one tree."""
+
+    counts: Counts
+
+    @property
+    def now(self) -> float:
+        """Virtual time."""
+
+    def place(self, site: int, core: Core) -> None:
+        """A core begins to listen."""
+
+    def remove(self, site: int) -> None:
+        """A core has stopped."""
+
+    def act(self, site: int, actions: list[Action]) -> None:
+        """Carry out what a core decided."""
+
+    def run(self, until: float) -> None:
+        """Deliver everything that is due."""
+
+
+def delay_of(overlay: Overlay) -> Callable[[int, int], float]:
+    """The delay of messages between two sites."""
+    latency = overlay.links.get("link_latency")
+    return lambda sender, to: 0.01 if latency is None or sender == to else latency.between(sender, to)
 
 
 def setting_of(overlay: Overlay) -> Setting:
@@ -39,9 +69,21 @@ class Traffic:
 
 
 class Simulation:
-    """Sites of an overlay on a virtual network. Link latencies are the delays of messages."""
+    """Sites of an overlay on a virtual network. Link latencies are the delays of messages.
 
-    def __init__(self, overlay: Overlay, settings: Settings, *, loss: float = 0.0, seed: int = 0) -> None:
+    One of several trees is given its part of their common network, and a `station` for each of its sites.
+    """
+
+    def __init__(
+        self,
+        overlay: Overlay,
+        settings: Settings,
+        *,
+        loss: float = 0.0,
+        seed: int = 0,
+        network: Carrier | None = None,
+        station: Callable[[int], Station] | None = None,
+    ) -> None:
         for compiled in settings.costs:
             unknown = {name for name in compiled.metrics if name.startswith("link_")} - {*overlay.links, "link_hop"}
             if unknown:
@@ -50,13 +92,10 @@ class Simulation:
                     hint="they measure " + ", ".join(sorted(overlay.links)),
                 )
         self.overlay, self.settings, self.seed = overlay, settings, seed
-        self.network = Network(self._delay, loss=loss, seed=seed)
+        self.network: Carrier = network or Network(delay_of(overlay), loss=loss, seed=seed)
+        self.station = station
         self.sites: dict[int, Site] = {}
         self.root = 0
-
-    def _delay(self, sender: int, to: int) -> float:
-        latency = self.overlay.links.get("link_latency")
-        return 0.01 if latency is None or sender == to else latency.between(sender, to)
 
     def add(self, number: int, parent: int | None) -> None:
         """Start a site below any other, or as the root."""
@@ -72,8 +111,11 @@ class Simulation:
         def measure(name: str, other: int) -> float:
             return overlay.links[name].between(number, other)
 
-        site = Site(number, facts, weights, self.settings, measure, seed=self.seed)
-        self.sites[number] = self.network.cores[number] = site
+        station = None if self.station is None else self.station(number)
+        site = self.sites[number] = Site(
+            number, facts, weights, self.settings, measure, seed=self.seed, station=station
+        )
+        self.network.place(number, site)
         self.network.act(number, site.start(self.network.now, parent))
 
     def start(self, shape: Shape | Sequence[int]) -> None:
@@ -87,11 +129,12 @@ class Simulation:
     def leave(self, number: int) -> None:
         """A site says goodbye and stops."""
         self.network.act(number, self.sites.pop(number).leave(self.network.now))
-        del self.network.cores[number]
+        self.network.remove(number)
 
     def crash(self, number: int) -> None:
         """A site stops without a word."""
-        del self.sites[number], self.network.cores[number]
+        del self.sites[number]
+        self.network.remove(number)
 
     def run(self, seconds: float) -> None:
         """Let virtual time pass."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from headgate.tuning.protocol import optimiser
 from headgate.tuning.protocol.decide import choose, joins
+from headgate.tuning.protocol.host import Station
 from headgate.tuning.protocol.messages import (
     BranchReply,
     Decision,
@@ -35,7 +37,7 @@ REMEMBER_PERIODS = 10
 
 
 class Site(Upkeep):
-    """One site. `proposals` and `applied` fill at the root only."""
+    """One site in one tree. `proposals` and `applied` fill at the judge only: the root, or of several trees one's."""
 
     def __init__(
         self,
@@ -46,8 +48,9 @@ class Site(Upkeep):
         measure: Callable[[str, int], float],
         *,
         seed: int = 0,
+        station: Station | None = None,
     ) -> None:
-        super().__init__(number, facts, weights, settings, measure, seed=seed)
+        super().__init__(number, facts, weights, settings, measure, seed=seed, station=station)
         self.round: Round | None = None
         self.asked: dict[tuple[int, int], tuple[int, set[int], list[Part]]] = {}
         self.proposals: list[Proposal] = []
@@ -73,10 +76,10 @@ class Site(Upkeep):
         period = round(self.now / settings.optimisation_s)
         actions: list[Action] = [Timer((period + 1) * settings.optimisation_s, ("optimise",))]
         self.round, self.asked = None, {}
-        if here.parent == ROOT:
+        if self._judges:
             self.proposals = []
             actions.append(Timer(self.now + settings.optimisation_s / 2, ("decide",)))
-        elif here.surroundings is None:
+        elif here.surroundings is None and here.parent != ROOT:
             return actions
         if not here.children or self.wish is not None or not self._critical():
             return actions
@@ -85,6 +88,13 @@ class Site(Upkeep):
             waiting.add(here.parent)
         self.round = Round(period, waiting)
         return [*actions, *self._ask(self.round)]
+
+    @property
+    def _judges(self) -> bool:
+        """Whether this core decides: at the root, and of several trees at the one that all agreed on."""
+        if self.station is None:
+            return self.here.parent == ROOT
+        return self.station.judge == (self.station.stream, self.number)
 
     def _ask(self, state: Round) -> list[Action]:
         request = UnitRequest(state.period, self.settings.levels - 2)
@@ -203,11 +213,13 @@ class Site(Upkeep):
         if not offers:
             return []
         self.round.proposal = offers[0]
-        root = self._root
-        if root == self.number:
+        if self._judges:
             self.proposals.extend(offers)
             return []
-        return [Send(root, offer) for offer in offers]
+        if self.station is None:
+            return [Send(self._root, offer) for offer in offers]
+        stream, judge = self.station.judge
+        return [Send(judge, replace(offer, stream=self.station.stream), stream) for offer in offers]
 
     # -- optimisation: the root, and carrying out
 
@@ -229,10 +241,11 @@ class Site(Upkeep):
         self.applied.extend((self.now, offer) for offer in chosen)
         actions: list[Action] = []
         for offer in chosen:
-            if offer.owner == self.number:
+            own = self.station is None or offer.stream == self.station.stream
+            if own and offer.owner == self.number:
                 actions.extend(self._on_decision(self.number, Decision(offer.period)))
             else:
-                actions.append(Send(offer.owner, Decision(offer.period)))
+                actions.append(Send(offer.owner, Decision(offer.period), None if own else offer.stream))
         return actions
 
     def _on_decision(self, _: int, message: Decision) -> list[Action]:

@@ -6,11 +6,13 @@ Messages and timers in, messages and timers out. It touches no clock, no socket 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from headgate.tuning.overlay import Bits
+from headgate.tuning.protocol.host import Station
 from headgate.tuning.protocol.messages import (
     Attach,
     Attached,
@@ -21,6 +23,7 @@ from headgate.tuning.protocol.messages import (
     Moved,
     Report,
     Surroundings,
+    Totals,
 )
 from headgate.tuning.protocol.neighbourhood import DETACHED, ROOT, Child, Neighbourhood
 from headgate.tuning.protocol.network import Action, Send, Timer
@@ -41,11 +44,12 @@ class Upkeep:
         measure: Callable[[str, int], float],
         *,
         seed: int = 0,
+        station: Station | None = None,
     ) -> None:
-        self.number, self.settings = number, settings
+        self.number, self.settings, self.station = number, settings, station
         self.probe = measure
-        self.here = Neighbourhood(number, facts, weights, settings, self._known_link)
-        self.generator = np.random.default_rng((seed, number))
+        self.here = Neighbourhood(number, facts, weights, settings, self._known_link, station)
+        self.generator = np.random.default_rng((seed, number) if station is None else (seed, number, station.stream))
         self.heard_parent, self.phase, self.beat, self.beat_at = 0.0, 0, 0, 0.0
         self.wish: int | None = None  # the parent that was asked and has not answered yet
         self.measured: dict[tuple[str, int], tuple[float, float]] = {}
@@ -64,6 +68,7 @@ class Upkeep:
         actions: list[Action] = [Timer(first, ("maintain",)), Timer(next_period, ("optimise",))]
         if parent is None:
             self.here.parent = ROOT
+            self.here.changed()
             return actions
         return [*actions, *self._attach(parent)]
 
@@ -141,6 +146,9 @@ class Upkeep:
             covered = merged is None or (self.sent_profile is not None and bool((merged == self.sent_profile).all()))
             actions.append(Send(here.parent, here.report(None if covered else merged)))
             self.sent_profile = merged
+        elif here.parent == ROOT and self.station is not None:
+            totals = here.totals(self.station.stream)
+            actions.extend(Send(site, totals, stream) for stream, site in self.station.roots)
         total = here.sites() if here.parent == ROOT else self._total
         around = here.surround(total, self.beat, self._root, self._branch)
         actions.extend(Send(site, surroundings) for site, surroundings in around.items())
@@ -177,6 +185,8 @@ class Upkeep:
     def _child(self, facts: Facts, report: Report, before: Child | None) -> Child:
         merged = report.merged if report.merged is not None else (before.merged if before else None)
         rate = 0.0 if merged is None else self.settings.setting.sizing.size(merged)
+        if facts.elsewhere != report.elsewhere:
+            facts = replace(facts, elsewhere=report.elsewhere)
         return Child(facts, report, merged, rate, self.now)
 
     def _on_attached(self, sender: int, message: Attached) -> list[Action]:
@@ -211,6 +221,10 @@ class Upkeep:
             return [Send(sender, Leaving(self._root))] if sender != self.here.parent else []
         self.here.children[sender] = self._child(child.facts, message, child)
         self.here.changed()
+        return []
+
+    def _on_totals(self, _: int, message: Totals) -> list[Action]:
+        self.here.rest[message.stream] = message.results
         return []
 
     def _on_surroundings(self, sender: int, message: Surroundings) -> list[Action]:
