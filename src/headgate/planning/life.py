@@ -67,6 +67,7 @@ class Life:
         self._active = np.zeros(len(self.graph.net.node), np.bool_)
         self._failed: dict[int, list[int]] = {}
         self._wish = wishes(self.graph, Objective())
+        self._places = np.zeros(self.upkeep.tries, np.int32)
         wanted = self._members if active is None else np.array([self.graph.node(*name) for name in active], np.int32)
         self._set_active(self._members, False)
         order = np.random.default_rng([seed, 5]).permutation(wanted)
@@ -108,7 +109,7 @@ class Life:
         text = interest.rows.to_bytes(split, "little") + interest.columns.to_bytes(net.own.shape[1] - split, "little")
         net.own[node] = np.frombuffer(text, np.uint8)
         self.graph.evaluate()
-        place_best(net, self._state, node, self.upkeep.tries, self._wish, self.upkeep.margin)
+        place_best(net, self._state, node, self._places, self._wish, self.upkeep.margin)
         return self._after(f"change {stream} {site}", before, [node])
 
     def fail(self, site: str) -> Happened:
@@ -157,7 +158,7 @@ class Life:
     def enter(self, node: int) -> None:
         """Let a node in under the best of the most promising parents, without any upkeep after it."""
         self._set_active([node], True)
-        place_best(self.graph.net, self._state, node, self.upkeep.tries, self._wish, -np.inf)
+        place_best(self.graph.net, self._state, node, self._places, self._wish, -np.inf)
 
     def adopt(self, parents: npt.NDArray[np.int32], leaves_out: Iterable[int] = ()) -> None:
         """Take over a whole graph of the problem, without some of its members; their children go to their parents."""
@@ -180,7 +181,7 @@ class Life:
         parent = int(net.node["parent"][node])
         for orphan in sorted(orphans, key=lambda found: -net.node["size"][found]):
             self.graph.move(orphan, parent)
-            place_best(net, self._state, orphan, self.upkeep.tries, self._wish, self.upkeep.margin)
+            place_best(net, self._state, orphan, self._places, self._wish, self.upkeep.margin)
         self.graph.move(node, -1)
         self._set_active([node], False)
         return orphans

@@ -15,7 +15,7 @@ def run(graph: Graph, order: npt.NDArray[np.int32]) -> float:
     """Join each member by rounds of temporary parents; the mean number of rounds."""
     rounds = np.zeros(len(graph.net.node), np.int64)
     with observed(graph):
-        qasd_all(graph.net, order, open_book(graph.net, by_source=True), rounds)
+        qasd_all(graph.net, order.copy(), open_book(graph.net, by_source=True), rounds)
     return float(rounds[order].mean()) if len(order) else 0.0
 
 

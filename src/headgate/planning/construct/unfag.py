@@ -14,7 +14,7 @@ from headgate.planning.kernel.book import open_book
 def run(graph: Graph, order: npt.NDArray[np.int32]) -> float:
     """Join each member where the variances of forwarding and of depth have the smallest product."""
     with observed(graph):
-        unfa_all(graph.net, order, open_book(graph.net, by_source=False))
+        unfa_all(graph.net, order.copy(), open_book(graph.net, by_source=False))
     return 1.0
 
 

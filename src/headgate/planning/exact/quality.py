@@ -33,7 +33,8 @@ def best_quality(problem: Problem, start: Graph | None = None, limit: int = 20_0
     if start is not None:
         start.evaluate()
         best[0] = start.net.total[SCORE] + LOG_ZERO * start.net.total[ZEROS]
-    visited = branch(net, order, fastest_delays(problem), best, parents, limit)
+    passing, choice = np.zeros(2 * len(net.place)), np.full(len(order) + 1, -1, np.int64)
+    visited = branch(net, order, fastest_delays(problem), best, parents, limit, passing, choice)
     graph.assign(parents)
     return QualityOptimum(graph, measure(graph), visited >= 0, abs(visited))
 

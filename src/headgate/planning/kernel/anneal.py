@@ -15,7 +15,7 @@ import numpy as np
 from headgate.planning.jit import entry, jit
 from headgate.planning.kernel.flow import settle
 from headgate.planning.kernel.strict import compare, stand
-from headgate.planning.kernel.tree import begin, below, linked, move, rollback, within
+from headgate.planning.kernel.tree import begin, below, linked, move, put, rollback, within
 from headgate.planning.kernel.value import scalar
 from headgate.planning.net import BANDWIDTH, LOADS, SQUARES, Net
 
@@ -181,13 +181,12 @@ def dissolve(net: Net, node: int) -> bool:
 
 
 @jit
-def climb(net: Net, state: Any, nodes: Any, steps: int, order: Any, now: Any, seen: Any) -> None:
+def climb(net: Net, state: Any, nodes: Any, steps: int, order: Any, now: Any, values: Any, seen: Any) -> None:
     """Random moves that are kept unless they make the graph worse in a strict order; `now` follows what was reached.
 
     Equal graphs are kept, to walk along plateaus, but compared with where the climb stood, so nothing is lost by steps
-    too small to count.
+    too small to count. `values` is room for as many numbers as `now` has.
     """
-    values = now.copy()
     for _ in range(steps):
         begin(net)
         found = propose(net, state, nodes)
@@ -201,7 +200,7 @@ def climb(net: Net, state: Any, nodes: Any, steps: int, order: Any, now: Any, se
         seen[TAKEN] += 1
         if verdict > 0:
             seen[BETTER] += 1
-            now[:] = values
+            put(now, values)
 
 
 @jit
@@ -233,13 +232,23 @@ def cool(
 
 @entry
 def anneal(
-    net: Net, state: Any, nodes: Any, steps: int, heat: Any, wish: Any, best: Any, parents: Any, order: Any, seen: Any
+    net: Net,
+    state: Any,
+    nodes: Any,
+    steps: int,
+    heat: Any,
+    wish: Any,
+    best: Any,
+    values: Any,
+    parents: Any,
+    order: Any,
+    seen: Any,
 ) -> None:
     """Search by annealing from a hot to a cold `heat`, or by climbing from `best` in an order of aims if one is given.
 
     One entry for both: compiling it takes most of the time that a first search needs.
     """
     if order.shape[0] > 0:
-        climb(net, state, nodes, steps, order, best, seen)
+        climb(net, state, nodes, steps, order, best, values, seen)
     else:
         cool(net, state, nodes, steps, heat, wish, best, parents, seen)

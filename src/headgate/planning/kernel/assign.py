@@ -190,9 +190,11 @@ def qasd_join(net: Net, book: Book, joining: int) -> int:
 
 
 @entry
-def unfa_all(net: Net, order: Any, book: Book) -> int:
-    """Join nodes in order by UNFA; those without a linked member yet come again. Number left over."""
-    waiting = order.copy()
+def unfa_all(net: Net, waiting: Any, book: Book) -> int:
+    """Join nodes in order by UNFA; those without a linked member yet come again. Number left over.
+
+    They stand at the front of `waiting` afterwards.
+    """
     left = waiting.shape[0]
     while True:
         again = 0
@@ -206,9 +208,8 @@ def unfa_all(net: Net, order: Any, book: Book) -> int:
 
 
 @entry
-def qasd_all(net: Net, order: Any, book: Book, rounds: Any) -> int:
-    """Join nodes in order by QASD, each by the control point of its stream. Number left over."""
-    waiting = order.copy()
+def qasd_all(net: Net, waiting: Any, book: Book, rounds: Any) -> int:
+    """Join nodes in order by QASD, each by the control point of its stream. Number left over, at the front."""
     left = waiting.shape[0]
     while True:
         again = 0

@@ -11,8 +11,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from headgate.planning.jit import entry, jit
 from headgate.planning.kernel.flow import settle
 from headgate.planning.kernel.tree import begin, below, linked, move
@@ -61,11 +59,12 @@ def upper_bound(net: Net, fastest: Any, passing: Any) -> float:
 
 
 @entry
-def branch(net: Net, order: Any, fastest: Any, best: Any, parents: Any, limit: int) -> int:
-    """Search all graphs; improves `best` and `parents`. Nodes of the search tree, negative when the limit ended it."""
-    passing = np.zeros(2 * net.place.shape[0])
+def branch(net: Net, order: Any, fastest: Any, best: Any, parents: Any, limit: int, passing: Any, choice: Any) -> int:
+    """Search all graphs; improves `best` and `parents`. Nodes of the search tree, negative when the limit ended it.
+
+    `passing` is room for a number per upload and download, `choice` holds -1 for every member and one more.
+    """
     depth, visited, members = 0, 0, order.shape[0]
-    choice = np.full(members + 1, -1, np.int64)
     while depth >= 0:
         if depth == members:
             begin(net)

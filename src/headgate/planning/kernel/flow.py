@@ -23,6 +23,7 @@ from headgate.planning.kernel.tree import (
     note_resource,
     push,
     push_edge,
+    put,
     rollback,
     spread,
 )
@@ -251,11 +252,11 @@ def link_all(net: Net) -> int:
 def size_all(net: Net, reached: int) -> None:
     """Link filters and sizes from the leaves up, for the nodes that `link_all` has listed."""
     streams = net.flow.shape[0]
-    net.mask[:] = net.own
     for site in range(net.place.shape[0]):
         net.place[site].forwarded = 0.0
     for node in range(net.node.shape[0]):
         record = net.node[node]
+        put(net.mask[node], net.own[node])
         record.out, record.score, record.zeros = 0.0, 0.0, 0.0
         record.kept = 1.0 if node < streams else 0.0
         record.size = bits_size(net, record.stream, net.mask[node])
@@ -325,6 +326,20 @@ def time_moves(net: Net, node: int, parent: int, times: int) -> int:
         touched = net.counter[N_NODES]
         rollback(net)
     return touched
+
+
+@entry
+def time_writing(net: Net, nodes: Any, times: int) -> None:
+    """Journal, value and undo nodes, so many times: what a trial that touches them costs at least. For measurements.
+
+    Whoever knew the fixed point beforehand would still have to do this.
+    """
+    for _ in range(times):
+        begin(net)
+        for at in range(nodes.shape[0]):
+            note_node(net, nodes[at])
+            revalue(net, nodes[at])
+        rollback(net)
 
 
 @entry

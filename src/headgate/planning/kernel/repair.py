@@ -8,7 +8,7 @@ from headgate.planning.jit import entry, jit
 from headgate.planning.kernel.anneal import pick, propose, worth
 from headgate.planning.kernel.flow import settle
 from headgate.planning.kernel.tree import begin, below, linked, move, push, rollback, within
-from headgate.planning.net import N_MOVED, RESOURCES, TOLERANCE, Net
+from headgate.planning.net import N_MOVED, TOLERANCE, Net
 
 LOOSE = 1e-4  # tolerance of the fixed point while candidates are compared
 
@@ -34,18 +34,19 @@ def promise(net: Net, node: int, parent: int) -> float:
 
 
 @entry
-def place_best(net: Net, state: Any, node: int, tries: int, wish: Any, margin: float) -> bool:
+def place_best(net: Net, state: Any, node: int, found: Any, wish: Any, margin: float) -> bool:
     """Give a node the parent with the best worth of the most promising few of its tree; kept if it gains the margin.
 
-    A tree of more members than eight times `tries` is sampled, so the cost does not grow with the tree. Candidates are
-    compared after settling loosely; the one that is taken settles as exactly as the rule says.
+    `found` is room for these few. A tree of more than eight times as many members is sampled, so that the cost does not
+    grow with the tree. Candidates are compared after settling loosely; the one that is taken settles as exactly as the
+    rule says.
     """
-    exact = net.rule[TOLERANCE]
+    exact, tries = net.rule[TOLERANCE], found.shape[0]
     net.rule[TOLERANCE] = max(exact, LOOSE)
     stream = net.node[node].stream
     first, count = net.flow[stream].first, net.flow[stream].last - net.flow[stream].first
     looks = min(count + 1, 8 * tries)
-    guesses, found = 0, net.work[RESOURCES]  # the journal of resources is free between trials
+    guesses = 0
     for look in range(looks):
         at = look if looks == count + 1 else (count if look == 0 else pick(state, count))
         parent = stream if at == count else first + at
@@ -62,15 +63,15 @@ def place_best(net: Net, state: Any, node: int, tries: int, wish: Any, margin: f
         guesses = min(guesses + 1, tries)
     here = net.node[node].parent
     best, chosen = worth(net, wish) + margin, here
-    candidates = found[:guesses].copy()
-    for parent in candidates:
+    for at in range(guesses):
+        parent = found[at]
         if parent == here:
             continue
         begin(net)
         move(net, node, parent)
         settle(net)
         value = worth(net, wish)
-        if value > best or (chosen < 0 and parent == candidates[0]):
+        if value > best or (chosen < 0 and at == 0):
             best, chosen = value, parent
         rollback(net)
     net.rule[TOLERANCE] = exact

@@ -37,6 +37,13 @@ from headgate.planning.net import (
 
 
 @jit
+def put(target: Any, source: Any) -> None:
+    """Copy one row to another; an assignment of slices would first allocate, in case they overlap."""
+    for at in range(target.shape[0]):
+        target[at] = source[at]
+
+
+@jit
 def bits_size(net: Net, stream: int, bits: Any) -> float:
     """Bytes per second of a stream under a filter: rate times amortised size."""
     rows, width = 0.0, net.flow[stream].base
@@ -115,7 +122,7 @@ def begin(net: Net) -> None:
     net.counter[N_MASKS] = 0
     net.counter[N_OUTS] = 0
     net.counter[N_MOVED] = 0
-    net.old_total[:] = net.total
+    put(net.old_total, net.total)
 
 
 @jit
@@ -140,7 +147,7 @@ def note_mask(net: Net, node: int) -> None:
     if record.stamp_mask != net.counter[TICK]:
         record.stamp_mask = net.counter[TICK]
         record.old_size = record.size
-        net.old_mask[node] = net.mask[node]
+        put(net.old_mask[node], net.mask[node])
         net.work[MASKS, net.counter[N_MASKS]] = node
         net.counter[N_MASKS] += 1
 
@@ -332,11 +339,11 @@ def rollback(net: Net) -> None:
         net.resource[net.work[RESOURCES, index]].permeable = net.resource[net.work[RESOURCES, index]].old
     for index in range(net.counter[N_MASKS]):
         node = net.work[MASKS, index]
-        net.mask[node] = net.old_mask[node]
+        put(net.mask[node], net.old_mask[node])
         net.node[node].size = net.node[node].old_size
     for index in range(net.counter[N_OUTS]):
         node = net.work[OUTS, index]
         record = net.node[node]
         net.place[record.site].forwarded += record.old_out - record.out
         record.out = record.old_out
-    net.total[:] = net.old_total
+    put(net.total, net.old_total)

@@ -1,4 +1,4 @@
-"""QoS functions in compiled form, and what a node's wants contribute to the score."""
+"""QoS functions in compiled form, as `Quality.value` tells them, and what a node's wants contribute to the score."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class _Run:
             heat = np.array([search.hot * (search.cold / search.hot) ** at for at in (fraction, following)])
             net.rule[TOLERANCE] = 1e-3 if fraction < 0.6 else 1e-4 if fraction < 0.9 else 1e-5
             loose[0] = -np.inf
-            anneal(net, self.state, self.nodes, chunk, heat, self.wish, loose, parents, NONE, self.seen)
+            anneal(net, self.state, self.nodes, chunk, heat, self.wish, loose, loose, parents, NONE, self.seen)
             done += chunk
             net.rule[TOLERANCE] = EXACT
             if fraction >= 0.5:
@@ -128,9 +128,12 @@ class _Run:
         """From where the graph stands, climb in the strict order of aims."""
         search, graph = self.search, self.graph
         parts, now = max(1, search.parts // 5), standing(graph.net, self.order)
-        steps, parents = max(1, search.steps // 5 // parts), graph.parent_array
+        steps, parents, values = max(1, search.steps // 5 // parts), graph.parent_array, np.zeros_like(now)
         for _ in range(parts):
-            anneal(graph.net, self.state, self.nodes, steps, np.ones(2), self.wish, now, parents, self.order, self.seen)
+            anneal(
+                graph.net, self.state, self.nodes, steps, np.ones(2), self.wish, now, values, parents, self.order,
+                self.seen,
+            )  # fmt: skip
             self.curve.append(measure(graph).geometric_mean)
             if self.used() >= 1.0:
                 break
