@@ -55,7 +55,9 @@ def test_a_site_that_turns_out_to_be_slow_serves_fewer(tmp_path: Path, nats_url:
             assert join["from"] == "root"
             assert join["to"] in ("a", "b")
             assert plan.trees["fleet"].parents[join["site"]] == join["to"]
+            assert join["hop_s"] > 0  # the file declares no delay: this is what both ends have measured
             status = await live.settle(60)
+            assert status["joins"] == [join]
             for name in NAMES:
                 line = status["subscriptions"][name]
                 assert line["matched"] == line["delivered"] + line["reduced"] == 200 * batch

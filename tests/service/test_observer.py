@@ -7,9 +7,11 @@ import pyarrow as pa
 import pytest
 
 from headgate.catalog import Snapshot
-from headgate.model import Column, Deployment, Plan, Schema, Site, Source, Stream, Subscription, Tree
+from headgate.model import Column, Deployment, Links, Plan, Schema, Site, Source, Stream, Subscription, Tree
 from headgate.planning.measured import Observed
+from headgate.service.hops import Hops
 from headgate.service.observer import _fit, calibrated
+from headgate.service.status import latencies
 
 SEEN = Observed(100.0, {frozenset({1}): 0.5, frozenset({1, 2}): 0.5}, {"a": 8.0}, 2.0)
 
@@ -47,3 +49,19 @@ def test_a_fit_never_gives_messages_a_negative_cost() -> None:
     of_bytes, of_message = _fit(promised, messages, np.array([1500.0, 1000.0]))
     assert of_message == 0.0
     assert 1.0 <= of_bytes <= 1.5
+
+
+def test_a_hop_is_what_both_ends_have_measured() -> None:
+    relays = {
+        "root": {"sent_s": {"x": 0.002, "y": 0.001}},
+        "x": {"sent_s": {"z": 0.003}, "arrived_s": {"root": 0.028}},
+        "y": {"arrived_s": {"x": 0.5}},
+    }
+    seen = latencies(relays)
+    assert seen == {("root", "x"): 0.03}
+    hops = Hops(Links(0.02), seen)
+    assert (hops.between("root", "x"), hops.between("x", "root")) == (0.03, 0.03)
+    # Nobody uses these: as declared, and 10 ms more, as the link in use has.
+    assert hops.between("x", "y") == pytest.approx(0.03)
+    assert Hops(Links(0.02)).between("x", "y") == 0.02
+    assert Hops(Links(0.02), {("root", "x"): 0.05, ("x", "y"): 0.02}).mean(["root", "x", "y"]) == pytest.approx(0.035)

@@ -19,6 +19,7 @@ from headgate.client.client import Client
 from headgate.errors import HeadgateError, nearest
 
 _REORDERINGS: Final = 5
+_JOINS: Final = 5
 
 
 def register(app: typer.Typer) -> None:
@@ -101,13 +102,19 @@ def planner_line(found: dict[str, Any]) -> str:
 
 
 def notes(document: dict[str, Any]) -> list[str]:
-    """What does not fit a table: readers who are away or still drain a site they have left, and `levels: auto`."""
+    """What does not fit a table: joins, readers who are away or still drain a site they have left, `levels: auto`."""
     found = []
     for each in document.get("reorderings", [])[-_REORDERINGS:]:
         when = datetime.fromtimestamp(each["time_s"], tz=UTC).strftime("%H:%M:%S")
         whose = ", ".join(each["subscriptions"])
         before, after = " > ".join(each["before"]), " > ".join(each["after"])
         found.append(f"{when} {each['site']}: levels of {whose} were {before}, now {after}")
+    for each in document.get("joins", [])[-_JOINS:]:
+        when = datetime.fromtimestamp(each["time_ms"] / 1000, tz=UTC).strftime("%H:%M:%S")
+        found.append(
+            f"{when} {each['site']} joined {each['stream']} again: from {each['from']} to {each['to']} after "
+            f"{each['rounds']} rounds, a hop of {1e3 * each['hop_s']:.0f} ms"
+        )
     for name, each in document["subscriptions"].items():
         if each.get("to_drain"):
             path = " then ".join([*each["to_drain"], each["site"]])

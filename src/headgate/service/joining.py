@@ -3,14 +3,17 @@
 A bandwidth that nobody declared counts as unlimited until the site sheds. Then one of the members that it serves joins
 again by Algorithm 2 (`headgate.planning.protocol`): the control point names a temporary parent, the catalog's next
 revision assigns it, and after settling the relays' own counters say whether that parent sheds. It is confirmed, or the
-next candidate is tried; slack is learned from what was seen. A member moves with everybody below it.
+next candidate is tried; slack is learned from what was seen. A member moves with everybody below it. Drops, delays and
+shedding are the live system's, and so are the hops: what the two ends of a link in use have measured (`hops`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass, field
@@ -19,14 +22,17 @@ from typing import Any, Final, TypeVar
 
 from headgate.catalog import Catalog, Snapshot
 from headgate.errors import HeadgateError
+from headgate.fabric import Fabric
 from headgate.model import Plan, Tree
 from headgate.planning.measured import measured_problem
 from headgate.planning.problem import Member, Problem
 from headgate.planning.protocol import ControlPoint, Request
+from headgate.service.hops import Hops
 from headgate.service.observer import SHEDS, Observer
 
 T = TypeVar("T")
 _POLL_S: Final = 0.1
+_REMEMBERED: Final = 100
 
 
 class StoppedError(HeadgateError):
@@ -35,11 +41,12 @@ class StoppedError(HeadgateError):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What was seen after settling: by member the part of its rows and its delay, by site what it sheds."""
+    """What was seen after settling: by member the part of its rows and its delay, by site what it sheds, hops."""
 
     kept: dict[tuple[str, str], float] = field(default_factory=dict)
     delay_s: dict[tuple[str, str], float] = field(default_factory=dict)
     shed: dict[str, float] = field(default_factory=dict)
+    hops: Hops = field(default_factory=Hops)
 
 
 class LiveFeedback:
@@ -68,7 +75,10 @@ class LiveFeedback:
     def look(self) -> View:
         """What is seen now."""
         snapshot = self._catalog.snapshot()
-        found = View(shed={site: self._observer.shed(site) for site in snapshot.deployment.sites})
+        found = View(
+            shed={site: self._observer.shed(site) for site in snapshot.deployment.sites},
+            hops=self._observer.hops(snapshot.deployment.links),
+        )
         rows: dict[tuple[str, str], list[tuple[int, float, float]]] = {}
         for name, each in snapshot.deployment.subscriptions.items():
             got = self._observer.got(snapshot.subscription_ids[name])
@@ -119,8 +129,12 @@ class LiveFeedback:
         return seen if seen > SHEDS else 0.0
 
     def hop_s(self, one: str, other: str) -> float:
-        """The delay between two sites, as the deployment says."""
-        return self._catalog.snapshot().deployment.links.between(one, other).delay_s
+        """The delay between two sites, as measured where one serves the other."""
+        return self._view.hops.between(one, other)
+
+    def mean_hop_s(self) -> float:
+        """The mean delay between two sites."""
+        return self._view.hops.mean(list(self._view.shed))
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         waiting = asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -137,15 +151,21 @@ class Joiner:
     """Watches sites of unknown bandwidth, and lets members join again where one sheds."""
 
     def __init__(
-        self, catalog: Catalog, observer: Observer, publish: Callable[[], Awaitable[Snapshot]], settle_s: float = 10.0
+        self,
+        fabric: Fabric,
+        catalog: Catalog,
+        observer: Observer,
+        publish: Callable[[], Awaitable[Snapshot]],
+        settle_s: float = 10.0,
     ) -> None:
+        self._fabric = fabric
         self._catalog = catalog
         self._observer = observer
         self._publish = publish
         self._settle_s = settle_s
         self._slack: dict[str, float] = {}
         self._tried: dict[tuple[str, str], float] = {}
-        self.joins: list[dict[str, Any]] = []
+        self.joins: deque[dict[str, Any]] = deque(maxlen=_REMEMBERED)
         self.busy = False
 
     async def run(self) -> None:
@@ -199,18 +219,30 @@ class Joiner:
             feedback.stop()
             self.busy = False
         self._observer.forget()
-        self.joins.append({"stream": stream, "site": site, "from": tree.parents[site], "to": parent, "rounds": rounds})
+        self.joins.append(
+            {
+                "time_ms": int(time.time() * 1000),
+                "stream": stream,
+                "site": site,
+                "from": tree.parents[site],
+                "to": parent,
+                "rounds": rounds,
+                "hop_s": round(feedback.hop_s(parent, site), 6),
+            }
+        )
+        document = json.dumps({"joins": list(self.joins)}).encode()
+        await self._fabric.publish(self._fabric.logs.stats("planner", "joins"), document)
 
 
 def control_point(
-    problem: Problem, plan: Plan, stream: str, site: str, feedback: Any, slack: dict[str, float]
+    problem: Problem, plan: Plan, stream: str, site: str, feedback: LiveFeedback, slack: dict[str, float]
 ) -> tuple[ControlPoint, Request]:
     """The control point of a stream with everybody who is served, but for one member, who asks with all below it."""
     members: dict[str, Member] = {each.site: each for each in problem.members if each.stream == stream}
     flow = next(each for each in problem.flows if each.name == stream)
     tree = plan.trees[stream]
     below = tree.below(site)
-    point = ControlPoint((flow,), feedback, _mean_hop(problem), slack)
+    point = ControlPoint((flow,), feedback, feedback.mean_hop_s(), slack)
     for other in tree.members[1:]:
         if other != site and other not in below and other in members:
             mine = members[other]
@@ -223,9 +255,3 @@ def control_point(
         if other in members:
             interest = interest.merge(members[other].interest)
     return point, Request(stream, site, interest, members[site].wants)
-
-
-def _mean_hop(problem: Problem) -> float:
-    count = len(problem.sites)
-    hops = [problem.delays.between(one, other) for one in range(count) for other in range(one)]
-    return sum(hops) / len(hops) if hops else 0.0

@@ -20,13 +20,15 @@ import numpy.typing as npt
 
 from headgate.catalog import Snapshot
 from headgate.fabric import Crew, Fabric, FabricError
+from headgate.model import Links
 from headgate.planning.measured import Bandwidth, Measured, Observed, crossing
 from headgate.relay.root import load_block, manifests
 from headgate.relay.routes import Routes
 from headgate.relay.tables import Tables
 from headgate.service.books import read_tallies
+from headgate.service.hops import Hops, Pair
 from headgate.service.sampling import Sample, observed, sample
-from headgate.service.status import read_reports
+from headgate.service.status import latencies, read_reports
 from headgate.wire.manifest import Manifest
 
 WINDOW_S: Final = 30.0
@@ -46,12 +48,16 @@ Link = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Counters at a time: (bytes, rows, messages) of links, (came, reduced) of sites, what subscribers have counted."""
+    """Counters at a time: (bytes, rows, messages) of links, (came, reduced) of sites, what subscribers have counted.
+
+    `hops` has the latency by sender and receiver where both ends have measured it of late.
+    """
 
     time_s: float
     links: Mapping[Link, tuple[int, int, int]]
     sites: Mapping[str, tuple[int, int]]
     subscribers: Mapping[int, tuple[int, int, float, int]]
+    hops: Mapping[Pair, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +157,8 @@ class Observer:
     async def _read(self) -> Reading:
         links: dict[Link, tuple[int, int, int]] = {}
         sites: dict[str, tuple[int, int]] = {}
-        for site, report in (await read_reports(self._fabric, "relay")).items():
+        relays = await read_reports(self._fabric, "relay")
+        for site, report in relays.items():
             for link, size in report["link_bytes"].items():
                 stream, child = link.rsplit(":", 1)
                 links[stream, site, child] = (
@@ -170,7 +177,7 @@ class Observer:
             )
             for identity, tally in (await read_tallies(self._fabric)).items()
         }
-        return Reading(time.monotonic(), links, sites, subscribers)
+        return Reading(time.monotonic(), links, sites, subscribers, latencies(relays))
 
     def _links(self) -> dict[Link, tuple[int, int, int]]:
         """What links have carried over the window; one that was not there at its start carried all it ever did."""
@@ -188,6 +195,14 @@ class Observer:
         """Bytes per second that a site has sent to others."""
         total = sum(size for (_, parent, _), (size, _, _) in self._links().items() if parent == site)
         return total / self.seconds if self.seconds else 0.0
+
+    def hops(self, links: Links) -> Hops:
+        """Delays between sites: over the window the mean of what both ends of a link have measured, else declared."""
+        found: dict[Pair, list[float]] = {}
+        for reading in self._readings:
+            for pair, seconds in reading.hops.items():
+                found.setdefault(pair, []).append(seconds)
+        return Hops(links, {pair: sum(seen) / len(seen) for pair, seen in found.items()})
 
     def shed(self, site: str) -> float:
         """The part of what it should have forwarded that a site has given up over the window."""

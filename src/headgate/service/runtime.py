@@ -27,7 +27,7 @@ from headgate.service.books import Keeper
 from headgate.service.control import Control
 from headgate.service.following import Following
 from headgate.service.joining import Joiner
-from headgate.service.observer import Observer
+from headgate.service.observer import WINDOW_S, Observer
 from headgate.service.processes import JobProcess
 from headgate.service.replanning import Replanner, Rules
 from headgate.service.status import read_status
@@ -57,6 +57,7 @@ class Settings:
     job: bool = True
     replan: Rules = field(default_factory=Rules)
     settle_s: float = 10.0
+    window_s: float = WINDOW_S
     spark_options: Mapping[str, str] = field(default_factory=dict)
     job_environment: Callable[[int], Mapping[str, str]] | None = None
     nats_options: Mapping[str, Any] = field(default_factory=dict)
@@ -78,7 +79,7 @@ class Runtime:
         self.control = Control(fabric, catalog, self.status)
         self.nodes: dict[str, RelayNode] = {}
         self.keepers: dict[str, Keeper] = {}
-        self.observer = Observer(fabric, self.tables)
+        self.observer = Observer(fabric, self.tables, settings.window_s)
         self.replanner: Replanner | None = None
         self.joiner: Joiner | None = None
         self.job: JobProcess | None = None
@@ -118,7 +119,7 @@ class Runtime:
         self.replanner = self._replanner(snapshot, fixed=fixed)
         self._spawn(self.replanner.run(), "planner")
         if not fixed and any(site.upload_bytes_per_s is None for site in snapshot.deployment.sites.values()):
-            self.joiner = Joiner(self.catalog, self.observer, self.control.publish, self.settings.settle_s)
+            self.joiner = Joiner(self.fabric, self.catalog, self.observer, self.control.publish, self.settings.settle_s)
             self._spawn(self.joiner.run(), "joins")
         for name in streams:
             self.keepers[name] = Keeper(self.fabric, self.tables, name)

@@ -32,7 +32,7 @@ async def read_status(fabric: Fabric, tables: Tables) -> dict[str, Any]:
     snapshot = await anext(tables.heads())
     books = await read_books(fabric, tables, list(snapshot.deployment.streams))
     relays, jobs = await read_reports(fabric, "relay"), await read_reports(fabric, "job")
-    errors = await read_reports(fabric, "errors")
+    errors, planner = await read_reports(fabric, "errors"), await read_reports(fabric, "planner")
     tallies = await read_tallies(fabric)
     streams = {book.stream: _stream(snapshot, book, jobs, relays) for book in books}
     for name, stream in streams.items():
@@ -46,7 +46,8 @@ async def read_status(fabric: Fabric, tables: Tables) -> dict[str, Any]:
         "subscriptions": _subscriptions(snapshot, books, tallies, relays),
         "reorderings": _reorderings(snapshot, relays),
         "job": jobs.get("_", {}),
-        "planner": (await read_reports(fabric, "planner")).get("_", {}),
+        "planner": planner.get("_", {}),
+        "joins": planner.get("joins", {}).get("joins", []),
     }
 
 
@@ -80,17 +81,32 @@ def _site(name: str, relays: dict[str, dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def latencies(relays: dict[str, dict[str, Any]]) -> dict[tuple[str, str], float]:
+    """The latency of every link in use, by sender and receiver, from what its two ends measured, each by its clock."""
+    return {
+        (site, child): round(sent_s + relays[child]["arrived_s"][site], 6)
+        for site, report in relays.items()
+        for child, sent_s in report.get("sent_s", {}).items()
+        if site in relays.get(child, {}).get("arrived_s", {})
+    }
+
+
 def _links(relays: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
+    latency_s = latencies(relays)
     for site, report in relays.items():
         for link, size in report.get("link_bytes", {}).items():
             stream, child = link.rsplit(":", 1)
-            latency_s = _latency(
-                report.get("sent_s", {}).get(child), relays.get(child, {}).get("arrived_s", {}).get(site)
-            )
             entry = found.setdefault(
                 f"{site}->{child}",
-                {"bytes": 0, "messages": 0, "owed": 0, "reduced": 0, "streams": [], "latency_s": latency_s},
+                {
+                    "bytes": 0,
+                    "messages": 0,
+                    "owed": 0,
+                    "reduced": 0,
+                    "streams": [],
+                    "latency_s": latency_s.get((site, child)),
+                },
             )
             output = report.get("outputs", {}).get(f"{stream}-to-{child}", {})
             entry["bytes"] += size
@@ -99,11 +115,6 @@ def _links(relays: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
             entry["reduced"] += output.get("reduced", 0)
             entry["streams"].append(stream)
     return found
-
-
-def _latency(sent_s: float | None, arrived_s: float | None) -> float | None:
-    """A link's latency from what its two ends measured, each by its own clock; None until both have."""
-    return None if sent_s is None or arrived_s is None else round(sent_s + arrived_s, 6)
 
 
 def _subscriptions(
