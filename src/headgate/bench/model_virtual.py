@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from headgate.bench.model_demo import scaled
+from headgate.bench.model_lines import SEARCH, Line, Times, describe, describe_load, difference, judged, lines_of, show
 from headgate.catalog import Catalog, Snapshot
 from headgate.model import Deployment, Stream
 from headgate.pipeline.classes import index_of
 from headgate.pipeline.sources import generate
-from headgate.planning.measured import Measured
+from headgate.planning import plan_deployment, plan_problem
+from headgate.planning.measured import Measured, measured_problem
 from headgate.relay.budget import MESSAGE_S, Budgets
 from headgate.relay.core import NO_ROOM, Key, RelayCore, Room, key_of
 from headgate.relay.output import Output, QueueLimits, limits_of
@@ -30,6 +34,7 @@ from headgate.wire.message import encode_block
 
 _TICK_S = 0.02
 _ANY = 20_000
+_COUNT_S = 10.0
 _START = 1 << 40  # milliseconds: the clock starts here, so that no time is 0
 
 
@@ -164,6 +169,10 @@ class World:
         """What subscribers have counted so far, as they would acknowledge it."""
         return {identity: Tally.from_json(account.tally.to_json()) for identity, account in self.accounts.items()}
 
+    def least_owed(self, before: Mapping[int, Tally]) -> int:
+        """The rows that the subscriber with the fewest was owed since then."""
+        return min(difference(before[identity], tally)[0] for identity, tally in self.tallies().items())
+
     def measured(self, links: Mapping[Link, tuple[int, int, int]], seconds: float) -> Measured:
         """What the observer would say of these counts of links."""
         found = {}
@@ -185,3 +194,48 @@ def snapshot_of(deployment: Deployment) -> Snapshot:
         assert deployment.plan is not None
         catalog.set_plan(deployment.plan)
         return catalog.snapshot()
+
+
+def lines(demo: Deployment, scales: list[float], factor: float, times: Times) -> list[Line]:
+    """The same in virtual time: a run without limits, then one for each scale from the first row on."""
+    wide = scaled(demo, factor * 1000)
+    free = World(snapshot_of(replace(wide, plan=plan_deployment(wide, "brush").plan)))
+    free.run(5.0)
+    start = dict(free.links)
+    free.run(times.free_s)
+    measured = free.measured(_grown(start, free.links), times.free_s)
+    describe(demo, measured)
+    found: list[Line] = []
+    for scale in scales:
+        deployment = scaled(demo, factor * scale)
+        problem = measured_problem(deployment, free.snapshot.class_ids, measured)
+        before = plan_problem(problem, "search", 0, SEARCH)
+        given = replace(deployment, plan=before.plan)
+        world = World(snapshot_of(given))
+        world.run(times.settle_s)
+        first, links, sent = world.tallies(), dict(world.links), dict(world.sent)
+        seconds = 0.0
+        while seconds < times.seconds or (seconds < times.most_s and world.least_owed(first) < times.rows):
+            world.run(_COUNT_S)
+            seconds += _COUNT_S
+            print(f"scale {scale:g}: {seconds:.0f} s counted", flush=True)
+        loaded = world.measured(_grown(links, world.links), seconds)
+        under_load = judged(deployment, world.snapshot.class_ids, loaded, before.plan)
+        describe_load(scale, measured, loaded)
+        for name, site in deployment.sites.items():
+            used = (world.sent.get(name, 0) - sent.get(name, 0)) / seconds
+            if site.upload_bytes_per_s and used > 0.5 * site.upload_bytes_per_s:
+                print(f"  upload of {name}: {used / site.upload_bytes_per_s:.1%} used")
+        results = (plan_deployment(given), before, under_load)
+        mine = lines_of(scale, world.snapshot.subscription_ids, results, first, world.tallies())
+        show(mine, times.rows)
+        found += mine
+    return found
+
+
+def _grown(before: Mapping[Link, tuple[int, int, int]], now: Mapping[Link, tuple[int, int, int]]) -> dict[Link, Any]:
+    """What counts have grown by."""
+    return {
+        link: tuple(new - old for new, old in zip(counts, before.get(link, (0, 0, 0)), strict=True))
+        for link, counts in now.items()
+    }
