@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headgate.grid.serving.bound import most_served
 from headgate.grid.serving.overlay import Overlay
 from headgate.grid.serving.partition import Partition
 from headgate.grid.serving.workload import HotSpot, cut, index_space
@@ -28,11 +29,15 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How far a run came: marks at the levels asked for, and the state at the first refusal (or at the end)."""
+    """How far a run came: marks at the levels asked for, and the state at the first refusal (or at the end).
+
+    `bound` is the client load that no plan could exceed with these queries (section 3.3).
+    """
 
     marks: dict[float, Mark]
     end: Mark
     refused: bool
+    bound: float
 
 
 def fill(
@@ -62,6 +67,7 @@ def fill(
     entrances = np.random.default_rng([seed, 1])
     marks: dict[float, Mark] = {}
     refused = False
+    asked: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
     mark = _mark(overlay, 0)
     for identity, (low, high) in enumerate(boxes):
         entrance = partition.sites[int(entrances.integers(len(partition.sites)))]
@@ -70,13 +76,16 @@ def fill(
         refused = overlay.clients[identity].refused
         if refused:
             break
+        asked.append((low, high))
         mark = _mark(overlay, identity + 1)
         for level in levels:
             if level not in marks and mark.client_load >= level:
                 marks[level] = mark
         if mark.client_load >= stop_at:
             break
-    return Run(marks, mark, refused)
+    lows, highs = zip(*asked, strict=True) if asked else ((), ())
+    bound = most_served(lows, highs, side, times) if asked else 1.0
+    return Run(marks, mark, refused, bound)
 
 
 def _mark(overlay: Overlay, queries: int) -> Mark:
