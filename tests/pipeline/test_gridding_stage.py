@@ -18,6 +18,7 @@ from headgate.grid.gridding import interpolate
 from headgate.grid.gridding_document import gridding_of
 from headgate.model import Schema, Source, Stream
 from headgate.pipeline.gridding_stage import LATE, NOWHERE, GriddingStage
+from headgate.pipeline.sources.idle import IdleReader
 
 COLUMNS = {"id": "string", "lon": "double", "lat": "double", "at": "timestamp", "temp": "double", "stations": "int"}
 GRID = {
@@ -75,6 +76,32 @@ def test_rows_that_come_together_close_their_step_at_once(tmp_path):
     assert (closed.num_rows, dead["_dead"].to_pylist()) == (0, [LATE])
 
 
+def test_an_ended_source_leaves_nothing_held_and_stragglers_are_late(tmp_path):
+    stage = GriddingStage.of(stream(late=3), tmp_path)
+    held, closed, _ = stage.sort(None, taken(reading("a", 4, 1, 1), reading("b", 3, 2, 2)))
+    assert (held.rows.num_rows, closed.num_rows) == (2, 0)
+    held, closed, _ = stage.sort(held, taken(), ended=True)
+    assert (held.rows.num_rows, sorted(closed["id"].to_pylist())) == (0, ["a", "b"])
+    held, _, dead = stage.sort(held, taken(reading("c", 4, 1, 1), reading("c", 5, 1, 1)))
+    assert (held.rows["at"].to_pylist(), dead["_dead"].to_pylist()) == ([reading("c", 5, 1, 1)["at"]], [LATE])
+
+
+def test_a_mark_is_due_when_rows_are_held_and_no_micro_batch_came_since(tmp_path):
+    stage = GriddingStage.of(stream(), tmp_path)
+    patient, hasty = IdleReader(tmp_path, 3600.0), IdleReader(tmp_path, 0.0)
+    start = hasty.initialOffset()
+    assert hasty.latestOffset(start, None) == start  # nothing was ever held
+    held, _, _ = stage.sort(None, taken(reading("a", 0, 1, 1)))
+    stage.save(7, held)
+    assert patient.latestOffset(start, None) == start
+    due = hasty.latestOffset(start, None)
+    assert due == {"next": 8}
+    assert [list(hasty.read(each)) for each in hasty.partitions(start, due)] == [[(8,)]]
+    assert hasty.latestOffset(due, None) == due  # one for each micro-batch
+    stage.save(8, stage.sort(held, taken(), ended=True)[0])
+    assert hasty.latestOffset(due, None) == due  # nothing is held any more
+
+
 @pytest.mark.parametrize(
     ("document", "what"),
     [
@@ -85,6 +112,7 @@ def test_rows_that_come_together_close_their_step_at_once(tmp_path):
         ({"values": "temp"}, "needs a radius"),
         ({"values": "temp", "radius": 1, "late": -1}, "no number of steps"),
         ({"values": "temp", "radius": 1, "tile": 2}, "tile"),
+        ({"values": "temp", "radius": 1, "idle": "soon"}, "'soon' is no time to wait"),
     ],
 )
 def test_a_wrong_document_is_refused(document, what):
@@ -114,30 +142,35 @@ def test_subscribers_get_the_grid_of_every_closed_step(spark, nats_url, tmp_path
         lines = [json.dumps({**row, "at": row["at"].isoformat()}) for row in rows]
         (source / f"{number}.json").write_text("\n".join(lines))
         os.utime(source / f"{number}.json", (number, number))  # Spark takes files by age
+    air = {
+        "root": "root",
+        "schema": COLUMNS,
+        "source": {"format": "json", "path": str(source), "maxFilesPerTrigger": 1},
+        "event_time": "at",
+        "grid": GRID,
+        "gridding": GRIDDING,
+    }
     document = {
         "sites": sites("root"),
-        "streams": {
-            "air": {
-                "root": "root",
-                "schema": COLUMNS,
-                "source": {"format": "json", "path": str(source), "maxFilesPerTrigger": 1},
-                "event_time": "at",
-                "grid": GRID,
-                "gridding": GRIDDING,
-            }
-        },
-        "subscriptions": {"all": {"stream": "air", "site": "root"}},
+        "streams": {"air": air, "ended": {**air, "gridding": {**GRIDDING, "idle": "0 s"}}},
+        "subscriptions": {"all": {"stream": "air", "site": "root"}, "both": {"stream": "ended", "site": "root"}},
     }
 
     async def run():
         async with running(document, tmp_path, nats_url, spark) as live:
-            live.readers.start(["all"])
-            await live.run_queries("air")
-            return await live.settle(), live.rows("all")
+            live.readers.start(["all", "both"])
+            await live.run_queries("air", "ended")
+            return await live.settle(), live.rows("all"), live.rows("both")
 
-    status, found = asyncio.run(run())
-    assert status["streams"]["air"]["dead"] == 1
+    status, found, both = asyncio.run(run())
+    assert status["streams"]["air"]["dead"] == status["streams"]["ended"]["dead"] == 1
     assert status["streams"]["air"]["rows_in"] == 24 + 1
+    # The last step of the source that ended comes too, whole, with the cells that no station reaches declared.
+    assert status["streams"]["ended"]["rows_in"] == 2 * 24 + 1
+    last = [row for row in both.to_pylist() if row["at"] == NOON + timedelta(minutes=10)]
+    assert len(last) == 24
+    assert any(row["stations"] == 0 and row["temp"] is None for row in last)
+    assert both.num_rows == 48
     x, y, temp = (np.array([row[name] for row in batches[0]]) for name in ("lon", "lat", "temp"))
     values, used = interpolate(layout_of(stream()), x, y, temp[None], 1.5)
     mine = sorted(found.to_pylist(), key=lambda row: (row["lat"], row["lon"]))

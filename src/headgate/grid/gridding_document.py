@@ -6,6 +6,7 @@ gridding:
   radius: 2              # how far a station reaches, in the axes' unit
   tiles: 2               # regions along each axis, each computed on its own with its neighbours' border
   late: 1                # a time step is closed when so many later ones have begun; 0: its rows always come together
+  idle: 30 s             # when nothing has come for so long, all open steps are closed; default: they wait
 ```
 A row of the grid has the stream's columns: the axes, the time of its step, the values, and, where the stream has a
 whole-number column `stations`, how many stations the cell is made of. All others are null.
@@ -19,10 +20,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from headgate.errors import HeadgateError
 from headgate.grid.axis import parse_count, parse_number
 from headgate.grid.errors import GridError, at, check_keys
 from headgate.grid.layout import GridLayout, layout_of
-from headgate.model import Schema, Stream
+from headgate.model import Schema, Stream, parse_duration
 
 STATIONS = "stations"
 _EXAMPLE = "{values: [temp], radius: 2}"
@@ -30,12 +32,16 @@ _EXAMPLE = "{values: [temp], radius: 2}"
 
 @dataclass(frozen=True, slots=True)
 class Gridding:
-    """How stations become a grid. `late` is how many time steps a straggler may lag behind the newest one."""
+    """How stations become a grid. `late` is how many time steps a straggler may lag behind the newest one.
+
+    `idle_s` closes every open step when nothing has come for so long, None leaves them open.
+    """
 
     values: tuple[str, ...]
     radius: float
     tiles: int = 2
     late: int = 1
+    idle_s: float | None = None
 
     def closed_before(self, newest: int, before: int | None) -> int:
         """The step that all closed ones lie before, given the newest step seen and what was closed before.
@@ -61,7 +67,7 @@ def gridding_of(stream: Stream) -> Gridding | None:
 
 def parse_gridding(document: Any, layout: GridLayout, stream: Stream, where: str) -> Gridding:
     """The gridding of a document, with every column checked."""
-    found = check_keys(document, ("values", "radius", "tiles", "late"), where, _EXAMPLE)
+    found = check_keys(document, ("values", "radius", "tiles", "late", "idle"), where, _EXAMPLE)
     if layout.time is None:
         raise GridError("gridding needs time steps", where=where, hint="give the grid a `time:`")
     values = found.get("values")
@@ -99,7 +105,17 @@ def parse_gridding(document: Any, layout: GridLayout, stream: Stream, where: str
     _only(stream.key, made, at(where, "values"), "key column")
     _only([stream.event_time] if stream.event_time else [], made, at(where, "values"), "event time")
     _only(map(str, stream.options.get("required", ())), made, at(where, "values"), "required column")
-    return Gridding(tuple(names), radius, parse_count(found.get("tiles", 2), 64, at(where, "tiles"), "tiles"), late)
+    tiles = parse_count(found.get("tiles", 2), 64, at(where, "tiles"), "tiles")
+    return Gridding(tuple(names), radius, tiles, late, _idle(found.get("idle"), at(where, "idle")))
+
+
+def _idle(given: Any, where: str) -> float | None:
+    if given is None:
+        return None
+    try:
+        return parse_duration(given)
+    except (HeadgateError, TypeError) as error:
+        raise GridError(f"{given!r} is no time to wait", where=where, hint="as in `30 s`, or `0 s`") from error
 
 
 def _only(names: Iterable[str], made: set[str], where: str, what: str) -> None:

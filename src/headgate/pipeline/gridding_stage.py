@@ -4,11 +4,17 @@ What is held is a file beside Spark's checkpoint, one for each micro-batch, made
 batch's rows: a batch that is replayed finds the same rows and gives the same grid. A row that comes after its step was
 closed, or has no place or time, becomes a dead letter with that reason. Stations are few, so they pass through the
 driver; the grid is made by the workers (`pipeline.gridding`) and goes straight into the match pass.
+
+Beside its own source a stream with `gridding:` reads `headgate-idle`, which gives a mark when nothing has come for the
+declared `idle` time: a micro-batch of a mark alone closes every step that is open, so that the last steps of a source
+that ends are not held for ever. Without `idle` there are no marks; the source is there all the same, so that it can be
+declared later, without a new checkpoint.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +27,7 @@ from headgate.grid import GridLayout, layout_of
 from headgate.grid.gridding_document import STATIONS, Gridding, gridding_of, station_schema
 from headgate.model import Stream, type_name
 from headgate.pipeline.gridding import gridding
+from headgate.pipeline.sources.idle import HELD
 from headgate.pipeline.sources.jsontext import RAW
 from headgate.pipeline.validate import DEAD
 
@@ -30,6 +37,8 @@ if TYPE_CHECKING:
 _CLOSED = b"closed_before"
 LATE = "its time step was closed before it came"
 NOWHERE = "it has no place or no time on the grid"
+IDLE = "\0idle"
+"""What a mark has for a reason; no dead letter's reason starts so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +67,29 @@ class GriddingStage:
     def __call__(self, frame: DataFrame, batch: int) -> DataFrame:
         """The grid of every step that this micro-batch closes, and its dead letters, in the form of a validated row."""
         taken = frame.toArrow()
-        held, closed, dead = self.sort(self.load(batch - 1), taken)
+        marks = pc.fill_null(pc.equal(taken[DEAD], IDLE), False)
+        rows = taken.filter(pc.invert(marks))
+        held, closed, dead = self.sort(self.load(batch - 1), rows, ended=0 == rows.num_rows < taken.num_rows)
         self.save(batch, held)
         letters = self._letters(frame.sparkSession, dead)
         return self._grid(frame.sparkSession, closed).unionByName(letters) if closed.num_rows else letters
 
-    def sort(self, before: Held | None, taken: pa.Table) -> tuple[Held, pa.Table, pa.Table]:
-        """What stays, the rows of closed steps, and the dead letters, of what was held and what has come."""
+    def with_marks(self, frame: DataFrame) -> DataFrame:
+        """The validated rows of the stream's source, and a mark when nothing has come for the idle time."""
+        from pyspark.sql import functions as f
+
+        idle_s = math.inf if self.plan.idle_s is None else self.plan.idle_s
+        options = {"directory": str(self.directory), "idle_s": str(idle_s)}
+        marks = frame.sparkSession.readStream.format("headgate-idle").options(**options).load()
+        nothing = {field.name: f.lit(None).cast(field.dataType) for field in frame.schema.fields}
+        columns = {**nothing, DEAD: f.lit(IDLE)}
+        return frame.unionByName(marks.select(*[column.alias(name) for name, column in columns.items()]))
+
+    def sort(self, before: Held | None, taken: pa.Table, *, ended: bool = False) -> tuple[Held, pa.Table, pa.Table]:
+        """What stays, the rows of closed steps, and the dead letters, of what was held and what has come.
+
+        When the source has `ended`, or seems to, every step is closed.
+        """
         names = list(station_schema(self.stream).names)
         rows, dead = taken.filter(pc.is_null(taken[DEAD])), taken.filter(pc.is_valid(taken[DEAD]))
         steps, known = self._steps(rows)
@@ -82,7 +107,8 @@ class GriddingStage:
             kept = pa.concat_tables([before.rows.cast(kept.schema), kept])
         steps, _ = self._steps(kept)
         if len(steps):
-            closed_before = self.plan.closed_before(int(steps.max()), closed_before)
+            plan = replace(self.plan, late=0) if ended else self.plan
+            closed_before = plan.closed_before(int(steps.max()), closed_before)
         done = steps < closed_before if closed_before is not None else np.zeros(len(steps), dtype=bool)
         return Held(kept.filter(pa.array(~done)), closed_before), kept.filter(pa.array(done)), dead
 
@@ -133,7 +159,7 @@ class GriddingStage:
         """What was held after a micro-batch; None where nothing ever was."""
         path = self._file(batch)
         if not path.exists():
-            if any(self.directory.glob("*.arrow")) and batch >= 0:
+            if any(self.directory.glob(HELD)) and batch >= 0:
                 raise HeadgateError(
                     f"the stations that were held after micro-batch {batch} are gone",
                     where=str(path),
@@ -154,6 +180,6 @@ class GriddingStage:
         with pa.OSFile(str(fresh), "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
             writer.write_table(rows)
         fresh.replace(self._file(batch))
-        for old in self.directory.glob("*.arrow"):
+        for old in self.directory.glob(HELD):
             if int(old.stem) < batch - 1:
                 old.unlink()

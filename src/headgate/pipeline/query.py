@@ -143,6 +143,7 @@ def start_query(
     gridding = GriddingStage.of(stream, checkpoint / "gridding")
     given = stream if gridding is None else replace(stream, schema=station_schema(stream))
     frame = validate(read(spark, given, nats=server), given)
+    frame = frame if gridding is None else gridding.with_marks(frame)
     frame = shape(frame) if shape else frame
     work = Batches(address, fabric, stream, checkpoint, new_lineage, gridding, told)
     return (

@@ -42,9 +42,10 @@ def register_sources(spark: SparkSession) -> None:
         return
     from headgate.pipeline.sources.generator import GeneratorSource
     from headgate.pipeline.sources.grid_file_source import NetcdfSource, ZarrSource
+    from headgate.pipeline.sources.idle import IdleSource
     from headgate.pipeline.sources.nats import NatsSource
 
-    sources = (GeneratorSource, NatsSource, NetcdfSource, ZarrSource)
+    sources = (GeneratorSource, NatsSource, NetcdfSource, ZarrSource, IdleSource)
     for source in sources:
         spark.dataSource.register(source)
     spark.conf.set(_REGISTERED, " ".join(source.name() for source in sources))
