@@ -11,6 +11,7 @@ import pytest
 from tests.client.helpers import live_test, no_difference, read, seqs
 from tests.live import Live, sites, until
 
+from headgate.cli.picture import read_field
 from headgate.client import ClientError
 from headgate.grid import Field, layout_of
 from headgate.pipeline.sources import generate
@@ -75,11 +76,31 @@ def test_a_finer_resolution_holds_from_then_on_and_nothing_comes_twice(tmp_path:
         whole = await fill(live, ("map", "past"), 2 * CELLS // 2 + CELLS // 4)
         assert whole.kept == (3, 4)
         assert whole.to_xarray()["temp"].notnull().mean() == 0.5
+        # What it has is drawn while it runs: read before or not, and nothing is acknowledged by looking.
+        seen = await read_field(live.client, ["map", "past"], "temp", 1.0)
+        assert [np.isfinite(seen.at("temp", step)).mean() for step in range(5)] == [0.5] * 5
         with pytest.raises(ClientError, match="did you mean 'map'"):
             await live.client.refine("mpa", space="1/2")
+        with pytest.raises(ClientError, match="lacks nothing of that resolution"):
+            await live.client.refine("map", space="1/4", add="finer")
         with pytest.raises(ClientError, match="asks for nothing"):
             await live.client.refine("map", space="0")
         await read(live.client, "other", 5 * CELLS // 4)
+        await until(lambda: no_difference(live))
+
+        # The same in one step: `other` stays, and what it lacks of one half comes by itself, with its past.
+        assert await live.client.refine("other", space=["0", "1/2"], add="rest") == [{"space": ["0", "1/4"]}]
+        await live.commit("weather", steps(5, 6), 4)
+        rest = await read(live.client, "rest", 3 * CELLS // 4)
+        held = Field(layout, ("temp",))
+        for delivery in rest:
+            held.add(delivery.rows)
+        assert [np.isfinite(held.at("temp", step)).mean() for step in (0, 1, 5)] == [0.25] * 3
+        for delivery in await read(live.client, "other", CELLS // 4):
+            held.add(delivery.rows)
+        assert np.isfinite(held.at("temp", 5)).mean() == 0.5
+        await read(live.client, "map", CELLS // 2)
+        await read(live.client, "past", CELLS // 4)
         await until(lambda: no_difference(live))
 
     live_test(tmp_path, nats_url, document(map=quarter, other={"resolution": {"space": ["1/4", "1/2"]}}), work)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +13,8 @@ from tests.live import Live, sites, until
 
 from headgate.catalog import DeploymentError, parse_deployment
 from headgate.client import ClientError
+from headgate.client.delivery import closing
+from headgate.client.merged import join_positions
 from headgate.grid import layout_of
 from headgate.model.roots import members_of, root_region
 from headgate.pipeline.roots import OUTSIDE, own_rows
@@ -24,6 +27,9 @@ ROOTS = {
     "south": {"site": "rome", "region": {"box": {"x": [3.5, 7.5], "y": [-0.5, 3.5]}}},
     "north": {"site": "oslo", "region": {"box": {"x": [3.5, 7.5], "y": [3.5, 7.5]}}},
 }
+ROWS = generate("weather", 3, 0, CELLS, width=SIDE, height=SIDE)
+X, Y = ROWS["x"].to_numpy(), ROWS["y"].to_numpy()
+PARTS = {"west": X < 4, "south": (X >= 4) & (Y < 4), "north": (X >= 4) & (Y >= 4)}
 
 
 def document(roots=None, grid=None, **subscriptions):
@@ -105,21 +111,44 @@ def test_every_row_of_a_shared_source_has_one_root(spark):
     assert (dead.count(None), dead.count(OUTSIDE), dead.count("bad")) == (32, 33, 1)
 
 
+async def detached_is_as_handed_over(live: Live) -> None:
+    """Go away after the first of several deliveries: the others, read ahead or not, come to whoever reads next."""
+    for root, mine in PARTS.items():
+        await live.commit(f"weather-{root}", ROWS.filter(pa.array(mine)), 1)
+    inbox = await live.client.subscribe("map")
+    first = None
+    async with asyncio.timeout(30), closing(inbox) as deliveries:
+        async for delivery in deliveries:
+            assert first is None
+            first = delivery
+            token = await live.client.detach("map", expires="1 min")
+    assert first is not None
+    rest = await read(live.client, "map", CELLS - len(first), position=token)
+    assert sum(map(len, rest)) == CELLS - len(first)
+    cells = {(row["x"], row["y"]) for each in (first, *rest) for row in each.to_pylist()}
+    assert len(cells) == CELLS
+    await until(lambda: no_difference(live))
+
+
 @pytest.mark.nats
 def test_a_client_reads_all_roots_as_one(tmp_path: Path, nats_url: str) -> None:
-    rows = generate("weather", 3, 0, CELLS, width=SIDE, height=SIDE)
-    x, y = rows["x"].to_numpy(), rows["y"].to_numpy()
-    parts = {"west": x < 4, "south": (x >= 4) & (y < 4), "north": (x >= 4) & (y >= 4)}
-
     async def work(live: Live) -> None:
-        for root, mine in parts.items():
-            await live.commit(f"weather-{root}", rows.filter(pa.array(mine)), 0)
+        for root, mine in PARTS.items():
+            await live.commit(f"weather-{root}", ROWS.filter(pa.array(mine)), 0)
         found = await read(live.client, "map", CELLS)
         assert sum(map(len, found)) == CELLS
         cells = {(row["x"], row["y"]) for each in found for row in each.to_pylist()}
         assert len(cells) == CELLS
-        with pytest.raises(ClientError, match="position at each root"):
-            await live.client.subscribe("map", position=found[0].position)
+        # Each delivery's token covers all roots: whoever resumes with it gets exactly what came after it.
+        for number in range(len(found)):
+            rest = sum(map(len, found[number + 1 :]))
+            again = await read(live.client, "map", rest, position=found[number].position) if rest else []
+            shown = {(row["x"], row["y"]) for each in (*found[: number + 1], *again) for row in each.to_pylist()}
+            assert (sum(map(len, again)), len(shown)) == (rest, CELLS)
+        west = await live.client.subscribe("map-west", peek=True)
+        for wrong in (west.position, join_positions([]), "none"):
+            with pytest.raises(ClientError, match="not a position of 'map'"):
+                await live.client.subscribe("map", position=wrong)
         await until(lambda: no_difference(live))
         status = await live.runtime.status()
         assert {name: each["rows_in"] for name, each in status["streams"].items()} == {
@@ -127,6 +156,7 @@ def test_a_client_reads_all_roots_as_one(tmp_path: Path, nats_url: str) -> None:
             "weather-south": 16,
             "weather-north": 16,
         }
+        await detached_is_as_handed_over(live)
         box = {"box": {"x": [4.5, 6.5], "y": [0.5, 2.5]}}
         answer = await live.client.control(
             "subscribe", name="map", subscription={"stream": "weather", "site": "leaf", "region": box}, change=True

@@ -5,14 +5,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headgate.cli import options as o
+from headgate.client import Client
+from headgate.client.fields import empty_field
 from headgate.errors import HeadgateError, nearest
+from headgate.fabric import FabricError
+from headgate.grid import Field, GridError, layout_of
 from headgate.model.roots import members_named
+from headgate.relay.left import read_tally
+from headgate.relay.repair import fetch_history, fetch_range
+from headgate.wire.block import Block
+from headgate.wire.ledger import Tally
+from headgate.wire.message import block_version, decode_block
+
+if TYPE_CHECKING:
+    from headgate.catalog import Snapshot
+    from headgate.model import Stream, Subscription
+
+_STEPS = 24
+_BACK_ROWS = 200_000
 
 
 def register(app: typer.Typer) -> None:
@@ -21,7 +38,7 @@ def register(app: typer.Typer) -> None:
 
 
 def view(
-    name: Annotated[str, typer.Argument(help="A subscription of a gridded stream.")],
+    names: Annotated[list[str], typer.Argument(help="A subscription of a gridded stream; several make one field.")],
     png: Annotated[Path, typer.Option(help="The picture to write.")],
     value: Annotated[str | None, typer.Option(help="The column to draw; default: the first that is no axis.")] = None,
     zarr: Annotated[Path | None, typer.Option(help="Also write the field to this Zarr store.")] = None,
@@ -31,12 +48,16 @@ def view(
     namespace: o.Namespace = "hg",
     creds: o.Credentials = None,
 ) -> None:
-    """Draw what a subscriber has: its retained rows and those that come in meanwhile. Nothing is acknowledged."""
+    """Draw what a subscriber of a running deployment has, and what comes in meanwhile. Nothing is acknowledged.
+
+    What it has read before comes again from the log of the stream's root: its part of the last 200,000 rows, or of
+    two whole time steps where those are more. What waits for it comes from its inbox.
+    """
 
     async def work() -> dict[str, Any]:
         async with await o.connect(nats, state_dir, namespace, creds) as client:
-            field = await read_field(client, name, value, seconds)
-        draw(field, name, png)
+            field = await read_field(client, names, value, seconds)
+        draw(field, ", ".join(names), png)
         if zarr is not None:
             field.to_zarr(zarr)
         shown = field.values[0]
@@ -45,42 +66,76 @@ def view(
     typer.echo(json.dumps(o.run(work())))
 
 
-async def read_field(client: Any, name: str, value: str | None, seconds: float) -> Any:
-    """What a subscription's inbox holds and gets for so long, as a field; the subscriber's own position stays."""
-    from headgate.grid import Field, GridError, layout_of
-
-    snapshot = await anext(client.tables.heads())
-    streams = snapshot.deployment.streams
-    names = [name] if name in snapshot.subscription_ids else members_named(streams, snapshot.subscription_ids, name)
-    if not names:
-        close = nearest(name, snapshot.subscription_ids)
-        raise HeadgateError(f"no subscription {name!r}", hint=f"did you mean {close!r}?" if close else None)
-    subscription = snapshot.deployment.subscriptions[names[0]]
+async def read_field(client: Client, names: Sequence[str], value: str | None, seconds: float) -> Field:
+    """What subscriptions have and get for so long, as one field; their readers' own positions stay."""
+    snapshot = await client.snapshot()
+    streams, found = snapshot.deployment.streams, []
+    for name in names:
+        own = [name] if name in snapshot.subscription_ids else None
+        members = own or members_named(streams, snapshot.subscription_ids, name)
+        if not members:
+            close = nearest(name, snapshot.subscription_ids)
+            raise HeadgateError(f"no subscription {name!r}", hint=f"did you mean {close!r}?" if close else None)
+        found += members
+    subscription = snapshot.deployment.subscriptions[found[0]]
     stream = streams[subscription.stream]
     layout = layout_of(stream)
     if layout is None:
         raise GridError(f"stream {stream.name!r} has no grid to draw", hint="give it a `grid:`")
-    field = Field(layout, (choose_value(value, layout, stream.schema.select(subscription.select)),))
+    shown = choose_value(value, layout, stream.schema.select(subscription.select))
+    field = empty_field(snapshot, found, (shown,), _STEPS)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            await asyncio.gather(*(_fill(client, field, snapshot, each) for each in names))
+            await asyncio.gather(*(_fill(client, field, snapshot, each) for each in found))
     return field
 
 
-async def _fill(client: Any, field: Any, snapshot: Any, name: str) -> None:
-    """Put what one inbox holds and gets into a field, without end."""
-    from headgate.wire.message import block_version, decode_block
-
-    logs, layout = client.fabric.logs, field.layout
-    wanted = snapshot.deployment.subscriptions[name]
-    site, subject = wanted.site, logs.delivery(wanted.site, snapshot.subscription_ids[name], wanted.stay)
-    async for stored in client.fabric.follow(logs.inbox(site), subject, 0):
+async def _fill(client: Client, field: Field, snapshot: Snapshot, name: str) -> None:
+    """Put what one subscription has and gets into a field, without end."""
+    logs, wanted = client.fabric.logs, snapshot.deployment.subscriptions[name]
+    identity = snapshot.subscription_ids[name]
+    tally = await read_tally(client.fabric, identity)
+    with contextlib.suppress(FabricError):  # no relay at the root: what waits is drawn all the same
+        await _fill_read(client, field, snapshot, name, tally)
+    subject = logs.delivery(wanted.site, identity, wanted.stay)
+    async for stored in client.fabric.follow(logs.inbox(wanted.site), subject, tally.place(wanted.stay)):
         for message in stored:
-            then = (await client.tables.snapshot(block_version(message.data))).deployment
-            mine = then.subscriptions[name]
-            schema = then.streams[mine.stream].schema.select(mine.select)
-            if {layout.x.column, layout.y.column, *field.values} <= set(schema.names):
-                field.add(decode_block(message.data, schema.arrow).rows)
+            await _add(client, field, wanted, message.data, tally.mark)
+
+
+async def _fill_read(client: Client, field: Field, snapshot: Snapshot, name: str, tally: Tally) -> None:
+    """Put what the subscriber has acknowledged of the last time steps into a field, from the root's log."""
+    wanted, layout = snapshot.deployment.subscriptions[name], field.layout
+    stream = snapshot.deployment.streams[wanted.stream]
+    after = max(tally.starts or 0, tally.mark - max(2 * layout.x.size * layout.y.size, _BACK_ROWS))
+    while tally.starts is not None and after < tally.mark:
+        before = after
+        for data in await _read_again(client, snapshot, stream, name, after, tally):
+            after = (await _add(client, field, wanted, data, after)).upto
+        if after == before:
+            return
+
+
+async def _read_again(
+    client: Client, snapshot: Snapshot, stream: Stream, name: str, after: int, tally: Tally
+) -> list[bytes]:
+    """Blocks of what a subscription was sent after a place; of the time before it existed, what its class was sent."""
+    fabric, root = client.fabric, stream.root
+    with contextlib.suppress(FabricError):
+        return await fetch_range(fabric, root, stream.name, after, tally.mark, subscription=tally.subscription)
+    columns = stream.schema.select(snapshot.deployment.subscriptions[name].select).names
+    return await fetch_history(fabric, root, stream.name, after, tally.mark, snapshot.class_ids[name], list(columns))
+
+
+async def _add(client: Client, field: Field, wanted: Subscription, data: bytes, after: int) -> Block:
+    """Put what a block has after a place into a field, if it has the field's columns; returns the block."""
+    then = (await client.tables.snapshot(block_version(data))).deployment
+    mine = then.subscriptions.get(wanted.name, wanted)
+    schema = then.streams[mine.stream].schema.select(mine.select)
+    block = decode_block(data, schema.arrow)
+    if {field.layout.x.column, field.layout.y.column, *field.values} <= set(schema.names) and block.upto > after:
+        field.add(block.since(after).rows)
+    return block
 
 
 def choose_value(value: str | None, layout: Any, schema: Any) -> str:

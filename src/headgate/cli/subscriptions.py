@@ -144,6 +144,9 @@ def refine(
     name: Annotated[str, typer.Argument(help="A subscription of a gridded stream.")],
     space: Annotated[str | None, typer.Option(help="Spatial resolution: 1/2, or an interval as FROM,TO.")] = None,
     time: Annotated[str | None, typer.Option(help="Temporal resolution, written likewise.")] = None,
+    add: Annotated[
+        str | None, typer.Option(help="Leave it as it is, and subscribe to what it lacks, with its past, by this name.")
+    ] = None,
     state_dir: o.StateDir = o.STATE_DIR,
     nats: o.Nats = None,
     namespace: o.Namespace = "hg",
@@ -155,7 +158,7 @@ def refine(
 
     async def work() -> dict[str, Any]:
         async with await o.connect(nats, state_dir, namespace, creds) as client:
-            return {"missing": await client.refine(name, **wanted)}
+            return {"missing": await client.refine(name, add=add, **wanted)}
 
     typer.echo(json.dumps(o.run(work())))
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
 from headgate.catalog import Snapshot
-from headgate.client.delivery import ClientError, Inbox, closing, decode_position, encode_position
+from headgate.client.delivery import ClientError, Inbox, closing, decode_position, encode_position, read_position
 from headgate.client.fields import empty_field
-from headgate.client.merged import MergedInbox
+from headgate.client.merged import MergedInbox, join_positions, split_positions
 from headgate.client.publishing import encode_rows
 from headgate.client.sender import Sender
 from headgate.errors import nearest
@@ -111,8 +111,8 @@ class Client:
         reads along instead and acknowledges nothing. A delivery has at most `max_rows` rows. `on_digest` hears what
         was given up, by reason, with its range; `on_gap` hears of a range that did not arrive and is fetched again.
         Further keywords (`site`, `stream`, `where`, `select`, ... as in the deployment file) make the subscription,
-        or change it if there is one of that name. A subscription to a stream of several roots is read as one; it has a
-        position at each root, so that it takes no token.
+        or change it if there is one of that name. A subscription to a stream of several roots is read as one, in the
+        order of each root; its position token holds the position at each.
         """
         if subscription:
             await self.control("subscribe", name=name, subscription=subscription, change=True)
@@ -120,14 +120,13 @@ class Client:
         options: dict[str, Any] = {"peek": peek, "max_rows": max_rows, "on_digest": on_digest, "on_gap": on_gap}
         if name in snapshot.subscription_ids:
             return await self._open(snapshot, name, position, **options)
-        members = members_named(snapshot.deployment.streams, snapshot.subscription_ids, name)
-        if not members:
-            raise ClientError(f"no subscription {name!r}", hint=_suggest(name, snapshot.subscription_ids))
-        if position is not None:
-            raise ClientError(
-                f"{name!r} has a position at each root", hint="read " + ", ".join(members) + " one by one"
-            )
-        return MergedInbox(name, [await self._open(snapshot, each, None, **options) for each in members])
+        members = _known_names(name, snapshot)
+        given = {} if position is None else _positions(position, name)
+        if position is not None and not given.keys() & {snapshot.subscription_ids[each] for each in members}:
+            raise ClientError(f"this is not a position of {name!r}", hint="use `Delivery.position` as it was given")
+        # A root that the token does not know was added since: it is read from what was acknowledged.
+        places = {each: given.get(snapshot.subscription_ids[each]) for each in members}
+        return MergedInbox(name, [await self._open(snapshot, *place, **options) for place in places.items()])
 
     async def field(
         self, *names: str, values: tuple[str, ...] | None = None, steps: int = 24
@@ -191,12 +190,18 @@ class Client:
         subscription's own holds. Returns the position, for whoever wants to store it.
         """
         snapshot = await self.snapshot()
-        identity = snapshot.subscription_ids[_known_name(name, snapshot)]
+        grace_s = parse_duration(expires) if isinstance(expires, str) else expires
+        positions = [
+            await self._detach(snapshot.subscription_ids[each], grace_s) for each in _known_names(name, snapshot)
+        ]
+        return positions[0] if name in snapshot.subscription_ids else join_positions(positions)
+
+    async def _detach(self, identity: int, grace_s: float | None) -> str:
+        """Detach one subscription, by its number."""
         for inbox in list(self._inboxes):
             if inbox.id == identity:
                 self._inboxes.discard(inbox)
                 await inbox.detach()
-        grace_s = parse_duration(expires) if isinstance(expires, str) else expires
         tally, _ = await self._take_over(identity, detach=True, grace_s=grace_s)
         return encode_position(tally)
 
@@ -231,14 +236,16 @@ class Client:
         """Set values of several subscribers, by name, all or none of them; as `set_context`, and much cheaper each."""
         return int((await self.control("context", contexts=contexts))["place"])
 
-    async def refine(self, name: str, **resolution: Any) -> list[dict[str, Any]]:
+    async def refine(self, name: str, *, add: str | None = None, **resolution: Any) -> list[dict[str, Any]]:
         """Give a running subscription of a gridded stream another resolution, as in ``refine("map", space="1/2")``.
 
         What is not named of `space` and `time` stays. Later rows come at the new resolution; rows that came before do
-        not come again. The answer is what is still missing of the past, as resolutions: subscribe to one of them with
-        ``start="earliest"`` to have what the log holds of it.
+        not come again. The answer is what is still missing of the past, as resolutions.
+
+        With `add` the subscription stays as it is, and what it lacks is subscribed to under that name, from the
+        earliest row on that the log holds: both together are the finer field, with its past, and no row comes twice.
         """
-        return list((await self.control("refine", name=name, resolution=resolution))["missing"])
+        return list((await self.control("refine", name=name, resolution=resolution, add=add))["missing"])
 
     async def publish(self, stream: str, rows: Any) -> int:
         """Publish rows into a stream whose source is `nats`; returns the log's last sequence once all are stored.
@@ -266,11 +273,19 @@ class Client:
         return streams[name]
 
 
-def _known_name(name: str, snapshot: Snapshot) -> str:
-    """The name of a subscription that there is."""
-    if name not in snapshot.subscription_ids:
+def _known_names(name: str, snapshot: Snapshot) -> list[str]:
+    """The subscription of a name, or those at each root of its stream."""
+    if name in snapshot.subscription_ids:
+        return [name]
+    members = members_named(snapshot.deployment.streams, snapshot.subscription_ids, name)
+    if not members:
         raise ClientError(f"no subscription {name!r}", hint=_suggest(name, snapshot.subscription_ids))
-    return name
+    return members
+
+
+def _positions(token: str, name: str) -> dict[int, str]:
+    """The positions of a token of several roots, by subscription."""
+    return {read_position(each).subscription: each for each in split_positions(token, name)}
 
 
 def _suggest(name: str, known: Mapping[str, Any]) -> str:

@@ -71,12 +71,17 @@ def encode_position(tally: Tally) -> str:
     return base64.urlsafe_b64encode(tally.to_json()).decode("ascii")
 
 
-def decode_position(token: str, subscription: int) -> Tally:
-    """The tally of a token; a token of another subscription is refused."""
+def read_position(token: str) -> Tally:
+    """The tally of a token."""
     try:
-        tally = Tally.from_json(base64.urlsafe_b64decode(token))
+        return Tally.from_json(base64.urlsafe_b64decode(token))
     except (ValueError, TypeError, KeyError) as error:
         raise ClientError("this is not a position token", hint="use `Delivery.position` as it was given") from error
+
+
+def decode_position(token: str, subscription: int) -> Tally:
+    """The tally of a token; a token of another subscription is refused."""
+    tally = read_position(token)
     if tally.subscription != subscription:
         raise ClientError(f"the position is of subscription {tally.subscription}, not of {subscription}")
     return tally
@@ -107,7 +112,7 @@ class Inbox:
 
         `ack_sequence` is the place of the acknowledgement that this reader stands on, None for one that only looks.
         `floor` is the boundary that was acknowledged before: a reader who goes back behind it acknowledges again
-        from there on.
+        from there on. `ahead` is set by whoever reads ahead of the consumer, for whom the last delivery then still is.
         """
         self.name = name
         self.id = snapshot.subscription_ids[name]
@@ -119,6 +124,7 @@ class Inbox:
         self._account = Account(tally)
         self._stays = Stays(fabric, tables, name, snapshot, self._account, floor)
         self._detached = False
+        self.ahead = False
         self._ack_sequence = ack_sequence
         self._floor = floor
         self.max_rows = max_rows
@@ -136,6 +142,11 @@ class Inbox:
         """What was counted so far; the ledger's side of this subscriber."""
         return self._account.tally
 
+    @property
+    def position(self) -> str:
+        """The token of what was handed over so far."""
+        return encode_position(self.tally)
+
     async def __aiter__(self) -> AsyncIterator[Delivery]:
         follow = self._stays.follow()
         try:
@@ -146,18 +157,18 @@ class Inbox:
                         if self._taken_over is not None:
                             raise self._taken_over
                         for piece in self._cut(block):
-                            if self._gone():
+                            if self.gone():
                                 return  # what is handed over from here on would not be acknowledged
                             # A message counts as read with its last row, so that a reader can stop inside of it.
                             yield self._hand_over(piece, place if piece.upto == block.upto else place - 1)
-                            if self._gone():
+                            if self.gone():
                                 return
                             self._mark_done()
         finally:
             await follow.aclose()  # type: ignore[attr-defined] # it is a generator
             await self.close()
 
-    def _gone(self) -> bool:
+    def gone(self) -> bool:
         """Whether `detach` was called, which another task does between two steps of the loop."""
         return self._detached
 
@@ -248,8 +259,7 @@ class Inbox:
         if given_up and self._on_digest:
             self._on_digest(given_up, block.after, block.upto)
         digest = block.digests[self.id].show() if self.id in block.digests else {}
-        position = encode_position(self.tally)
-        return Delivery(block.rows, block.seqs, block.after, block.upto, given_up, position, digest)
+        return Delivery(block.rows, block.seqs, block.after, block.upto, given_up, self.position, digest)
 
     async def _acknowledge_soon(self) -> None:
         """Store positions while there are new ones, at most so often."""
@@ -308,18 +318,18 @@ class Inbox:
         """Say that the last delivery was dealt with, without asking for another; it is acknowledged soon."""
         self._mark_done()
 
-    async def detach(self) -> str:
-        """End the reading: what was handed over counts as done, and the loop ends. Returns the position."""
+    async def detach(self) -> None:
+        """End the reading: what was handed over counts as done, and the loop ends."""
         self._detached = True
         self._stays.end()
-        self._mark_done()
+        if not self.ahead:
+            self._mark_done()
         await self.close()
         if self._done is not None:
             raise ClientError(
                 f"what was read of {self.name!r} could not be acknowledged",
                 hint="detach again, or resume with the position of the last delivery",
             )
-        return encode_position(self.tally)
 
     async def close(self) -> None:
         """Acknowledge what the consumer was done with."""

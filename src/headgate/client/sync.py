@@ -165,9 +165,9 @@ class SyncClient:
         """Set values of several subscribers, by name, all or none of them."""
         return self._run(self._client.set_contexts(contexts))
 
-    def refine(self, name: str, **resolution: Any) -> list[dict[str, Any]]:
-        """Give a running subscription another resolution; returns what is still missing of the past."""
-        return self._run(self._client.refine(name, **resolution))
+    def refine(self, name: str, *, add: str | None = None, **resolution: Any) -> list[dict[str, Any]]:
+        """Give a running subscription another resolution, or `add` what it lacks; returns what is still missing."""
+        return self._run(self._client.refine(name, add=add, **resolution))
 
     def publish(self, stream: str, rows: Any) -> int:
         """Publish rows into a stream; returns once they are stored."""

@@ -15,8 +15,8 @@ from typing import Any
 from headgate.catalog import Catalog, Snapshot, parse_subscription
 from headgate.errors import HeadgateError, nearest
 from headgate.fabric import Fabric
-from headgate.model import Plan, Tree
-from headgate.model.roots import members_named
+from headgate.model import Plan, Subscription, Tree
+from headgate.model.roots import member_name, members_named, root_region
 from headgate.relay.left import read_tally
 from headgate.relay.tables import publish_snapshot
 from headgate.service.contexts import Contexts
@@ -144,12 +144,17 @@ class Control:
         return {"revision": self.contexts.snapshot.revision, "place": place or self.contexts.place}
 
     async def _refine(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Change what is named of a subscription's resolution; the answer says what it now lacks of the past."""
+        """Change what is named of a subscription's resolution; the answer says what it now lacks of the past.
+
+        With `add` the subscription stays as it is, and what it lacks becomes one more of that name, from the earliest
+        row on that the log holds.
+        """
         from headgate.grid.resolution import Resolution, parse_resolution
 
         async with self._change():
             snapshot = self._catalog.snapshot()
             missing: list[dict[str, Any]] = []
+            added: list[str] = []
             for name in _named(snapshot, str(request["name"])):
                 if name not in snapshot.deployment.subscriptions:
                     close = nearest(name, snapshot.deployment.subscriptions)
@@ -158,9 +163,27 @@ class Control:
                 before = snapshot.deployment.subscriptions[name]
                 given = parse_resolution({**(before.resolution or {}), **request["resolution"]})
                 held = Resolution() if before.resolution is None else parse_resolution(before.resolution)
-                self._catalog.change(replace(before, resolution=given.document or None))
                 missing = [part.document for part in given.missing_from(held)]
-            return {"revision": (await self.publish()).revision, "missing": missing}
+                if request.get("add") is None:
+                    self._catalog.change(replace(before, resolution=given.document or None))
+                else:
+                    added += self._add_parts(snapshot, before, str(request["add"]), missing)
+            return {"revision": (await self.publish()).revision, "missing": missing, "added": added}
+
+    def _add_parts(
+        self, snapshot: Snapshot, before: Subscription, name: str, missing: list[dict[str, Any]]
+    ) -> list[str]:
+        """Subscribe to what a subscription lacks of a resolution: one subscription, or two for space and time."""
+        if not missing:
+            raise HeadgateError(f"{before.name!r} lacks nothing of that resolution", hint="name a finer one")
+        root = root_region(snapshot.deployment.streams[before.stream])
+        names = [name if number == 1 else f"{name}-{number}" for number in range(1, len(missing) + 1)]
+        found = [each if root is None else member_name(each, root.root) for each in names]
+        for each, part in zip(found, missing, strict=True):
+            self._catalog.subscribe(
+                replace(before, name=each, resolution=part or None, start="earliest", stay=0, left=())
+            )
+        return found
 
     async def _status(self, _: Mapping[str, Any]) -> dict[str, Any]:
         return await self._report()
