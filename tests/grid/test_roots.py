@@ -115,6 +115,9 @@ async def detached_is_as_handed_over(live: Live) -> None:
     """Go away after the first of several deliveries: the others, read ahead or not, come to whoever reads next."""
     for root, mine in PARTS.items():
         await live.commit(f"weather-{root}", ROWS.filter(pa.array(mine)), 1)
+    before = await live.client.subscribe("map")
+    async with asyncio.timeout(30), closing(before) as deliveries:
+        await anext(deliveries)  # left in the middle, and taken over by the next one
     inbox = await live.client.subscribe("map")
     first = None
     async with asyncio.timeout(30), closing(inbox) as deliveries:

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
-from weakref import WeakSet
+from weakref import WeakSet, WeakValueDictionary
 
 from headgate.catalog import Snapshot
 from headgate.client.delivery import ClientError, Inbox, closing, decode_position, encode_position, read_position
@@ -56,6 +56,7 @@ class Client:
         self.fabric = fabric
         self.tables = Tables(fabric)
         self._inboxes: WeakSet[Inbox] = WeakSet()
+        self._readers: WeakValueDictionary[int, Inbox] = WeakValueDictionary()
 
     @classmethod
     async def connect(
@@ -162,6 +163,8 @@ class Client:
             **options,
         )
         self._inboxes.add(inbox)
+        if not peek:
+            self._readers[identity] = inbox
         return inbox
 
     async def _known(self, identity: int) -> tuple[Tally, int]:
@@ -198,10 +201,13 @@ class Client:
 
     async def _detach(self, identity: int, grace_s: float | None) -> str:
         """Detach one subscription, by its number."""
+        newest = self._readers.get(identity)
         for inbox in list(self._inboxes):
             if inbox.id == identity:
                 self._inboxes.discard(inbox)
-                await inbox.detach()
+                # An earlier reader of this client was taken over by the newest: it has nothing to acknowledge.
+                with contextlib.nullcontext() if inbox is newest else contextlib.suppress(ClientError):
+                    await inbox.detach()
         tally, _ = await self._take_over(identity, detach=True, grace_s=grace_s)
         return encode_position(tally)
 
