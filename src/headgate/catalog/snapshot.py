@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
 from headgate.catalog import codec
 from headgate.model import Deployment, Plan
+
+# In place of a size, which is never so large: the snapshot is in parts.
+_PARTS: Final = b"\xff\xff\xff\xff"
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,23 @@ class Snapshot:
             class_ids={name: found[1] for name, found in subscriptions.items()},
             contexts=document.get("contexts", {}),
         )
+
+
+def cut_snapshot(data: bytes, most: int) -> list[bytes]:
+    """Published bytes as messages of at most so many: the first one alone, or the number of parts and then the parts.
+
+    >>> [len(each) for each in cut_snapshot(bytes(25), 10)], [part_count(each) for each in cut_snapshot(bytes(25), 10)]
+    ([8, 10, 10, 5], [3, 0, 0, 0])
+    """
+    if len(data) <= most:
+        return [data]
+    parts = [data[start : start + most] for start in range(0, len(data), most)]
+    return [_PARTS + len(parts).to_bytes(4, "little"), *parts]
+
+
+def part_count(first: bytes) -> int:
+    """How many parts follow a published message, 0 when it is the snapshot itself."""
+    return int.from_bytes(first[4:8], "little") if first[:4] == _PARTS else 0
 
 
 def encode_settings(deployment: Deployment) -> dict[str, Any]:

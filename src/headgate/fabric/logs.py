@@ -158,6 +158,10 @@ class Logs:
         """The snapshot of a revision."""
         return self._subject("tables", str(revision))
 
+    def table_part(self, revision: int, number: int) -> str:
+        """A part of the snapshot of a revision that is larger than a message, counted from 1."""
+        return self._subject("tables", f"{revision}-{number}")
+
     def stats(self, kind: str, name: str) -> str:
         """What a relay or a job last measured."""
         return self._subject("stats", kind, _token(name))

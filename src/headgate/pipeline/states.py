@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headgate.catalog import Snapshot
+from headgate.catalog import Snapshot, part_count
 from headgate.catalog.codec import decode_stream
 from headgate.errors import HeadgateError
 from headgate.fabric import SyncFabric
@@ -49,7 +49,13 @@ def read_snapshot(fabric: SyncFabric, version: int) -> Snapshot:
     stored = fabric.last(fabric.logs.tables, fabric.logs.table(version))
     if stored is None:
         raise HeadgateError(f"version {version} of the catalog is not published", hint="is the service running?")
-    return Snapshot.from_bytes(stored.data)
+    parts = []
+    for number in range(1, part_count(stored.data) + 1):
+        part = fabric.last(fabric.logs.tables, fabric.logs.table_part(version, number))
+        if part is None:
+            raise HeadgateError(f"part {number} of catalog version {version} is gone", hint="change it once more")
+        parts.append(part.data)
+    return Snapshot.from_bytes(b"".join(parts) or stored.data)
 
 
 def read_updates(fabric: SyncFabric, stream: str, after: int, upto: int) -> Iterator[ContextUpdate]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from headgate.catalog import Snapshot
+from headgate.catalog import Snapshot, cut_snapshot, part_count
 from headgate.fabric import Fabric, FabricError
 from headgate.relay.routes import Routes, build_routes
 
@@ -13,11 +13,19 @@ _RETRY_S = 0.1
 _KEPT = 32
 
 
-async def publish_snapshot(fabric: Fabric, snapshot: Snapshot) -> None:
-    """Publish a revision, then announce it. A revision that was published before is left as it is."""
-    logs = fabric.logs
-    if await fabric.last(logs.tables, logs.table(snapshot.revision)) is None:
-        await fabric.publish(logs.table(snapshot.revision), snapshot.to_bytes(), expect=0)
+async def publish_snapshot(fabric: Fabric, snapshot: Snapshot, most: int | None = None) -> None:
+    """Publish a revision, then announce it. A revision that was published before is left as it is.
+
+    One that is larger than a message (`most`; by default nine tenths of the server's limit) is in parts: they are there
+    before the message that says so.
+    """
+    logs, revision = fabric.logs, snapshot.revision
+    if await fabric.last(logs.tables, logs.table(revision)) is None:
+        first, *parts = cut_snapshot(snapshot.to_bytes(), most or fabric.max_payload * 9 // 10)
+        for number, part in enumerate(parts, 1):
+            if await fabric.last(logs.tables, logs.table_part(revision, number)) is None:  # or an earlier try put it
+                await fabric.publish(logs.table_part(revision, number), part, expect=0)
+        await fabric.publish(logs.table(revision), first, expect=0)
     await fabric.publish(logs.head, str(snapshot.revision).encode())
 
 
@@ -46,9 +54,19 @@ class Tables:
             if stored is None:
                 await asyncio.sleep(_RETRY_S)
             else:
-                found = Snapshot.from_bytes(stored.data)
+                found = Snapshot.from_bytes(await self._whole(version, stored.data))
         self._keep(version, found)
         return found
+
+    async def _whole(self, version: int, first: bytes) -> bytes:
+        """What was published, put together."""
+        logs, parts = self._fabric.logs, []
+        for number in range(1, part_count(first) + 1):
+            stored = await self._fabric.last(logs.tables, logs.table_part(version, number))
+            if stored is None:
+                raise FabricError(f"part {number} of catalog version {version} is gone", hint="change it once more")
+            parts.append(stored.data)
+        return b"".join(parts) or first
 
     def known(self, version: int) -> Snapshot | None:
         """The snapshot of a version if it was read lately."""
