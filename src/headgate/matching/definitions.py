@@ -25,12 +25,14 @@ Compile = Callable[[str], RowFilter]
 class Reading:
     """How an index reads its classes and its rows: the columns that boxes may have, filters by text, rows made ready.
 
-    `prepare` adds columns that only boxes use; rows that are evaluated class by class do without.
+    `prepare` adds columns that only boxes use; rows that are evaluated class by class do without. `kind_of` names the
+    profile type of a filter that is nothing but a profile: where boxes do not decide it, its type's own index may.
     """
 
     schema: Schema
     compile: Compile
     prepare: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
+    kind_of: Callable[[str], str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from headgate.matching.build import SCAN_LIMIT
 from headgate.matching.definitions import ClassGroup, Reading
+from headgate.matching.evaluated import Evaluated
 from headgate.matching.index import ClassSpec, MatchingError, RowFilter, check_unique
 from headgate.matching.lists import ClassLists, Ids
 from headgate.matching.recheck import join, recheck
-from headgate.matching.scan import ScanIndex
 
 if TYPE_CHECKING:
     from headgate.matching.compiled.boxes import Boxes
@@ -68,7 +68,7 @@ class LiveIndex:
         self._ids = _NO_IDS
         self._named = self._numbers = _NO_IDS
         self._texts: list[str] = []
-        self._scan = ScanIndex([])
+        self._scan = Evaluated(reading.kind_of)
         self._checked: dict[int, ClassSpec] = {}
         self._admit(beside)
 
@@ -88,7 +88,7 @@ class LiveIndex:
             return index
         from headgate.matching.compiled.placing import build_boxes, place
 
-        placed = place(groups, index._filter, index._template, index._types)
+        placed = place(groups, index._filter, index._template, index._types, index._owned)
         index._boxes = build_boxes(index._types, placed, sample)
         index._admit(index._beside(groups, None if index._boxes is None else placed.scanned, placed.checked))
         return index
@@ -129,6 +129,10 @@ class LiveIndex:
             self._filters[text] = self._reading.compile(text)
         return self._filters[text]
 
+    def _owned(self, text: str) -> bool:
+        """Whether the profile type of a filter has an index of its own for it."""
+        return self._scan.kind(text, self._filter(text)) is not None
+
     def _template(self, text: str) -> RangeTemplate | None:
         if text not in self._templates:
             from headgate.matching.compiled.templates import RangeTemplate
@@ -147,7 +151,7 @@ class LiveIndex:
             return None if count > limit else IndexDelta(removed, None, {}, self._beside(added, None, ()))
         from headgate.matching.compiled.placing import place
 
-        placed = place(added, self._filter, self._template, self._types)
+        placed = place(added, self._filter, self._template, self._types, self._owned)
         labels = placed.grown(self._boxes)
         if labels is None:
             return None
@@ -208,11 +212,19 @@ class LiveIndex:
         order = np.argsort(named, kind="stable")
         self._named, self._numbers = named[order], numbers[order]
         self._scan.add(self._specs(beside.scanned))
-        self._checked.update({spec.id: spec for spec in self._specs(beside.checked)})
+        self._checked.update({spec.id: spec for _, spec in self._specs(beside.checked)})
 
-    def _specs(self, contexts: Mapping[int, Mapping[str, Any]]) -> Iterator[ClassSpec]:
+    def _specs(self, contexts: Mapping[int, Mapping[str, Any]]) -> Iterator[tuple[str, ClassSpec]]:
         for identity, context in contexts.items():
-            yield ClassSpec(identity, self._filter(self._text_of(identity)), context)
+            text = self._text_of(identity)
+            yield text, ClassSpec(identity, self._filter(text), context)
+
+    def filter_of(self, identity: int) -> RowFilter | None:
+        """The filter of a class whose context can change, None for others."""
+        place = int(np.searchsorted(self._named, identity))
+        if place == len(self._named) or self._named[place] != identity:
+            return None
+        return self._filter(self._texts[int(self._numbers[place])])
 
     def _text_of(self, identity: int) -> str:
         place = int(np.searchsorted(self._named, identity))
@@ -246,7 +258,7 @@ class LiveIndex:
             return
         from headgate.matching.compiled.placing import place
 
-        placed = place(groups, self._filter, self._template, self._types)
+        placed = place(groups, self._filter, self._template, self._types, self._owned)
         labels = placed.grown(self._boxes)
         if labels is None and len(ids) > 1:
             for identity in ids.tolist():
@@ -264,5 +276,5 @@ class LiveIndex:
             self._boxes.add(placed.boxes(self._boxes.attributes, self._boxes.labels))
         self._scan.add(self._specs({identity: contexts[identity] for identity in placed.scanned}))
         self._checked.update(
-            {spec.id: spec for spec in self._specs({identity: contexts[identity] for identity in placed.checked})}
+            {spec.id: spec for _, spec in self._specs({identity: contexts[identity] for identity in placed.checked})}
         )

@@ -60,6 +60,12 @@ def filters_of(stream: Stream) -> Compile:
     return compile_template
 
 
+def kind_of(template: str) -> str | None:
+    """The profile type of a template that is a profile and nothing else, no region and no resolution beside it."""
+    document: Mapping[str, Any] = json.loads(template)
+    return None if "region" in document or "resolution" in document else str(document["profile"])
+
+
 def definitions_of(snapshot: Snapshot, stream: str) -> dict[int, ClassDefinition]:
     """The delivery classes of a stream under a snapshot, each once, by id."""
     found: dict[int, ClassDefinition] = {}
@@ -81,8 +87,9 @@ def reading_of(stream: Stream) -> Reading:
     """How an index of the stream reads classes and rows; a gridded stream's rows get their places on the grid first."""
     layout = layout_of(stream)
     if layout is None:
-        return Reading(stream.schema, filters_of(stream))
-    return Reading(place_schema(stream.schema, layout), filters_of(stream), lambda rows: with_places(rows, layout))
+        return Reading(stream.schema, filters_of(stream), kind_of=kind_of)
+    places = place_schema(stream.schema, layout)
+    return Reading(places, filters_of(stream), lambda rows: with_places(rows, layout), kind_of)
 
 
 def index_of(snapshot: Snapshot, stream: str) -> LiveIndex:

@@ -74,8 +74,12 @@ def place(
     filter_of: Callable[[str], RowFilter],
     template_of: Callable[[str], RangeTemplate | None],
     types: Mapping[str, pa.DataType],
+    owned: Callable[[str], bool] = lambda text: False,  # noqa: ARG005 (one signature)
 ) -> Placed:
-    """Decide for each class, by its filter and context alone."""
+    """Decide for each class, by its filter and context alone.
+
+    `owned` filters have an index of their profile type beside the boxes: they go there where boxes are not exact.
+    """
     found = Placed()
     for group in groups:
         template = template_of(group.template)
@@ -87,7 +91,7 @@ def place(
                 continue
         for spec in group.specs(filter_of(group.template)):
             piece = class_pieces(spec, types)
-            if piece is None or not piece.indexable:
+            if piece is None or not piece.indexable or (not piece.exact and owned(group.template)):
                 found.scanned.append(spec.id)
                 continue
             found.pieces.append(piece)
