@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any, cast
 
@@ -18,10 +20,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headgate.errors import HeadgateError
-from headgate.filters import Filter, FilterError, parse_filter
+from headgate.filters import Filter, parse_filter
 from headgate.filters.algebra import NormalForm, normal_form, simplify
 from headgate.filters.algebra.express import boxes_expression
 from headgate.filters.algebra.relate import forms_cover, forms_intersect, merge_forms
+from headgate.matching.compiled.boxes import Boxes
 from headgate.model import Schema
 
 SCHEMA = Schema.of({"x": "double", "n": "int", "s": "string"})
@@ -32,6 +35,7 @@ _COMPARISONS = ["=", "!=", "<", "<=", ">", ">=", "<=>"]
 _TEXTS = ["s LIKE 'a%'", "s LIKE 'ab%'", "s NOT LIKE 'a%'", "s IN ('a', 'b')", "s IS NOT NULL", "startswith(s, 'ab')"]
 _RESIDUALS = ["s LIKE 'a_%'", "x + n > 2", "length(s) = 1", "s LIKE '%b'", "n % 2 = 0", "x > n"]
 
+PROFILES = 100_000
 Mask = npt.NDArray[np.bool_]
 
 
@@ -172,8 +176,8 @@ FAULTS = (
 
 
 def refusal_times() -> dict[str, float]:
-    """Seconds that hostile texts take to be refused, best of three."""
-    hostile: dict[str, str | bytes] = {
+    """Seconds that hostile texts and ranges take to be refused, best of three; one that is not refused is infinite."""
+    texts: dict[str, str | bytes] = {
         "10,000 nested parentheses": "(" * 10_000 + "n = 1" + ")" * 10_000,
         "a million-way OR": " OR ".join(["n = 1"] * 1_000_000),
         "20,000 values in a list": "n IN (" + ", ".join(map(str, range(20_000))) + ")",
@@ -181,19 +185,29 @@ def refusal_times() -> dict[str, float]:
         "a lone surrogate": "s = '\ud800'",
         "2,000 chained additions": "n = 0" + " + 1" * 2_000,
         "unknown column": "m = 1",
+        "unknown context value": "n = $m",
         "a regular expression that explodes": "s RLIKE '((a{100}){100}){100}'",
     }
-    found = {}
-    for name, text in hostile.items():
-        best = float("inf")
-        for _ in range(3):
-            start = time.perf_counter()
-            try:
-                parse_filter(cast("str", text), SCHEMA)
-            except FilterError:
-                best = min(best, time.perf_counter() - start)
-        found[name] = best
-    return found
+    tasks: dict[str, Callable[[], object]] = {
+        name: partial(parse_filter, cast("str", text), SCHEMA) for name, text in texts.items()
+    }
+    ids, lows = np.arange(PROFILES, dtype=np.uint32), np.zeros((PROFILES, 8))
+    for name, bad in (("a NaN bound", float("nan")), ("a reversed range", 2.0)):
+        worst = lows.copy()
+        worst[-1, -1] = bad
+        tasks[f"{name} among {PROFILES:,} profiles"] = partial(Boxes.of_floats, ids, worst, lows + 1.0)
+    return {name: _refusal_s(task) for name, task in tasks.items()}
+
+
+def _refusal_s(task: Callable[[], object]) -> float:
+    best = float("inf")
+    for _ in range(3):
+        start = time.perf_counter()
+        try:
+            task()
+        except HeadgateError:
+            best = min(best, time.perf_counter() - start)
+    return best
 
 
 def run(pairs: int = 100_000, pool: int = 4_000, seed: int = 1) -> dict[str, Any]:
@@ -218,6 +232,9 @@ def run(pairs: int = 100_000, pool: int = 4_000, seed: int = 1) -> dict[str, Any
         print(f"{name:<28} {count:>10,}{'   WRONG' if name in FAULTS and count else ''}")
     for name, spent_s in refusals.items():
         print(f"refused: {name:<40} {spent_s * 1e3:>8.2f} ms")
+    accepted = [name for name, spent_s in refusals.items() if spent_s == float("inf")]
+    if accepted:
+        raise HeadgateError(f"not refused: {', '.join(accepted)}", hint="limits are in headgate.filters.limits")
     faults = sum(counts[name] for name in FAULTS)
     if faults:
         raise HeadgateError(f"{faults} answers of the algebra are wrong", hint=f"run again with seed={seed}")
