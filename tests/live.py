@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +14,12 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
-from headgate.catalog import parse_deployment
+from headgate.catalog import Snapshot, parse_deployment
 from headgate.client import Client
 from headgate.fabric import Logs, SyncFabric
+from headgate.matching import ClassLists, ClassSpec, ScanIndex
+from headgate.pipeline.classes import definitions_of, filters_of
+from headgate.pipeline.control import Controller
 from headgate.pipeline.direct import DirectCommits
 from headgate.pipeline.indexes import IndexKeeper
 from headgate.pipeline.query import start_query
@@ -37,6 +40,7 @@ class Live:
     directory: Path
     readers: Readers = field(init=False)
     keepers: dict[str, IndexKeeper] = field(default_factory=dict)
+    controllers: dict[str, Controller] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.readers = Readers(self.client, keep=True)
@@ -74,7 +78,7 @@ class Live:
 
     def _commit(self, stream: str, rows: pa.RecordBatch, batch: int, row_cost_s: float) -> None:
         self.keepers.setdefault(stream, IndexKeeper(self.directory / "indexes" / stream, stream))
-        with DirectCommits(self.address, "test", keepers=self.keepers) as direct:
+        with DirectCommits(self.address, "test", keepers=self.keepers, controllers=self.controllers) as direct:
             direct.commit(stream, rows, batch, row_cost_s)
 
     async def settle(self, timeout_s: float = 60.0) -> dict[str, Any]:
@@ -126,6 +130,15 @@ async def running(
             yield live
         finally:
             await live.readers.stop()
+
+
+def expected(snapshot: Snapshot, batch: pa.RecordBatch, contexts: Mapping[int, Any] | None = None) -> ClassLists:
+    """Brute force over the classes of the fleet stream, with other contexts for some of them."""
+    compiled = filters_of(snapshot.deployment.streams["fleet"])
+    return ScanIndex(
+        ClassSpec(each.id, compiled(each.template), (contexts or {}).get(each.id, each.context))
+        for each in definitions_of(snapshot, "fleet").values()
+    ).match(batch)
 
 
 def sites(*names: str) -> dict[str, dict[str, str]]:

@@ -74,6 +74,30 @@ def test_any_order_of_pins_gives_the_rows_of_that_position(seed, count):
     assert found.head == updates[-1].position
 
 
+@settings(max_examples=12)
+@given(st.integers(0, 2**32), st.sampled_from([6, 40]))
+def test_any_order_of_pins_with_skipped_updates_gives_the_rows_without_them(seed, count):
+    rng = np.random.default_rng(seed)
+    updates = random_updates(rng, 30, count)
+    found = state(count)
+    found.record(updates)
+    places = [each.position for each in updates]
+    for _ in range(6):
+        skipped = frozenset(int(each) for each in rng.choice(places, int(rng.integers(0, 20)), replace=False))
+        position = int(rng.integers(0, 100))
+        applied = [each for each in updates if each.position not in skipped]
+        assert found.match(batch(), position, skipped).same(oracle(count, applied, position))
+        start = {each.id: each.context for each in classes(0, count)}
+        for each in applied:
+            start.update({k: now for k, (_, now) in each.changes.items() if each.position <= position})
+        concerned = found.concerned(position, skipped, places[-1])
+        assert {k: found.value(k, position, skipped) for k in concerned} == {k: start[k] for k in concerned}
+        others = set(start).difference(concerned)
+        truth = {k: now for each in updates for k, (_, now) in each.changes.items()}
+        assert all(start[k] == truth.get(k, start[k]) for k in others)
+    assert found.match(batch(), places[-1]).same(oracle(count, updates, places[-1]))
+
+
 @pytest.mark.parametrize("count", [6, 40])
 def test_rows_by_arrival_have_the_state_of_their_time_and_keep_their_order(count):
     updates = random_updates(np.random.default_rng(5), 12, count)

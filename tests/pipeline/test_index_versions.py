@@ -6,12 +6,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.live import running, small
+from tests.live import expected, running, small
 
 from headgate.fabric import SyncFabric
-from headgate.matching import ClassSpec, ScanIndex
 from headgate.matching.build import SCAN_LIMIT
-from headgate.pipeline.classes import definitions_of, filters_of
 from headgate.pipeline.commit import pin_batch
 from headgate.pipeline.indexes import IndexKeeper
 from headgate.pipeline.match import MatchPass
@@ -37,15 +35,6 @@ def document(**streams):
     )
     found["streams"]["fleet"].update(streams)
     return found
-
-
-def expected(snapshot, batch, contexts=None):
-    """Brute force over the snapshot's classes, with other contexts for some of them."""
-    compiled = filters_of(snapshot.deployment.streams["fleet"])
-    return ScanIndex(
-        ClassSpec(each.id, compiled(each.template), (contexts or {}).get(each.id, each.context))
-        for each in definitions_of(snapshot, "fleet").values()
-    ).match(batch)
 
 
 def test_a_worker_goes_to_the_next_version_by_a_delta_and_a_bad_file_is_built_again(tmp_path, nats_url, capsys):

@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from headgate.catalog.document import LinksEntry, QualityEntry, SchemaEntry, SiteEntry, StreamEntry, SubscriptionEntry
+from headgate.catalog.document import (
+    AdmissionEntry,
+    LinksEntry,
+    QualityEntry,
+    SchemaEntry,
+    SiteEntry,
+    StreamEntry,
+    SubscriptionEntry,
+)
 from headgate.errors import HeadgateError
 from headgate.model import (
     PRESETS,
@@ -41,9 +49,15 @@ def to_stream(name: str, entry: StreamEntry, schema: Schema, options: Mapping[st
         key=tuple(entry.key),
         event_time=entry.event_time,
         rate_rows_per_s=_rate(entry.rate, options),
-        admission=Admission(entry.admission.method, entry.admission.bound, dict(entry.admission.options)),
+        admission=to_admission(entry.admission),
         options={**entry.options, **_given(grid=entry.grid, gridding=entry.gridding)},
     )
+
+
+def to_admission(entry: AdmissionEntry) -> Admission:
+    """What a stream does under overload."""
+    need = None if entry.require is None else entry.require.model_dump(exclude_none=True)
+    return Admission(entry.method, entry.bound, dict(entry.options), need)
 
 
 def to_roots(whole: Stream, entry: StreamEntry, sources: Mapping[str, Source]) -> dict[str, Stream]:

@@ -117,10 +117,28 @@ class SourceEntry(Entry):
     )
 
 
-class AdmissionEntry(Entry):
-    """What the job does with rows when it cannot keep up."""
+class RequirementEntry(Entry):
+    """What delivery must keep to under overload; a bare text is the name of a scenario. The method follows from it."""
 
-    method: Literal["traditional", "shed", "batch", "hybrid"] = Field(
+    preset: Literal["e-science", "sports results", "location based service", "load balancing"] | None = Field(
+        default=None, description="One of four scenarios to start from."
+    )
+    bound: Duration | None = Field(default=None, description="The latency to hold; default: any.")
+    false_negatives: bool | None = Field(default=None, description="Whether some matches may be missed.")
+    false_positives: bool | None = Field(default=None, description="Whether some matches may be wrong.")
+    lasting: bool | None = Field(default=None, description="Whether errors may outlive the overload.")
+    state: Literal["updates first", "messages first", "arrival"] | None = Field(
+        default=None, description="Which state of contexts a late row is matched with."
+    )
+
+
+class AdmissionEntry(Entry):
+    """What the job does with rows and updates of contexts when it cannot keep up."""
+
+    require: Annotated[RequirementEntry, BeforeValidator(_preset)] | None = Field(
+        default=None, description="What must be kept, instead of `method` and `bound`: the method is chosen from it."
+    )
+    method: Literal["traditional", "shed", "shed updates", "shed both", "batch", "hybrid"] = Field(
         default="traditional", description="The control method."
     )
     bound: Duration | None = Field(default=None, description="The latency that the method tries to hold.")
@@ -128,9 +146,18 @@ class AdmissionEntry(Entry):
         default_factory=dict,
         description=(
             "Settings of the method: `seed`, `settle`; `order` (updates first, messages first, arrival) for batch and "
-            "hybrid; `arrived`, the timestamp column that places rows among the updates of contexts."
+            "hybrid; `arrived`, the timestamp column that places rows among the updates of contexts; `messages_share`, "
+            "the share of the excess that shed both takes from rows; `victims`, a filter: rows it takes are shed first."
         ),
     )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.require is not None and (self.method != "traditional" or self.bound is not None):
+            raise refusal(
+                "`require` chooses the method and the bound", "write either `require` or `method` and `bound`"
+            )
+        return self
 
 
 SchemaEntry = dict[

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from headgate.catalog import codec
+from headgate.filters import FilterError, parse_filter
 from headgate.model import Stream, Subscription
 
 
@@ -36,13 +37,18 @@ def check_grid(stream: Stream) -> None:
 def check_admission(stream: Stream) -> None:
     """Refuse a control method without what it needs, and options that it does not have."""
     admission = stream.admission
-    if not admission.options and admission.method == "traditional":
+    if not admission.options and admission.method == "traditional" and admission.require is None:
         return
     from headgate.matching import MatchingError
     from headgate.matching.admission import BatchGate
 
-    BatchGate.of(admission.method, admission.bound_s, admission.options)
-    arrived = admission.options.get("arrived")
+    gate = BatchGate.of(admission.method, admission.bound_s, admission.options, admission.require)
+    if gate.victims is not None:
+        try:
+            parse_filter(gate.victims, stream.schema)
+        except FilterError as error:
+            raise MatchingError(error.message, where="admission.options.victims", hint=error.hint) from None
+    arrived = gate.arrived
     times = [column.name for column in stream.schema.columns if pa.types.is_timestamp(column.type)]
     if arrived is not None and arrived not in times:
         raise MatchingError(

@@ -153,6 +153,8 @@ def error_lines(document: dict[str, Any]) -> list[str]:
     found = []
     for name, each in document["streams"].items():
         errors = each.get("errors")
+        if each.get("shed_updates"):
+            found.append(f"stream {name}: {each['shed_updates']:,} new values of contexts shed")
         if errors:
             missed, wrong = (
                 f"{errors[kind]['estimate']:,.0f} (95 %: {errors[kind]['low']:,.0f} to {errors[kind]['high']:,.0f})"

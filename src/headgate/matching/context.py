@@ -3,12 +3,13 @@
 Messages and updates share one order (contract 8). A pin names a position in it, and `ContextState.at(position)` is the
 index with exactly the updates up to there. Updates say what they replace, so the index moves both ways in place: a
 micro-batch that is replayed with its pin gives the same rows, whether the worker is new, behind, or past that position.
+A pin may also name updates that are never applied, because control under overload has shed them.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headgate.matching.index import Index, MatchingError
+from headgate.matching.index import ClassSpec, Index, MatchingError
 from headgate.matching.lists import ClassLists, Ids
 from headgate.matching.live import IndexDelta, LiveIndex
 
 Values = Mapping[str, Any]
+NONE: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +35,22 @@ class ContextUpdate:
 
 
 class ContextState:
-    """An index as it was at `base`, the updates since, and the position that it stands at."""
+    """An index as it was at `base`, the updates since, and the position that it stands at.
 
-    def __init__(self, index: LiveIndex, base: int = 0) -> None:
+    `bound` counts the values that were bound and `bound_s` what that took, by the clock that is given.
+    """
+
+    def __init__(self, index: LiveIndex, base: int = 0, clock: Callable[[], float] = lambda: 0.0) -> None:
         self._index = index
         self._base = self._position = base
+        self._skipped: frozenset[int] = NONE
         self._log: list[ContextUpdate] = []
         self._positions: list[int] = []
+        self._touched: dict[int, list[int]] = {}
+        self._touched_upto = 0
+        self._clock = clock
+        self.bound = 0
+        self.bound_s = 0.0
 
     @property
     def base(self) -> int:
@@ -70,11 +81,12 @@ class ContextState:
         self._log.extend(new)
         self._positions.extend(update.position for update in new)
 
-    def at(self, position: int) -> Index:
-        """The index with the recorded updates up to a position, bound in bulk; one before the base cannot be had.
+    def at(self, position: int, skipped: frozenset[int] = NONE) -> Index:
+        """The index with the recorded updates up to a position but the skipped ones, bound in bulk.
 
         A pin is chosen where everything before it is recorded; only then does a replay give the same rows. Updates of
-        classes that the index does not have are kept for the version that brings them.
+        classes that the index does not have are kept for the version that brings them. A position before the base
+        cannot be had.
         """
         if position < self._base:
             raise MatchingError(
@@ -82,27 +94,71 @@ class ContextState:
             )
         here, there = bisect_right(self._positions, self._position), bisect_right(self._positions, position)
         contexts: dict[int, Values] = {}
-        for update in self._log[here:there]:
-            contexts.update({identity: now for identity, (_, now) in update.changes.items()})
-        for update in reversed(self._log[there:here]):
-            contexts.update({identity: was for identity, (was, _) in update.changes.items()})
+        if skipped or self._skipped:
+            between = self._log[min(here, there) : max(here, there)]
+            for identity in self._classes_of(between, skipped ^ self._skipped):
+                contexts[identity] = self.value(identity, position, skipped)
+        else:
+            for update in self._log[here:there]:
+                contexts.update({identity: now for identity, (_, now) in update.changes.items()})
+            for update in reversed(self._log[there:here]):
+                contexts.update({identity: was for identity, (was, _) in update.changes.items()})
         if contexts:
+            began = self._clock()
             self._index.bind(contexts)
-        self._position = min(position, self.head)
+            self.bound_s += self._clock() - began
+            self.bound += len(contexts)
+        self._position, self._skipped = min(position, self.head), skipped
         return self._index
 
-    def match(self, batch: pa.RecordBatch, position: int) -> ClassLists:
-        """The classes of each row with the state of a pinned position."""
-        return self.at(position).match(batch)
+    def _classes_of(self, updates: Iterable[ContextUpdate], places: frozenset[int]) -> dict[int, None]:
+        """The classes that updates, and those at other places, concern, in a fixed order."""
+        found = dict.fromkeys(identity for update in updates for identity in update.changes)
+        for place in sorted(places):
+            at = bisect_right(self._positions, place) - 1
+            if at >= 0 and self._positions[at] == place:
+                found.update(dict.fromkeys(self._log[at].changes))
+        return found
 
-    def match_each(self, batch: pa.RecordBatch, positions: npt.NDArray[np.int64]) -> ClassLists:
+    def value(self, identity: int, position: int, skipped: frozenset[int] = NONE) -> Values:
+        """The values of a class that some update concerns, as they are at a position without the skipped updates."""
+        for number in range(self._touched_upto, len(self._log)):
+            for each in self._log[number].changes:
+                self._touched.setdefault(each, []).append(number)
+        self._touched_upto = len(self._log)
+        numbers = self._touched[identity]
+        for number in reversed(numbers[: bisect_right(numbers, bisect_right(self._positions, position) - 1)]):
+            if self._positions[number] not in skipped:
+                return self._log[number].changes[identity][1]
+        return self._log[numbers[0]].changes[identity][0]
+
+    def concerned(self, position: int, skipped: frozenset[int], head: int) -> list[int]:
+        """The classes that may have other values at a position, without the skipped updates, than at the head."""
+        here, there = bisect_right(self._positions, position), bisect_right(self._positions, head)
+        return list(self._classes_of(self._log[here:there], skipped))
+
+    def spec(self, identity: int, values: Values) -> ClassSpec | None:
+        """A class with a context alone, None when the index does not have it."""
+        found = self._index.filter_of(identity)
+        return None if found is None else ClassSpec(identity, found, values)
+
+    def match(self, batch: pa.RecordBatch, position: int, skipped: frozenset[int] = NONE) -> ClassLists:
+        """The classes of each row with the state of a pinned position."""
+        return self.at(position, skipped).match(batch)
+
+    def match_each(
+        self, batch: pa.RecordBatch, positions: npt.NDArray[np.int64], skipped: frozenset[int] = NONE
+    ) -> ClassLists:
         """The classes of each row with the state of a position of its own; the rows stay in their order.
 
         Rows of one position are matched together, positions in ascending order: the alternating runs of section 4.3.
         """
         order = np.argsort(positions, kind="stable")
         starts = np.flatnonzero(np.diff(positions[order], prepend=positions[order[:1]] - 1))
-        parts = [self.match(batch.take(pa.array(run)), int(positions[run[0]])) for run in np.split(order, starts[1:])]
+        parts = [
+            self.match(batch.take(pa.array(run)), int(positions[run[0]]), skipped)
+            for run in np.split(order, starts[1:])
+        ]
         if len(parts) <= 1:
             return parts[0] if parts else ClassLists.empty(0)
         back = np.empty(len(order), np.int64)

@@ -19,11 +19,15 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What the job does under overload, and the latency it tries to hold. `options` belong to the method."""
+    """What the job does under overload, and the latency it tries to hold. `options` belong to the method.
+
+    `require` is a declared requirement, from which the method and the bound are chosen instead.
+    """
 
     method: str = "traditional"
     bound_s: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    require: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

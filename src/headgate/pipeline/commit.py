@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from headgate import faults
 from headgate.errors import HeadgateError
 from headgate.fabric import FencedError, SyncFabric
+from headgate.matching.admission import UpdatePlan
 from headgate.wire.manifest import Manifest, PartRef, decode_manifest, encode_manifest
 
 
@@ -29,31 +30,58 @@ class LineageError(HeadgateError):
 class Pin:
     """What a micro-batch is matched with (contract 8): a version of the catalog, and a place in the context log.
 
-    `before` is the place of the batch before it: the updates in (before, context] arrived between the two.
+    `before` is the place of the batch before it: the updates in (before, context] arrived between the two. Under
+    overload the pin may lag behind `head`, the last update there was, and names the places of `skipped` updates: those
+    that were shed since the version began. This batch has shed `shed_updates` values.
     """
 
     version: int
     context: int = 0
     before: int = 0
+    head: int = 0
+    skipped: tuple[int, ...] = ()
+    shed_updates: int = 0
+
+    @property
+    def behind(self) -> bool:
+        """Whether the state is not the one that holds at the head."""
+        return bool(self.skipped) or self.context < self.head
+
+    def to_json(self, batch: int) -> bytes:
+        """The stored form."""
+        return json.dumps({"batch": batch, **asdict(self)}).encode()
 
 
-def pin_batch(fabric: SyncFabric, stream: str, batch: int) -> Pin:
-    """The pin of a micro-batch: chosen by the first who asks, the same for every replay."""
+# Decides what happens to updates that wait, from the place after which they do up to the head.
+UpdateControl = Callable[[SyncFabric, int, int, int], UpdatePlan]
+
+
+def pin_batch(fabric: SyncFabric, stream: str, batch: int, control: UpdateControl | None = None) -> Pin:
+    """The pin of a micro-batch: chosen by the first who asks, the same for every replay.
+
+    A new version of the catalog takes all updates, so that what a pin leaves out lies after its version's own contexts.
+    """
     logs = fabric.logs
     while True:
         stored = fabric.last(logs.state, logs.pin(stream))
         known: dict[str, Any] = json.loads(stored.data) if stored else {"batch": -1}
-        before = int(known.get("context", 0))
-        if known["batch"] == batch:
-            return Pin(int(known["version"]), before, int(known.get("before", 0)))
+        number, before = int(known.pop("batch")), int(known.get("context", 0))
+        if number == batch:
+            return Pin(**{"head": before, **known, "skipped": tuple(known.get("skipped", ()))})
         head = fabric.last(logs.state, logs.head)
         if head is None:
             raise HeadgateError("no version of the catalog is published", hint="is the service running?")
         update = fabric.last(logs.root(stream), logs.context(stream))
-        pin = Pin(int(head.data), update.sequence if update else 0, before)
+        version, place = int(head.data), update.sequence if update else 0
+        pin = Pin(version, place, before, place)
+        if control is not None and known.get("version") == version and before < place:
+            plan = control(fabric, batch, before, place)
+            skipped = (*known.get("skipped", ()), *plan.shed)
+            pin = Pin(version, plan.upto, before, place, skipped, plan.shed_changes)
+        elif known.get("version") == version:
+            pin = replace(pin, skipped=tuple(known.get("skipped", ())))
         try:
-            document = {"batch": batch, "version": pin.version, "context": pin.context, "before": pin.before}
-            fabric.publish(logs.pin(stream), json.dumps(document).encode(), expect=stored.sequence if stored else 0)
+            fabric.publish(logs.pin(stream), pin.to_json(batch), expect=stored.sequence if stored else 0)
         except FencedError:
             continue
         return pin
@@ -113,6 +141,8 @@ def build_manifest(stream: str, lineage: str, batch: int, pin: Pin, staged: Sequ
         batch=batch,
         version=pin.version,
         context=pin.context,
+        skipped=np.array(pin.skipped, np.uint64),
+        shed_updates=pin.shed_updates,
         after=after,
         parts=tuple(PartRef(row["log_sequence"], row["evaluated"], row["kept"]) for row in parts),
         class_ids=class_ids.astype(np.uint64),

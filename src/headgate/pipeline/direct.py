@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from headgate.fabric import SyncFabric
 from headgate.pipeline.commit import commit, pin_batch
+from headgate.pipeline.control import Controller
 from headgate.pipeline.errors import Errors
 from headgate.pipeline.indexes import IndexKeeper
 from headgate.pipeline.match import MatchPass
@@ -26,7 +27,8 @@ from headgate.wire.manifest import Manifest
 class DirectCommits:
     """Commits batches of rows to streams. Owns a connection: use it as a context manager; not thread-safe.
 
-    `on_commit` hears of every manifest, in the thread that commits. Streams with a keeper have their index saved.
+    `on_commit` hears of every manifest, in the thread that commits. Streams with a keeper have their index saved, and
+    those with a controller have their updates of contexts shed or deferred under overload.
     """
 
     def __init__(
@@ -35,11 +37,13 @@ class DirectCommits:
         lineage: str = "direct",
         on_commit: Callable[[Manifest], None] | None = None,
         keepers: Mapping[str, IndexKeeper] | None = None,
+        controllers: Mapping[str, Controller] | None = None,
     ) -> None:
         self._address = address
         self._lineage = lineage
         self._on_commit = on_commit
         self._keepers = keepers or {}
+        self._controllers = controllers or {}
         self._fabric = SyncFabric(address.url, address.logs)
 
     def __enter__(self) -> Self:
@@ -54,11 +58,14 @@ class DirectCommits:
         """Match, stage and commit rows as the batch of that number, None when it was committed before."""
         nothing = pa.nulls(rows.num_rows, pa.string())
         marked = rows.append_column("_dead", nothing).append_column("_raw", nothing)
-        pin = pin_batch(self._fabric, stream, batch)
+        control = self._controllers.get(stream)
+        pin = pin_batch(self._fabric, stream, batch, None if control is None else control.plan)
         keeper = self._keepers.get(stream)
         index = None if keeper is None else keeper.ensure(self._fabric, pin.version)
         work = MatchPass(self._address, stream, pin, batch=batch, row_cost_s=row_cost_s, index=index)
         staged = [row for each in work(iter([marked])) for row in each.to_pylist()]
+        if control is not None:
+            control.learn(staged)
         manifest = commit(self._fabric, stream, self._lineage, batch, pin, staged)
         Errors.read(self._fabric, stream).after(staged, self._fabric, stream)
         if manifest is not None and self._on_commit is not None:

@@ -18,10 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate import faults
+from headgate.filters import parse_filter
 from headgate.matching import ClassLists, ContextState
 from headgate.matching.admission import BatchGate, Gated, compare_lists, estimate_errors
 from headgate.pipeline.commit import Pin, sum_counts
-from headgate.pipeline.ordering import Ordering, micros
+from headgate.pipeline.control import gate_of
+from headgate.pipeline.ordering import DRAWN, Ordering, micros
 from headgate.pipeline.states import IndexRef
 from headgate.pipeline.validate import DEAD
 from headgate.pipeline.worker import Address, Worker, worker
@@ -36,7 +38,7 @@ STAGED_DDL: Final = (
     "kind string, log_sequence bigint, evaluated bigint, kept bigint, dead bigint, shed bigint, "
     "class_ids binary, class_counts binary, event_ms double, events bigint, busy_s double, "
     "match_s double, class_s double, class_bytes bigint, sampled bigint, missed double, missed_var double, "
-    "wrong double, wrong_var double, trouble string"
+    "wrong double, wrong_var double, trouble string, given bigint, age_s double, updates bigint, update_s double"
 )
 STAGED = pa.schema(
     [
@@ -60,6 +62,10 @@ STAGED = pa.schema(
         ("wrong", pa.float64()),
         ("wrong_var", pa.float64()),
         ("trouble", pa.string()),
+        ("given", pa.int64()),
+        ("age_s", pa.float64()),
+        ("updates", pa.int64()),
+        ("update_s", pa.float64()),
     ]
 )
 
@@ -114,12 +120,14 @@ class MatchPass:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Match and stage; yields what was staged."""
         me = worker(self.address)
-        held = me.state(self.stream, self.pin.version, self.index, self.pin.context)
-        stream = held.stream
-        admission = stream.admission
-        gate = BatchGate.of(admission.method, admission.bound_s, admission.options)
-        ordering = Ordering.of(admission, self.pin.before, self.pin.context)
+        held = me.state(self.stream, self.pin.version, self.index, max(self.pin.head, self.pin.context))
+        stream, state = held.stream, held.state
+        gate = gate_of(stream.admission)
+        ordering = Ordering.of(gate, self.pin)
+        victims = None if gate.victims is None else parse_filter(gate.victims, stream.schema)
         trouble, counted = held.trouble, Counted()
+        given, oldest_s, bound, bound_s = 0, 0.0, state.bound, state.bound_s
+        ordering.settle(state)
         for batch in batches:
             if not batch.num_rows:
                 continue
@@ -129,7 +137,11 @@ class MatchPass:
             if dead is not None:
                 (place,) = me.fabric.publish_all(me.fabric.logs.dead(self.stream), [encode_dead(dead)])
                 rows.append({"kind": "dead", "log_sequence": place, "dead": dead.num_rows})
-            kept, gated = self._admit(gate, good, stream.event_time)
+            age_s = self._age(good, stream.event_time)
+            first = None if victims is None else victims.evaluate(good, {})
+            gated = gate.admit(self.batch, good.num_rows, age_s, self.row_cost_s, first)
+            kept = good.filter(pa.array(gated.keep)) if gated.shed else good
+            given, oldest_s = given + good.num_rows, max(oldest_s, age_s)
             rows.extend(self._stage(me, kept, held.state, ordering, stream.event_time, counted))
             rows[-1]["shed"] = gated.shed
             rows[-1]["busy_s"] = time.perf_counter() - began
@@ -137,22 +149,24 @@ class MatchPass:
             rows[-1]["trouble"], trouble = trouble, ""
             yield pa.RecordBatch.from_pylist([{**_ZERO, **row} for row in rows], schema=STAGED)
         ids, counts = counted.total()
-        if len(ids):
-            row = {
-                "kind": "counts",
-                "class_ids": ids.astype("<u4").tobytes(),
-                "class_counts": counts.astype("<u4").tobytes(),
-            }
-            yield pa.RecordBatch.from_pylist([{**_ZERO, **row}], schema=STAGED)
+        row = {
+            "kind": "counts",
+            "class_ids": ids.astype("<u4").tobytes(),
+            "class_counts": counts.astype("<u4").tobytes(),
+            "given": given,
+            "age_s": oldest_s,
+            "updates": state.bound - bound,
+            "update_s": state.bound_s - bound_s,
+        }
+        yield pa.RecordBatch.from_pylist([{**_ZERO, **row}], schema=STAGED)
 
-    def _admit(self, gate: BatchGate, good: pa.RecordBatch, event_time: str | None) -> tuple[pa.RecordBatch, Gated]:
-        """The rows that fit the stream's latency bound, and which they are."""
+    def _age(self, good: pa.RecordBatch, event_time: str | None) -> float:
+        """The age of the oldest row."""
         age_s = time.time() - self.began_s if self.began_s else 0.0
         if event_time is not None and good.num_rows:
             oldest = pc.min(micros(good, event_time)).as_py()
             age_s = max(age_s, 0.0 if oldest is None else time.time() - oldest / 1e6)
-        gated = gate.admit(self.batch, good.num_rows, age_s, self.row_cost_s)
-        return (good.filter(pa.array(gated.keep)) if gated.shed else good), gated
+        return age_s
 
     def _stage(
         self,
@@ -201,7 +215,10 @@ class MatchPass:
         good: pa.RecordBatch,
         kept: pa.RecordBatch,
     ) -> dict[str, object]:
-        """What control has cost in matches: a seeded sample of shed and of reordered rows is matched in order."""
+        """What control has cost in matches: a seeded sample of shed and of reordered rows is matched in order.
+
+        Where updates are shed or deferred, matches of shed rows are those with the state that there is.
+        """
         found: dict[str, object] = {}
         missed, wrong, sampled = [], [], 0
         if gated.shed:
@@ -210,12 +227,19 @@ class MatchPass:
             counts = ordering.exact(state, good.take(pa.array(places))).counts()
             missed.append(estimate_errors(counts.tolist(), len(shed)))
             sampled += len(places)
-        if ordering.reorders(state, kept):
+        if ordering.behind and kept.num_rows:
+            places = gate.sample(self.batch, np.arange(kept.num_rows), kept.num_rows, DRAWN, DRAWN)
+            rows = kept.take(pa.array(places))
+            negatives, positives = ordering.stale_errors(state, rows, kept.num_rows, (gate.seed, self.batch))
+            missed.append(negatives)
+            wrong.append(positives)
+            sampled += len(places)
+        elif ordering.reorders(state, kept):
             places = gate.sample(self.batch, np.arange(kept.num_rows), kept.num_rows)
             rows = kept.take(pa.array(places))
-            negatives, positives = compare_lists(ordering.exact(state, rows), ordering.match(state, rows))
-            missed.append(estimate_errors(negatives.tolist(), kept.num_rows))
-            wrong.append(estimate_errors(positives.tolist(), kept.num_rows))
+            fewer, more = compare_lists(ordering.exact(state, rows), ordering.match(state, rows))
+            missed.append(estimate_errors(fewer.tolist(), kept.num_rows))
+            wrong.append(estimate_errors(more.tolist(), kept.num_rows))
             sampled += len(places)
         for name, estimates in (("missed", missed), ("wrong", wrong)):
             found[name] = sum(each.errors for each in estimates)
@@ -243,6 +267,10 @@ _ZERO: dict[str, object] = {
     "wrong": 0.0,
     "wrong_var": 0.0,
     "trouble": "",
+    "given": 0,
+    "age_s": 0.0,
+    "updates": 0,
+    "update_s": 0.0,
 }
 
 

@@ -15,6 +15,7 @@ from headgate.fabric import SyncFabric
 from headgate.grid.gridding_document import station_schema
 from headgate.model import Stream
 from headgate.pipeline.commit import commit, pin_batch
+from headgate.pipeline.control import Controller
 from headgate.pipeline.errors import Errors
 from headgate.pipeline.gridding_stage import GriddingStage
 from headgate.pipeline.indexes import IndexKeeper
@@ -61,7 +62,7 @@ class Batches:
         self.lineage = lineage_of(checkpoint)
         self.new_lineage = new_lineage
         self.keeper = IndexKeeper(checkpoint.absolute() / "indexes", stream.name)
-        self.row_cost_s = 0.0
+        self.control = Controller(stream)
         self.errors = Errors.read(fabric, stream.name)
         self._told = told
         self._purged = 0
@@ -70,12 +71,12 @@ class Batches:
         """Match, stage and commit one micro-batch."""
         began = time.perf_counter()
         name = self.stream.name
-        pin = pin_batch(self.fabric, name, batch)
+        pin = pin_batch(self.fabric, name, batch, self.control.plan)
         index = self.keeper.ensure(self.fabric, pin.version)
-        work = MatchPass(self.address, name, pin, os.getpid(), batch, self.row_cost_s, time.time(), index)
+        work = MatchPass(self.address, name, pin, os.getpid(), batch, self.control.row_cost_s, time.time(), index)
         rows = frame if self.gridding is None else self.gridding(frame, batch)
         staged = match(own_rows(rows, self.stream), work).collect()
-        self._learn(staged)
+        self.control.learn(staged)
         troubles = {row["trouble"] for row in staged if row["trouble"]}
         if troubles:
             self.keeper.complained(pin.version, troubles)
@@ -85,13 +86,6 @@ class Batches:
             self.errors = self.errors.after(staged, self.fabric, name)
             self._report(batch, manifest.rows_in, staged, time.perf_counter() - began)
         self._purge()
-
-    def _learn(self, staged: list[Any]) -> None:
-        """Learn what a row costs, slowly, so that one odd batch does not shed the next."""
-        rows = sum(row["evaluated"] for row in staged)
-        if rows:
-            cost = sum(row["busy_s"] for row in staged) / rows
-            self.row_cost_s = cost if not self.row_cost_s else 0.7 * self.row_cost_s + 0.3 * cost
 
     def _purge(self) -> None:
         """Free the context log of updates that every index in use has in it."""
@@ -111,6 +105,8 @@ class Batches:
             "match_s": round(sum(row["match_s"] for row in staged), 4),
             "class_s": round(sum(row["class_s"] for row in staged), 4),
             "class_bytes": sum(row["class_bytes"] for row in staged),
+            "row_cost_s": self.control.row_cost_s,
+            "update_cost_s": self.control.update_cost_s,
             "time_ms": int(time.time() * 1000),
         }
         self.fabric.publish(self.fabric.logs.stats("job", self.stream.name), json.dumps(document).encode())

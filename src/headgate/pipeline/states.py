@@ -6,6 +6,7 @@ published snapshot, and the reason is told. Either way the rows are the same.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -111,9 +112,9 @@ def _fresh(fabric: SyncFabric, name: str, version: int, ref: IndexRef | None) ->
             base = int(saved.document(saved.steps(ref.version)[0])["context"])
             stream = decode_stream(name, saved.document(ref.version)["stream"])
             index = saved.open(ref.version, reading_of(stream))
-            return Held(stream, ContextState(index, base), version, ref, mapped=True)
+            return Held(stream, ContextState(index, base, time.perf_counter), version, ref, mapped=True)
         except (MatchingError, OSError) as error:
             trouble = f"index version {ref.version} is compiled from the catalog: {error}"
     snapshot = read_snapshot(fabric, version)
-    state = ContextState(index_of(snapshot, name), snapshot.contexts.get(name, 0))
+    state = ContextState(index_of(snapshot, name), snapshot.contexts.get(name, 0), time.perf_counter)
     return Held(snapshot.deployment.streams[name], state, version, ref, trouble=trouble)

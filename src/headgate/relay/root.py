@@ -22,7 +22,15 @@ EARLIEST: Final = "earliest"
 
 def commit_of(manifest: Manifest) -> Commit:
     """A manifest as those below the root see it."""
-    return Commit(manifest.after, manifest.upto, manifest.version, manifest.time_ms, manifest.lag_ms, manifest.shed)
+    return Commit(
+        manifest.after,
+        manifest.upto,
+        manifest.version,
+        manifest.time_ms,
+        manifest.lag_ms,
+        manifest.shed,
+        manifest.shed_updates,
+    )
 
 
 async def load_block(fabric: Fabric, manifest: Manifest, schema: pa.Schema, routes: Routes) -> Block:

@@ -74,6 +74,7 @@ class StreamBooks:
     dead: int
     shed: int
     gaps: int
+    shed_updates: int
     entries: tuple[Entry, ...]
 
     @property
@@ -106,6 +107,7 @@ async def read_books(fabric: Fabric, tables: Tables, streams: list[str]) -> list
                 matched.dead,
                 matched.shed,
                 matched.gaps,
+                matched.shed_updates,
                 tuple(matched.entries(tallies.values())),
             )
         )

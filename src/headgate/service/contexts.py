@@ -2,12 +2,13 @@
 
 An update is one message in the root log of the stream: it has a place in the order of what is committed there, costs no
 revision of the catalog and changes no table of a relay. The catalog takes the values over before it changes for another
-reason, after `FOLD_AFTER` updates, and when the service stops.
+reason, after `FOLD_AFTER` updates but not twice in `FOLD_EVERY_S`, and when the service stops.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,6 +22,7 @@ from headgate.pipeline.classes import template_of
 from headgate.wire.context import decode_context, encode_context
 
 FOLD_AFTER: Final = 10_000
+FOLD_EVERY_S: Final = 10.0
 _CLASSES: Final = 2_000
 
 Values = Mapping[str, Any]
@@ -36,6 +38,7 @@ class Contexts:
         self._changed: dict[str, Values] = {}
         self._places: dict[str, int] = {}
         self._updates = 0
+        self._folded_s = -FOLD_EVERY_S
         self._anew = False
         self._owners: Counter[int] = Counter()
         self._owners_of: Snapshot | None = None
@@ -69,6 +72,7 @@ class Contexts:
         if self._changed or self._anew:
             self._catalog.fold_contexts(self._changed, self._places)
             self._changed, self._places, self._updates, self._anew = {}, {}, 0, False
+            self._folded_s = time.monotonic()
             self.snapshot = self._catalog.snapshot()
 
     def current(self, name: str) -> Values:
@@ -133,7 +137,7 @@ class Contexts:
     @property
     def due(self) -> bool:
         """Whether the catalog should take the values over."""
-        return self._updates >= FOLD_AFTER
+        return self._updates >= FOLD_AFTER and time.monotonic() >= self._folded_s + FOLD_EVERY_S
 
     def _check(self, name: str, values: Values) -> None:
         known = self.snapshot.deployment.subscriptions

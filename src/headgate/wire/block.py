@@ -23,7 +23,10 @@ EXPIRED: Final = "expired"
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A manifest as those below the root see it: its range, its version, when it was committed, what was shed."""
+    """A manifest as those below the root see it: its range, its version, when it was committed, what was shed.
+
+    `shed` are rows, `shed_updates` new values of contexts.
+    """
 
     after: int
     upto: int
@@ -31,6 +34,7 @@ class Commit:
     time_ms: int
     lag_ms: int = 0
     shed: int = 0
+    shed_updates: int = 0
 
 
 # Per subscription id: rows given up, by reason. The reason `expired` is a term of its own in the ledger.
@@ -193,10 +197,10 @@ def _condensed(commits: list[Commit], seqs: npt.NDArray[np.uint64]) -> tuple[Com
     has_rows = np.diff(ends, prepend=0) > 0
     has_rows[-1] = True
     kept: list[Commit] = []
-    shed = 0
+    shed = shed_updates = 0
     for commit, keep in zip(commits, has_rows.tolist(), strict=True):
-        shed += commit.shed
+        shed, shed_updates = shed + commit.shed, shed_updates + commit.shed_updates
         if keep:
-            kept.append(replace(commit, shed=shed))
-            shed = 0
+            kept.append(replace(commit, shed=shed, shed_updates=shed_updates))
+            shed = shed_updates = 0
     return tuple(kept)

@@ -31,6 +31,7 @@ class Since:
     reduced: dict[str, int] = field(default_factory=dict)
     expired: int = 0
     shed: int = 0
+    shed_updates: int = 0
 
 
 @dataclass(slots=True)
@@ -51,6 +52,7 @@ class Tally:
     reduced: dict[str, int] = field(default_factory=dict)
     expired: int = 0
     shed: int = 0
+    shed_updates: int = 0
     mark: int = 0
     inbox: int = 0
     since: Since = field(default_factory=Since)
@@ -114,7 +116,10 @@ class Account:
                 since.expired += count
             else:
                 since.reduced[reason] = since.reduced.get(reason, 0) + count
-        since.shed += sum(commit.shed for commit in block.commits if block.after < commit.upto <= block.upto)
+        for commit in block.commits:
+            if block.after < commit.upto <= block.upto:
+                since.shed += commit.shed
+                since.shed_updates += commit.shed_updates
         tally.mark, tally.inbox, tally.time_ms = block.upto, inbox, now_ms
         self._observe(block, now_ms)
         if block.at_boundary:
@@ -136,6 +141,7 @@ class Account:
         for reason, count in since.reduced.items():
             tally.reduced[reason] = tally.reduced.get(reason, 0) + count
         tally.shed += since.shed
+        tally.shed_updates += since.shed_updates
         tally.since = Since()
 
 
@@ -175,6 +181,7 @@ class Matched:
     dead: int = 0
     shed: int = 0
     gaps: int = 0
+    shed_updates: int = 0
 
     @property
     def head(self) -> int:
@@ -207,6 +214,7 @@ class Matched:
         self.dead += manifest.dead
         self.shed += manifest.shed
         self.gaps += manifest.gaps
+        self.shed_updates += manifest.shed_updates
 
     def add_history(self, subscription: int, class_id: int, manifests: Iterable[Manifest]) -> None:
         """Count a subscription from manifests that were committed before it was made, oldest first."""

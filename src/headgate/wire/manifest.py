@@ -27,7 +27,8 @@ class Manifest:
 
     `lineage` identifies the checkpoint that numbers the batches: a batch of another lineage is refused, because its
     number says nothing about what was already committed. `lag_ms` is the mean age of the rows at the commit. `context`
-    is the place in the root log up to which updates of contexts were applied: with `version` it is the batch's pin.
+    is the place in the root log up to which updates of contexts were applied, but for those at the places `skipped`,
+    which were shed: with `version` they are the batch's pin. `shed_updates` counts the values that this batch shed.
     """
 
     stream: str
@@ -45,6 +46,8 @@ class Manifest:
     time_ms: int = 0
     lag_ms: int = 0
     context: int = 0
+    skipped: npt.NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64), repr=False)
+    shed_updates: int = 0
 
     @property
     def evaluated(self) -> int:
@@ -96,14 +99,18 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "context": manifest.context,
         "classes": len(manifest.class_ids),
     }
-    return encode_frame("m", header, [encode_sorted(manifest.class_ids), encode_uints(manifest.class_counts)])
+    sections = [encode_sorted(manifest.class_ids), encode_uints(manifest.class_counts)]
+    if len(manifest.skipped) or manifest.shed_updates:
+        header |= {"skipped": len(manifest.skipped), "shed_updates": manifest.shed_updates}
+        sections.append(encode_sorted(manifest.skipped))
+    return encode_frame("m", header, sections)
 
 
 def decode_manifest(data: bytes) -> Manifest:
     """Read a manifest."""
     frame = decode_frame(data, "m")
     header = frame.header
-    count = int(header["classes"])
+    count, skipped = int(header["classes"]), int(header.get("skipped", 0))
     return Manifest(
         stream=header["stream"],
         lineage=header["lineage"],
@@ -120,4 +127,6 @@ def decode_manifest(data: bytes) -> Manifest:
         time_ms=header["time_ms"],
         lag_ms=header["lag_ms"],
         context=header.get("context", 0),
+        skipped=decode_sorted(frame.sections[2], skipped) if skipped else np.zeros(0, np.uint64),
+        shed_updates=header.get("shed_updates", 0),
     )

@@ -31,13 +31,19 @@ def _header(block: Block) -> dict[str, Any]:
         "after": block.after,
         "upto": block.upto,
         "rows": len(block.seqs),
-        "commits": [[c.after, c.upto, c.version, c.time_ms, c.lag_ms, c.shed] for c in block.commits],
+        "commits": [_commit(commit) for commit in block.commits],
     }
     if block.declared:
         header["declared"] = {str(receiver): dict(reasons) for receiver, reasons in block.declared.items()}
     if block.digests:
         header["digests"] = {str(receiver): digest.to_dict() for receiver, digest in block.digests.items()}
     return header
+
+
+def _commit(commit: Commit) -> list[int]:
+    """A commit as numbers; what was shed of contexts is written where there is any."""
+    found = [commit.after, commit.upto, commit.version, commit.time_ms, commit.lag_ms, commit.shed]
+    return [*found, commit.shed_updates] if commit.shed_updates else found
 
 
 def _declared(header: Mapping[str, Any]) -> Declared:

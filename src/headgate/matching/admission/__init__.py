@@ -6,10 +6,10 @@ paper's rule for time; `BatchGate` is the same control for the Spark job, which 
 
 from headgate.matching.admission.batching import ORDERS, Batching
 from headgate.matching.admission.costs import Costs, LearnedCosts, believed
-from headgate.matching.admission.estimate import ErrorEstimate, compare_lists, estimate_errors
+from headgate.matching.admission.estimate import ErrorEstimate, compare_lists, estimate_crossed, estimate_errors
 from headgate.matching.admission.fine_grained import FineGrained, Group
-from headgate.matching.admission.frontend import METHODS, PRESETS, Requirement, choose, make_method
-from headgate.matching.admission.gate import BatchGate, Gated
+from headgate.matching.admission.frontend import METHODS, PRESETS, Requirement, choose, make_method, requirement_of
+from headgate.matching.admission.gate import GATES, BatchGate, Gated, Powers
 from headgate.matching.admission.hybrid import Hybrid
 from headgate.matching.admission.method import Method, Step, Waiting
 from headgate.matching.admission.replay import Engine, Events, Outcome, compare, replay, replay_groups
@@ -18,8 +18,10 @@ from headgate.matching.admission.shed_messages import ShedMessages
 from headgate.matching.admission.shed_updates import ShedUpdates
 from headgate.matching.admission.traditional_adaptive import TraditionalAdaptive
 from headgate.matching.admission.traditional_eager import TraditionalEager
+from headgate.matching.admission.updates import Expected, UpdatePlan, plan_updates
 
 __all__ = [
+    "GATES",
     "METHODS",
     "ORDERS",
     "PRESETS",
@@ -29,6 +31,7 @@ __all__ = [
     "Engine",
     "ErrorEstimate",
     "Events",
+    "Expected",
     "FineGrained",
     "Gated",
     "Group",
@@ -36,6 +39,7 @@ __all__ = [
     "LearnedCosts",
     "Method",
     "Outcome",
+    "Powers",
     "Requirement",
     "ShedBoth",
     "ShedMessages",
@@ -43,13 +47,17 @@ __all__ = [
     "Step",
     "TraditionalAdaptive",
     "TraditionalEager",
+    "UpdatePlan",
     "Waiting",
     "believed",
     "choose",
     "compare",
     "compare_lists",
+    "estimate_crossed",
     "estimate_errors",
     "make_method",
+    "plan_updates",
     "replay",
     "replay_groups",
+    "requirement_of",
 ]

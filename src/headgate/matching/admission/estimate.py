@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from headgate.matching.lists import ClassLists, Offsets
 
@@ -38,7 +39,7 @@ class ErrorEstimate:
         return cls(errors, max(0.0, errors - margin), errors + margin)
 
 
-def estimate_errors(sampled: Sequence[int], population: int) -> ErrorEstimate:
+def estimate_errors(sampled: Sequence[float], population: int) -> ErrorEstimate:
     """Errors among `population` rows from the errors of a random sample of them.
 
     The normal interval with the finite-population correction: a sample of everything is exact.
@@ -56,6 +57,22 @@ def estimate_errors(sampled: Sequence[int], population: int) -> ErrorEstimate:
     margin = _NORMAL_95 * spread / math.sqrt(count) * rest * population
     total = mean * population
     return ErrorEstimate(total, max(0.0, total - margin), total + margin)
+
+
+def estimate_crossed(errors: npt.NDArray[np.bool_], classes: int, rows: int) -> ErrorEstimate:
+    """Errors among so many classes and rows from those of a sample of both: a line for each class sampled.
+
+    The variances of drawing classes and of drawing rows are added, which is a little more than there is.
+
+    >>> estimate_crossed(np.array([[True, False], [False, False]]), 2, 2)
+    ErrorEstimate(errors=1.0, low=1.0, high=1.0)
+    """
+    if errors.size == 0:
+        return ErrorEstimate(0.0, 0.0, 0.0)
+    lines, columns = errors.shape
+    by_class = estimate_errors((errors.sum(axis=1) * (rows / columns)).tolist(), classes)
+    by_row = estimate_errors((errors.sum(axis=0) * (classes / lines)).tolist(), rows)
+    return ErrorEstimate.of(by_class.errors, by_class.variance + by_row.variance)
 
 
 def compare_lists(exact: ClassLists, given: ClassLists) -> tuple[Offsets, Offsets]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 from headgate.matching.admission.batching import ORDERS, Batching, Order
 from headgate.matching.admission.hybrid import Hybrid
@@ -91,3 +92,17 @@ PRESETS: Mapping[str, Requirement] = MappingProxyType(
     }
 )
 """The paper's four scenarios (section 2.2)."""
+
+
+def requirement_of(document: Mapping[str, Any]) -> Requirement:
+    """The requirement that a deployment file declares: a preset, and what is said beside it.
+
+    >>> requirement_of({"preset": "load balancing", "bound": 1.0}).bound_s
+    1.0
+    """
+    given = {key: value for key, value in document.items() if key not in ("preset", "bound")}
+    if "bound" in document:
+        given["bound_s"] = document["bound"]
+    if "preset" in document and document["preset"] not in PRESETS:
+        raise MatchingError(f"no scenario {document['preset']!r}", hint="scenarios are " + ", ".join(PRESETS))
+    return replace(PRESETS[document["preset"]] if "preset" in document else Requirement(), **given)

@@ -1,25 +1,55 @@
 """Control for the Spark job, which sees whole micro-batches: which rows of a batch are admitted.
 
 The job matches in batches anyway; what is left to decide is how many rows it may keep so that their age stays within
-the bound. The choice depends only on the batch and the seed, so a replayed batch sheds the same rows.
+the bound, and which updates of contexts it applies (`headgate.matching.admission.updates`). The choice depends only on
+the batch and the seed, so a replayed batch sheds the same rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from headgate.matching.admission.batching import ORDERS
+from headgate.matching.admission.batching import ORDERS, Batching
+from headgate.matching.admission.frontend import choose, requirement_of
+from headgate.matching.admission.hybrid import Hybrid
+from headgate.matching.admission.shed_both import ShedBoth
+from headgate.matching.admission.shed_messages import ShedMessages
 from headgate.matching.index import MatchingError
 
-# The methods of a deployment file, and whether they shed rows of a micro-batch.
-GATES: Mapping[str, bool] = {"traditional": False, "batch": False, "shed": True, "hybrid": True}
 
-_OPTIONS = ("seed", "settle", "order", "arrived")
+@dataclass(frozen=True, slots=True)
+class Powers:
+    """What a method may do to a micro-batch: shed rows; apply, shed or defer updates; change the order."""
+
+    rows: bool = False
+    updates: Literal["apply", "shed", "defer"] = "apply"
+    reorders: bool = False
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it needs a latency bound."""
+        return self.rows or self.updates != "apply"
+
+
+GATES: Mapping[str, Powers] = MappingProxyType(
+    {
+        "traditional": Powers(),
+        "shed": Powers(rows=True),
+        "shed updates": Powers(updates="shed"),
+        "shed both": Powers(rows=True, updates="shed"),
+        "batch": Powers(reorders=True),
+        "hybrid": Powers(rows=True, updates="defer", reorders=True),
+    }
+)
+"""The methods of a deployment file."""
+
+_OPTIONS = ("seed", "settle", "order", "arrived", "messages_share", "victims")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,47 +62,76 @@ class Gated:
 
 @dataclass(frozen=True, slots=True)
 class BatchGate:
-    """Admits what the bound allows. `settle` is the share of the remaining time that is planned with."""
+    """Admits what the bound allows. `settle` is the share of the remaining time that is planned with.
+
+    `messages_share` of the excess is taken from rows where both are shed; rows that the filter `victims` takes go
+    before others.
+    """
 
     method: str
     bound_s: float | None
     seed: int = 0
     settle: float = 0.9
+    order: str = "arrival"
+    arrived: str | None = None
+    messages_share: float = 0.5
+    victims: str | None = None
 
     def __post_init__(self) -> None:
         if self.method not in GATES:
             raise MatchingError(f"no admission method {self.method!r}", hint="methods are " + ", ".join(GATES))
-        if GATES[self.method] and not (self.bound_s and self.bound_s > 0):
+        if self.powers.bounded and not (self.bound_s and self.bound_s > 0):
             raise MatchingError(
                 f"admission by {self.method!r} needs a latency bound",
                 where="admission",
                 hint="write for example `bound: 5 s`",
             )
 
+    @property
+    def powers(self) -> Powers:
+        """What the method may do."""
+        return GATES[self.method]
+
     @classmethod
-    def of(cls, method: str, bound_s: float | None, options: Mapping[str, Any]) -> BatchGate:
+    def of(
+        cls, method: str, bound_s: float | None, options: Mapping[str, Any], require: Mapping[str, Any] | None = None
+    ) -> BatchGate:
         """The gate of a stream's admission entry; an option that it does not know or cannot use is refused.
+
+        A requirement chooses the method, the bound, the order and the preference.
 
         >>> BatchGate.of("shed", 2.0, {"settel": 0.5})
         Traceback (most recent call last):
         headgate.matching.index.MatchingError: admission.options: unknown option 'settel' (options are seed, settle, \
-order, arrived)
+order, arrived, messages_share, victims)
+        >>> BatchGate.of("traditional", None, {}, {"preset": "sports results", "bound": 2.0}).method
+        'shed'
         """
         for name in options:
             if name not in _OPTIONS:
                 raise MatchingError(
                     f"unknown option {name!r}", where="admission.options", hint="options are " + ", ".join(_OPTIONS)
                 )
+        if require is not None:
+            method, bound_s, chosen = _chosen(require)
+            options = {**chosen, **options}
         seed, settle = options.get("seed", 0), options.get("settle", 0.9)
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
             raise MatchingError(
                 f"{seed!r} is not a seed", where="admission.options.seed", hint="write a whole number from 0 on"
             )
-        if isinstance(settle, bool) or not isinstance(settle, int | float) or not 0.0 < settle <= 1.0:
+        if not _number(settle) or not 0.0 < settle <= 1.0:
             raise MatchingError(
                 f"{settle!r} is not a share of the time that remains",
                 where="admission.options.settle",
                 hint="write a number above 0 and up to 1, such as 0.9",
+            )
+        share = options.get("messages_share", 0.5)
+        if not _number(share) or not 0.0 <= share <= 1.0:
+            raise MatchingError(
+                f"{share!r} is not a share of the excess",
+                where="admission.options.messages_share",
+                hint="write a number from 0 (updates first) to 1 (rows first)",
             )
         order = options.get("order", ORDERS[0])
         if order not in ORDERS:
@@ -81,32 +140,76 @@ order, arrived)
                 where="admission.options.order",
                 hint="orders are " + ", ".join(ORDERS),
             )
-        return cls(method, bound_s, seed, float(settle))
+        victims, arrived = options.get("victims"), options.get("arrived")
+        found = cls(method, bound_s, seed, float(settle), messages_share=float(share))
+        return replace(
+            found,
+            order=order if found.powers.reorders else "arrival",
+            arrived=None if arrived is None else str(arrived),
+            victims=None if victims is None else str(victims),
+        )
 
-    def admit(self, batch: int, rows: int, oldest_age_s: float, row_cost_s: float) -> Gated:
+    def admit(
+        self,
+        batch: int,
+        rows: int,
+        oldest_age_s: float,
+        row_cost_s: float,
+        first: npt.NDArray[np.bool_] | None = None,
+    ) -> Gated:
         """Which rows of a batch to keep: `oldest_age_s` is the age of its oldest row, `row_cost_s` what a row takes.
+
+        Rows in `first` are victims before any other is.
 
         >>> BatchGate("shed", 2.0).admit(7, 1000, 1.0, 0.002).shed
         550
         """
         keep = np.ones(rows, bool)
-        if not GATES[self.method] or self.bound_s is None:
+        if not self.powers.rows or self.bound_s is None:
             return Gated(keep, 0)
         remaining = max(0.0, self.bound_s - oldest_age_s)
         if rows * row_cost_s <= remaining:
             return Gated(keep, 0)
-        kept = min(rows, int(self.settle * remaining / row_cost_s))
+        kept = min(
+            rows, max(1, int(self.settle * remaining / row_cost_s))
+        )  # one tells what was shed, and what a row costs
         keep[:] = False
-        chosen = np.random.default_rng([self.seed, batch]).choice(rows, kept, replace=False, shuffle=False)
-        keep[chosen] = True
-        return Gated(keep, rows - kept)
+        random = np.random.default_rng([self.seed, batch])
+        spared = np.arange(rows) if first is None else np.flatnonzero(~first)
+        if len(spared) < kept and first is not None:
+            keep[spared] = True
+            spared, kept = np.flatnonzero(first), kept - len(spared)
+        keep[spared[random.choice(len(spared), kept, replace=False, shuffle=False)]] = True
+        return Gated(keep, rows - int(keep.sum()))
 
-    def sample(self, batch: int, rows: npt.NDArray[np.int64], admitted: int) -> npt.NDArray[np.int64]:
+    def sample(
+        self, batch: int, rows: npt.NDArray[np.int64], admitted: int, least: int = 16, most: int = 256
+    ) -> npt.NDArray[np.int64]:
         """A seeded sample of rows that is matched in order too: a hundredth of what was admitted, 16 to 256 rows.
 
         >>> BatchGate("shed", 2.0).sample(7, np.arange(5), 0).tolist()
         [0, 1, 2, 3, 4]
         """
-        count = min(len(rows), max(16, min(256, admitted // 100)))
+        count = min(len(rows), max(least, min(most, admitted // 100)))
         chosen = np.random.default_rng([self.seed, batch, 1]).choice(len(rows), count, replace=False, shuffle=False)
         return np.sort(rows[chosen])
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _chosen(require: Mapping[str, Any]) -> tuple[str, float | None, dict[str, Any]]:
+    """The method of a requirement by the name that a deployment file has for it, its bound and its options."""
+    need = requirement_of(require)
+    match choose(need):
+        case Hybrid(order=order):
+            return "hybrid", need.bound_s, {"order": order}
+        case ShedBoth(messages_share=share):
+            return "shed both", need.bound_s, {"messages_share": share}
+        case ShedMessages():
+            return "shed", need.bound_s, {}
+        case Batching(order=order):
+            return "batch", need.bound_s, {"order": order}
+        case _:
+            return "traditional", need.bound_s, {}

@@ -1,0 +1,126 @@
+"""Context updates shed or deferred while a stream runs: counted, declared, estimated, and the same in a replay."""
+
+import asyncio
+import time
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.live import expected, running, small, until
+
+from headgate.cli.status import error_lines
+from headgate.fabric import SyncFabric
+from headgate.matching.admission import compare_lists
+from headgate.pipeline.commit import pin_batch
+from headgate.pipeline.control import Controller
+from headgate.pipeline.match import MatchPass
+from headgate.pipeline.sources.generators import generate
+from headgate.pipeline.worker import worker
+from headgate.service.books import read_tallies
+from headgate.wire.manifest import decode_manifest
+
+pytestmark = pytest.mark.nats
+ORIGIN = int(time.time() * 1e6)
+
+
+def rows(start, stop):
+    return generate("fleet", 3, start, stop, origin_us=ORIGIN)
+
+
+def document(require):
+    found = small(
+        **{
+            f"s{k}": {"site": "leaf", "where": "speed BETWEEN $low AND $low + 20", "context": {"low": 5.0 * k}}
+            for k in range(12)
+        }
+    )
+    found["streams"]["fleet"]["admission"] = {"require": require}
+    return found
+
+
+@pytest.mark.parametrize("scenario", ["load balancing", "location based service"])
+def test_updates_that_do_not_fit_are_left_out_and_a_replay_leaves_out_the_same(tmp_path, nats_url, scenario):
+    async def run():
+        async with running(document({"preset": scenario, "bound": "600 s"}), tmp_path, nats_url) as live:
+            snapshot = await live.client.snapshot()
+            stream = snapshot.deployment.streams["fleet"]
+            live.readers.start(["s0"])
+            await live.commit("fleet", rows(0, 60), 0)
+            # A value takes 100 s: of ten, five are shed to come down to 540 s, or all but two wait.
+            live.controllers["fleet"] = Controller(stream, row_cost_s=1e-6, update_cost_s=100.0)
+            new = {f"s{k}": {"low": 60.0 - 4.0 * k} for k in range(10)}
+            places = {name: await live.client.set_context(name, **values) for name, values in new.items()}
+            await live.commit("fleet", rows(60, 120), 1)
+            manifest, pin = await asyncio.to_thread(committed, live)
+            skipped = set(manifest.skipped.tolist())
+            applied = {
+                snapshot.class_ids[name]: new[name]
+                for name, place in places.items()
+                if place <= manifest.context and place not in skipped
+            }
+            left = 5 if scenario == "load balancing" else 0
+            assert (manifest.shed_updates, len(skipped)) == (left, left)
+            assert len(applied) == (5 if left else 2)
+            assert pin.head == max(places.values())
+            assert counts(manifest.class_ids, manifest.class_counts) == of(expected(snapshot, rows(60, 120), applied))
+            await live.commit("fleet", rows(120, 121), 2)
+            for fresh in (False, True):
+                staged = await asyncio.to_thread(replay, live, pin, fresh)
+                (row,) = [row for row in staged if row["kind"] == "counts"]
+                found = (np.frombuffer(row[name], "<u4") for name in ("class_ids", "class_counts"))
+                assert counts(*found) == counts(manifest.class_ids, manifest.class_counts)
+            true = {snapshot.class_ids[name]: values for name, values in new.items()}
+            right, given = (expected(snapshot, rows(60, 120), each) for each in (true, applied))
+            part = next(row for row in staged if row["kind"] == "part")
+            missed, wrong = (errors.sum() for errors in compare_lists(right, given))
+            assert min(missed, wrong) > 0
+            # So few rows and classes are all in the sample.
+            assert (part["missed"], part["wrong"]) == (pytest.approx(missed), pytest.approx(wrong))
+            assert (part["missed_var"], part["wrong_var"]) == (0, 0)
+            await told(live, left)
+            # A new version of the catalog takes every value, whatever was left out before.
+            subscription = {"stream": "fleet", "site": "mid", "where": "speed > 400"}
+            await live.client.control("subscribe", name="new", subscription=subscription)
+            await live.commit("fleet", rows(121, 180), 3)
+            healed, _ = await asyncio.to_thread(committed, live, 3)
+            assert (len(healed.skipped), healed.shed_updates) == (0, 0)
+            assert counts(healed.class_ids, healed.class_counts) == of(expected(snapshot, rows(121, 180), true))
+
+    async def told(live, left):
+        async def declared():
+            tallies = await read_tallies(live.client.fabric)
+            return [tally.shed_updates for tally in tallies.values()] == [left]
+
+        await until(declared, 20)
+        status = await live.runtime.status()
+        assert status["streams"]["fleet"]["shed_updates"] == left
+        lines = error_lines(status)
+        assert ("stream fleet: 5 new values of contexts shed" in lines) == bool(left)
+        assert any("matches missed" in line for line in lines)
+
+    def committed(live, batch=1):
+        with SyncFabric(live.address.url, live.address.logs) as fabric:
+            stored = fabric.last(fabric.logs.root("fleet"), fabric.logs.commit("fleet"))
+            manifest = decode_manifest(stored.data)
+            pin = pin_batch(fabric, "fleet", batch)
+            assert (manifest.batch, manifest.context, manifest.version) == (batch, pin.context, pin.version)
+            assert manifest.skipped.tolist() == list(pin.skipped)
+            return manifest, pin
+
+    def replay(live, pin, fresh):
+        with SyncFabric(live.address.url, live.address.logs) as fabric:
+            if fresh:
+                worker(live.address)._held.clear()
+            index = live.keepers["fleet"].ensure(fabric, pin.version)
+            work = MatchPass(live.address, "fleet", pin, batch=1, index=index)
+            nothing = pa.nulls(60, pa.string())
+            marked = rows(60, 120).append_column("_dead", nothing).append_column("_raw", nothing)
+            return [row for each in work(iter([marked])) for row in each.to_pylist()]
+
+    def counts(ids, found):
+        return dict(zip(ids.tolist(), found.tolist(), strict=True))
+
+    def of(lists):
+        return counts(*lists.class_counts())
+
+    asyncio.run(run())
