@@ -47,7 +47,8 @@ def faster(factor: float, shed_after: str) -> Deployment:
         source = replace(stream.source, options={**options, "rate": str(rate)})
         streams[name] = replace(stream, source=source, rate_rows_per_s=rate)
     subscriptions = {
-        name: replace(each, policy=None, **WIDER.get(name, {})) for name, each in deployment.subscriptions.items()
+        name: replace(each, policy=None, context_from=None, **WIDER.get(name, {}))
+        for name, each in deployment.subscriptions.items()
     }
     options = {**deployment.options, "shed_after": shed_after}
     return replace(deployment, streams=streams, subscriptions=subscriptions, options=options)

@@ -14,6 +14,7 @@ from typing import Any, Final
 from headgate.client import Client, Delivery
 from headgate.errors import HeadgateError
 from headgate.fabric import FabricError, cancel_all
+from headgate.model import Deployment
 from headgate.service.demo.baselines import Baselines, measure
 from headgate.service.runtime import Runtime
 
@@ -61,6 +62,13 @@ class Readers:
         await cancel_all(self._tasks.values())
 
 
+def readable(deployment: Deployment) -> list[str]:
+    """The subscriptions that a client may read: the service itself reads those that set the contexts of others."""
+    subscriptions = deployment.subscriptions
+    followed = {each.context_from for each in subscriptions.values()}
+    return [name for name in subscriptions if name not in followed]
+
+
 def expected_rows(runtime: Runtime) -> int | None:
     """How many rows the sources will give, None when a source has no end."""
     limits = [stream.source.options.get("limit") for stream in runtime.catalog.snapshot().deployment.streams.values()]
@@ -86,7 +94,7 @@ async def run_demo(
     url = runtime.settings.nats or (runtime.server.url if runtime.server else "")
     async with await Client.connect(url, namespace=runtime.settings.namespace) as client:
         readers = Readers(client, keep=keep)
-        readers.start(list(snapshot.deployment.subscriptions))
+        readers.start(readable(snapshot.deployment))
         try:
             await runtime.wait_ready(tell)
             began = moved = time.monotonic()
