@@ -7,10 +7,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 from tests.live import Live, running, small, until
 
 from headgate.cli.status import error_lines
+from headgate.pipeline.control import Controller
 from headgate.pipeline.sources import generate
 from headgate.relay.output import QueueLimits
 from headgate.service.books import read_tallies
@@ -131,6 +133,47 @@ def test_rows_shed_at_admission_are_counted_and_declared_to_every_subscriber(tmp
             async def told() -> bool:
                 tallies = await read_tallies(live.client.fabric)
                 return [tally.shed for tally in tallies.values()] == [stream["shed"]] * 2
+
+            await until(told, 20)
+
+    asyncio.run(run())
+
+
+def test_rows_are_not_shed_for_a_subscription_that_may_miss_nothing(tmp_path: Path, nats_url: str) -> None:
+    strict = {"site": "mid", "where": "speed >= $least", "context": {"least": 0.0}, "require": "e-science"}
+    document = small(100, all={"site": "leaf"}, strict=strict, same={"site": "leaf", "require": "e-science"})
+    document["streams"]["fleet"]["admission"] = {"require": {"preset": "sports results", "bound": "60 s"}}
+
+    async def run() -> None:
+        async with running(document, tmp_path, nats_url) as live:
+            snapshot = await live.client.snapshot()
+            assert snapshot.class_ids["all"] != snapshot.class_ids["same"]
+            live.controllers["fleet"] = Controller(snapshot.deployment.streams["fleet"])
+            live.readers.start(["all", "strict", "same"])
+            fresh = generate("fleet", 3, 0, 400, origin_us=int((time.time() - 1) * 1e6))
+            await live.commit("fleet", fresh, 0, row_cost_s=1e-6)
+            await live.client.set_context("strict", least=20.0)
+            await live.commit("fleet", fresh, 1, row_cost_s=0.5)
+            status = await live.settle()
+            stream, lines = status["streams"]["fleet"], status["subscriptions"]
+            partly = stream["partly_shed"]
+            assert (stream["rows_in"], stream["shed"], stream["difference"]) == (800, 0, 0)
+            assert 280 <= partly <= 320
+            fast = pc.sum(pc.greater_equal(fresh.column("speed"), 20.0)).as_py()
+            still = pc.sum(pc.greater_equal(fresh.column("speed"), 0.0)).as_py()
+            assert {name: each["delivered"] for name, each in lines.items()} == {
+                "all": 800 - partly,
+                "strict": still + fast,
+                "same": 800,
+            }
+            assert all(each["difference"] == 0 for each in lines.values())
+            # Each of those rows was missed by one class alone.
+            assert stream["errors"]["false_negatives"] == {"estimate": partly, "low": partly, "high": partly}
+            assert f"stream fleet: {partly} rows matched only for those who may miss nothing" in error_lines(status)
+
+            async def told() -> bool:
+                tallies = await read_tallies(live.client.fabric)
+                return [tally.partly_shed for tally in tallies.values()] == [partly] * 3
 
             await until(told, 20)
 

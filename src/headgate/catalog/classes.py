@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from headgate.catalog import codec, tables
-from headgate.catalog.engines import read_grid
+from headgate.catalog.engines import never_shed_for, read_grid
 from headgate.catalog.profiles import read_filter
 from headgate.model import Stream, Subscription
 
@@ -20,11 +20,15 @@ from headgate.model import Stream, Subscription
 def definition(subscription: Subscription, stream: Stream) -> str:
     """The one text of a subscription's delivery class: stream, profile, filter, bound context, resolution, region.
 
+    A class that rows are never shed for is another one than that of the same filter that they are shed for.
+
     Site, columns, policy, format and quality belong to the subscription and are not part of it.
     """
     bound, grid = read_filter(subscription, stream.schema), read_grid(subscription, stream)
     context = {**bound.context, **({} if grid is None else grid.context)}
     parts: list[Any] = [stream.name, subscription.profile, bound.text, context, None if grid is None else grid.text]
+    if never_shed_for(subscription):
+        parts.append("never shed")
     return codec.dumps([*parts, subscription.name] if context else parts)
 
 

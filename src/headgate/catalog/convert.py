@@ -10,6 +10,7 @@ from headgate.catalog.document import (
     AdmissionEntry,
     LinksEntry,
     QualityEntry,
+    RequirementEntry,
     SchemaEntry,
     SiteEntry,
     StreamEntry,
@@ -56,8 +57,12 @@ def to_stream(name: str, entry: StreamEntry, schema: Schema, options: Mapping[st
 
 def to_admission(entry: AdmissionEntry) -> Admission:
     """What a stream does under overload."""
-    need = None if entry.require is None else entry.require.model_dump(exclude_none=True)
-    return Admission(entry.method, entry.bound, dict(entry.options), need)
+    return Admission(entry.method, entry.bound, dict(entry.options), to_requirement(entry.require))
+
+
+def to_requirement(entry: RequirementEntry | None) -> dict[str, Any] | None:
+    """A declared requirement, as it is written."""
+    return None if entry is None else entry.model_dump(exclude_none=True)
 
 
 def to_roots(whole: Stream, entry: StreamEntry, sources: Mapping[str, Source]) -> dict[str, Stream]:
@@ -141,4 +146,5 @@ def to_subscription(name: str, entry: SubscriptionEntry) -> Subscription:
         format=entry.format,
         start=entry.start,
         expires_s=entry.expires,
+        require=to_requirement(entry.require),
     )

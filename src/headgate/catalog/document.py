@@ -305,6 +305,10 @@ class SubscriptionEntry(Entry):
     start: Literal["now", "earliest"] = Field(default="now", description="Where delivery starts in the stream.")
     expires: Duration | None = Field(default=None, description="How long rows are kept for a subscriber that is away.")
     profile: str = Field(default="relational", description="The language of `where`.")
+    require: Annotated[RequirementEntry, BeforeValidator(_preset)] | None = Field(
+        default=None,
+        description="What it must be kept under overload; rows are never shed for one that may miss nothing.",
+    )
     context_from: Name | None = Field(
         default=None, description="A subscription whose rows set the values of `context`, by the names of its columns."
     )

@@ -58,6 +58,15 @@ def check_admission(stream: Stream) -> None:
         )
 
 
+def never_shed_for(subscription: Subscription) -> bool:
+    """Whether a subscription's own requirement forbids to shed rows for it."""
+    if subscription.require is None:
+        return False
+    from headgate.matching.admission import misses_nothing
+
+    return misses_nothing(subscription.require)
+
+
 def check_regions(regions: Mapping[str, Mapping[str, Any]], stream: Stream) -> None:
     """Refuse regions of roots that overlap or leave out a part of the stream's grid."""
     from headgate.grid.roots import check_roots

@@ -155,6 +155,8 @@ def error_lines(document: dict[str, Any]) -> list[str]:
         errors = each.get("errors")
         if each.get("shed_updates"):
             found.append(f"stream {name}: {each['shed_updates']:,} new values of contexts shed")
+        if each.get("partly_shed"):
+            found.append(f"stream {name}: {each['partly_shed']:,} rows matched only for those who may miss nothing")
         if errors:
             missed, wrong = (
                 f"{errors[kind]['estimate']:,.0f} (95 %: {errors[kind]['low']:,.0f} to {errors[kind]['high']:,.0f})"

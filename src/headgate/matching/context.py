@@ -53,6 +53,11 @@ class ContextState:
         self.bound_s = 0.0
 
     @property
+    def classes(self) -> Ids:
+        """The ids of the index, ascending."""
+        return self._index.classes
+
+    @property
     def base(self) -> int:
         """The oldest position that can be had."""
         return self._base

@@ -24,7 +24,8 @@ class Subscription:
     `policy` are documents that the grid and reduction packages check and interpret. `select` None means every column.
     `stay` and `left` are the catalog's: how often it has moved, and the stays before that its reader had not finished
     with when it last moved, oldest first.
-    `context_from` names a subscription whose rows set the values of `context`.
+    `context_from` names a subscription whose rows set the values of `context`. `require` is what it must be kept under
+    overload of the stream's job, where that differs from what the stream's admission says.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Subscription:
     format: str = "arrow"
     start: str = "now"
     expires_s: float | None = None
+    require: Mapping[str, Any] | None = None
     stay: int = 0
     left: tuple[Stay, ...] = ()
 

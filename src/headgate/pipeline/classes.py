@@ -14,6 +14,7 @@ from headgate.filters import context_types
 from headgate.filters.profiles import compile_profile
 from headgate.grid import layout_of, place_schema, with_grid, with_places
 from headgate.matching import ClassSpec, RowFilter
+from headgate.matching.admission import misses_nothing
 from headgate.matching.definitions import ClassDefinition, Compile, Reading, grouped
 from headgate.matching.live import LiveIndex
 from headgate.model import Stream, Subscription, parse_type, type_name
@@ -74,6 +75,16 @@ def definitions_of(snapshot: Snapshot, stream: str) -> dict[int, ClassDefinition
         if subscription.stream == stream and identity not in found:
             found[identity] = ClassDefinition(identity, template_of(subscription), dict(subscription.context))
     return found
+
+
+def never_shed(snapshot: Snapshot, stream: str) -> dict[int, ClassDefinition]:
+    """The classes of a stream that rows are not shed for, by the requirements of their subscriptions."""
+    ids = {
+        snapshot.class_ids[name]
+        for name, subscription in snapshot.deployment.subscriptions.items()
+        if subscription.require is not None and misses_nothing(subscription.require)
+    }
+    return {each: found for each, found in definitions_of(snapshot, stream).items() if each in ids} if ids else {}
 
 
 def class_specs(snapshot: Snapshot, stream: str) -> list[ClassSpec]:

@@ -52,8 +52,8 @@ class Pin:
         return json.dumps({"batch": batch, **asdict(self)}).encode()
 
 
-# Decides what happens to updates that wait, from the place after which they do up to the head.
-UpdateControl = Callable[[SyncFabric, int, int, int], UpdatePlan]
+# By batch and version: what happens to updates that wait, from the place after which they do up to the head.
+UpdateControl = Callable[[SyncFabric, int, int, int, int], UpdatePlan]
 
 
 def pin_batch(fabric: SyncFabric, stream: str, batch: int, control: UpdateControl | None = None) -> Pin:
@@ -75,7 +75,7 @@ def pin_batch(fabric: SyncFabric, stream: str, batch: int, control: UpdateContro
         version, place = int(head.data), update.sequence if update else 0
         pin = Pin(version, place, before, place)
         if control is not None and known.get("version") == version and before < place:
-            plan = control(fabric, batch, before, place)
+            plan = control(fabric, batch, version, before, place)
             skipped = (*known.get("skipped", ()), *plan.shed)
             pin = Pin(version, plan.upto, before, place, skipped, plan.shed_changes)
         elif known.get("version") == version:
@@ -143,6 +143,7 @@ def build_manifest(stream: str, lineage: str, batch: int, pin: Pin, staged: Sequ
         context=pin.context,
         skipped=np.array(pin.skipped, np.uint64),
         shed_updates=pin.shed_updates,
+        partly_shed=sum(row["partly_shed"] for row in staged),
         after=after,
         parts=tuple(PartRef(row["log_sequence"], row["evaluated"], row["kept"]) for row in parts),
         class_ids=class_ids.astype(np.uint64),

@@ -14,6 +14,8 @@ import numpy as np
 from headgate.fabric import SyncFabric
 from headgate.matching.admission import BatchGate, Expected, UpdatePlan, plan_updates
 from headgate.model import Admission, Stream
+from headgate.pipeline.classes import never_shed
+from headgate.pipeline.states import read_snapshot
 from headgate.wire.frame import decode_frame
 
 # New costs count for so much: one odd batch does not shed the next.
@@ -33,6 +35,7 @@ class Controller:
         self._gate = gate_of(stream.admission)
         self.row_cost_s = row_cost_s
         self.update_cost_s = update_cost_s
+        self._exempt: tuple[int, bool, bool] = (-1, False, False)
         self._rows = 0
         self._age_s = 0.0
 
@@ -46,9 +49,25 @@ class Controller:
         self._rows = max((row["given"] for row in staged), default=0)
         self._age_s = max((row["age_s"] for row in staged), default=0.0)
 
-    def plan(self, fabric: SyncFabric, batch: int, after: int, head: int) -> UpdatePlan:
-        """What happens to the updates at places (after, head] of the context log; `pin_batch` asks."""
-        if self._gate.powers.updates == "apply":
+    def never_sheds(self, fabric: SyncFabric, version: int) -> bool:
+        """Whether a version has classes that may miss nothing, although the stream's method sheds rows or reorders."""
+        powers = self._gate.powers
+        return (powers.rows or powers.reorders) and self._exemptions(fabric, version)[1]
+
+    def _exemptions(self, fabric: SyncFabric, version: int) -> tuple[int, bool, bool]:
+        """Of a version, whether some classes are exempt, and whether some of those have a context."""
+        if self._exempt[0] != version:
+            found = never_shed(read_snapshot(fabric, version), self._stream)
+            self._exempt = (version, bool(found), any(each.context for each in found.values()))
+        return self._exempt
+
+    def plan(self, fabric: SyncFabric, batch: int, version: int, after: int, head: int) -> UpdatePlan:
+        """What happens to the updates at places (after, head] of the context log; `pin_batch` asks.
+
+        Where a class that may miss nothing has a context, all updates are applied: a message of the log changes many
+        classes, and a state that lags would lag for that one too.
+        """
+        if self._gate.powers.updates == "apply" or self._exemptions(fabric, version)[2]:
             return UpdatePlan(head)
         logs, place = fabric.logs, after
         places, sizes = [], []

@@ -62,7 +62,8 @@ class DirectCommits:
         pin = pin_batch(self._fabric, stream, batch, None if control is None else control.plan)
         keeper = self._keepers.get(stream)
         index = None if keeper is None else keeper.ensure(self._fabric, pin.version)
-        work = MatchPass(self._address, stream, pin, batch=batch, row_cost_s=row_cost_s, index=index)
+        spares = control is not None and control.never_sheds(self._fabric, pin.version)
+        work = MatchPass(self._address, stream, pin, batch=batch, row_cost_s=row_cost_s, index=index, spares=spares)
         staged = [row for each in work(iter([marked])) for row in each.to_pylist()]
         if control is not None:
             control.learn(staged)

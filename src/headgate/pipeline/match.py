@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -38,7 +38,8 @@ STAGED_DDL: Final = (
     "kind string, log_sequence bigint, evaluated bigint, kept bigint, dead bigint, shed bigint, "
     "class_ids binary, class_counts binary, event_ms double, events bigint, busy_s double, "
     "match_s double, class_s double, class_bytes bigint, sampled bigint, missed double, missed_var double, "
-    "wrong double, wrong_var double, trouble string, given bigint, age_s double, updates bigint, update_s double"
+    "wrong double, wrong_var double, trouble string, given bigint, age_s double, updates bigint, update_s double, "
+    "partly_shed bigint"
 )
 STAGED = pa.schema(
     [
@@ -66,6 +67,7 @@ STAGED = pa.schema(
         ("age_s", pa.float64()),
         ("updates", pa.int64()),
         ("update_s", pa.float64()),
+        ("partly_shed", pa.int64()),
     ]
 )
 
@@ -106,6 +108,7 @@ class MatchPass:
 
     `index` names the saved index of the pinned version. `row_cost_s` is what a row has taken in earlier batches and
     `began_s` when this one started: admission control decides by them how many rows still fit the latency bound.
+    `spares` says that there are classes that rows are not shed for: what others do not get is matched for those alone.
     """
 
     address: Address
@@ -116,6 +119,7 @@ class MatchPass:
     row_cost_s: float = 0.0
     began_s: float = 0.0
     index: IndexRef | None = None
+    spares: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Match and stage; yields what was staged."""
@@ -123,6 +127,8 @@ class MatchPass:
         held = me.state(self.stream, self.pin.version, self.index, max(self.pin.head, self.pin.context))
         stream, state = held.stream, held.state
         gate = gate_of(stream.admission)
+        if self.spares:  # who may miss nothing must not have its updates passed by rows either
+            gate = replace(gate, order="arrival")
         ordering = Ordering.of(gate, self.pin)
         victims = None if gate.victims is None else parse_filter(gate.victims, stream.schema)
         trouble, counted = held.trouble, Counted()
@@ -142,10 +148,18 @@ class MatchPass:
             gated = gate.admit(self.batch, good.num_rows, age_s, self.row_cost_s, first)
             kept = good.filter(pa.array(gated.keep)) if gated.shed else good
             given, oldest_s = given + good.num_rows, max(oldest_s, age_s)
-            rows.extend(self._stage(me, kept, held.state, ordering, stream.event_time, counted))
-            rows[-1]["shed"] = gated.shed
+            spared = self._spared(me) if gated.shed else None
+            begun = time.thread_time()
+            lists = ordering.match(state, kept)
+            if spared is not None:
+                left = good.filter(pa.array(~gated.keep))
+                lists = woven(lists, ordering.exact(spared, left), gated.keep)
+            spent = Spent(time.thread_time() - begun)
+            staging = kept if spared is None else good
+            rows.extend(self._stage(me, staging, lists, spent, stream.event_time, counted))
+            rows[-1]["shed" if spared is None else "partly_shed"] = gated.shed
             rows[-1]["busy_s"] = time.perf_counter() - began
-            rows[-1].update(self._estimate(gate, gated, ordering, held.state, good, kept))
+            rows[-1].update(self._estimate(gate, gated, ordering, state, good, kept, spared))
             rows[-1]["trouble"], trouble = trouble, ""
             yield pa.RecordBatch.from_pylist([{**_ZERO, **row} for row in rows], schema=STAGED)
         ids, counts = counted.total()
@@ -160,6 +174,12 @@ class MatchPass:
         }
         yield pa.RecordBatch.from_pylist([{**_ZERO, **row}], schema=STAGED)
 
+    def _spared(self, me: Worker) -> ContextState | None:
+        """The classes that rows are not shed for, None when there are none."""
+        if not self.spares:
+            return None
+        return me.never_shed(self.stream, self.pin.version, max(self.pin.head, self.pin.context)).state
+
     def _age(self, good: pa.RecordBatch, event_time: str | None) -> float:
         """The age of the oldest row."""
         age_s = time.time() - self.began_s if self.began_s else 0.0
@@ -172,15 +192,11 @@ class MatchPass:
         self,
         me: Worker,
         good: pa.RecordBatch,
-        state: ContextState,
-        ordering: Ordering,
+        lists: ClassLists,
+        spent: Spent,
         event_time: str | None,
         counted: Counted,
     ) -> list[dict[str, object]]:
-        spent = Spent()
-        began = time.thread_time()
-        lists = ordering.match(state, good)
-        spent.match_s = time.thread_time() - began
         parts = list(cut(good, lists, int(me.fabric.max_payload * 0.9), spent))
         data = [encoded for _, encoded in parts if encoded is not None]
         places = iter(me.fabric.publish_all(me.fabric.logs.part(self.stream), data) if data else [])
@@ -214,6 +230,7 @@ class MatchPass:
         state: ContextState,
         good: pa.RecordBatch,
         kept: pa.RecordBatch,
+        spared: ContextState | None,
     ) -> dict[str, object]:
         """What control has cost in matches: a seeded sample of shed and of reordered rows is matched in order.
 
@@ -224,8 +241,10 @@ class MatchPass:
         if gated.shed:
             shed = np.flatnonzero(~gated.keep)
             places = gate.sample(self.batch, shed, kept.num_rows)
-            counts = ordering.exact(state, good.take(pa.array(places))).counts()
-            missed.append(estimate_errors(counts.tolist(), len(shed)))
+            lists = ordering.exact(state, good.take(pa.array(places)))
+            if spared is not None:
+                lists = lists.restrict(np.setdiff1d(lists.ids, spared.classes))
+            missed.append(estimate_errors(lists.counts().tolist(), len(shed)))
             sampled += len(places)
         if ordering.behind and kept.num_rows:
             places = gate.sample(self.batch, np.arange(kept.num_rows), kept.num_rows, DRAWN, DRAWN)
@@ -271,7 +290,20 @@ _ZERO: dict[str, object] = {
     "age_s": 0.0,
     "updates": 0,
     "update_s": 0.0,
+    "partly_shed": 0,
 }
+
+
+def woven(kept: ClassLists, left: ClassLists, keep: npt.NDArray[np.bool_]) -> ClassLists:
+    """The lists of all rows of a batch, from those of the rows that were kept and of the others.
+
+    >>> found = woven(ClassLists.of([[1], [2]]), ClassLists.of([[7]]), np.array([True, False, True]))
+    >>> [found.row(k).tolist() for k in range(3)]
+    [[1], [7], [2]]
+    """
+    places = np.empty(len(keep), np.int64)
+    places[keep], places[~keep] = np.arange(kept.rows), kept.rows + np.arange(left.rows)
+    return ClassLists.concat([kept, left]).take(places)
 
 
 def split_dead(batch: pa.RecordBatch, schema: pa.Schema) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:

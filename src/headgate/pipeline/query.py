@@ -73,7 +73,10 @@ class Batches:
         name = self.stream.name
         pin = pin_batch(self.fabric, name, batch, self.control.plan)
         index = self.keeper.ensure(self.fabric, pin.version)
-        work = MatchPass(self.address, name, pin, os.getpid(), batch, self.control.row_cost_s, time.time(), index)
+        spares = self.control.never_sheds(self.fabric, pin.version)
+        work = MatchPass(
+            self.address, name, pin, os.getpid(), batch, self.control.row_cost_s, time.time(), index, spares
+        )
         rows = frame if self.gridding is None else self.gridding(frame, batch)
         staged = match(own_rows(rows, self.stream), work).collect()
         self.control.learn(staged)

@@ -16,8 +16,10 @@ from headgate.catalog.codec import decode_stream
 from headgate.errors import HeadgateError
 from headgate.fabric import SyncFabric
 from headgate.matching import ContextState, ContextUpdate, MatchingError
+from headgate.matching.definitions import grouped
+from headgate.matching.live import LiveIndex
 from headgate.model import Stream
-from headgate.pipeline.classes import index_of, reading_of
+from headgate.pipeline.classes import index_of, never_shed, reading_of
 from headgate.wire.context import decode_context
 
 
@@ -73,6 +75,17 @@ def hold(fabric: SyncFabric, name: str, version: int, ref: IndexRef | None, held
     """The state of a stream under a version with the context log read up to a place, from what is held if possible."""
     if held is None or held.state.base > context or (held.version, held.ref) != (version, ref):
         held = _forward(held, version, ref, context) or _fresh(fabric, name, version, ref)
+    held.state.record(read_updates(fabric, name, held.state.head, context))
+    return held
+
+
+def hold_never_shed(fabric: SyncFabric, name: str, version: int, held: Held | None, context: int) -> Held:
+    """The state of the classes that rows are not shed for alone: a small index, compiled by who needs it."""
+    if held is None or held.version != version or held.state.base > context:
+        snapshot = read_snapshot(fabric, version)
+        stream = snapshot.deployment.streams[name]
+        index = LiveIndex.build(reading_of(stream), grouped(never_shed(snapshot, name).values()))
+        held = Held(stream, ContextState(index, snapshot.contexts.get(name, 0), time.perf_counter), version)
     held.state.record(read_updates(fabric, name, held.state.head, context))
     return held
 

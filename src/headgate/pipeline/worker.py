@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headgate.fabric import Logs, SyncFabric
-from headgate.pipeline.states import Held, IndexRef, hold
+from headgate.pipeline.states import Held, IndexRef, hold, hold_never_shed
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,18 @@ class Worker:
     def __init__(self, address: Address) -> None:
         self.fabric = address.connect()
         self._held: dict[str, Held] = {}
+        self._never_shed: dict[str, Held] = {}
 
     def state(self, stream: str, version: int, ref: IndexRef | None, context: int) -> Held:
         """A stream's index under a version, with its context log read up to a place; moved in place if it can be."""
         held = hold(self.fabric, stream, version, ref, self._held.get(stream), context)
         self._held[stream] = held
+        return held
+
+    def never_shed(self, stream: str, version: int, context: int) -> Held:
+        """As `state`, of the classes that rows are not shed for alone."""
+        held = hold_never_shed(self.fabric, stream, version, self._never_shed.get(stream), context)
+        self._never_shed[stream] = held
         return held
 
 

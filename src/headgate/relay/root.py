@@ -30,6 +30,7 @@ def commit_of(manifest: Manifest) -> Commit:
         manifest.lag_ms,
         manifest.shed,
         manifest.shed_updates,
+        manifest.partly_shed,
     )
 
 

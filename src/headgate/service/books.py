@@ -75,6 +75,7 @@ class StreamBooks:
     shed: int
     gaps: int
     shed_updates: int
+    partly_shed: int
     entries: tuple[Entry, ...]
 
     @property
@@ -108,6 +109,7 @@ async def read_books(fabric: Fabric, tables: Tables, streams: list[str]) -> list
                 matched.shed,
                 matched.gaps,
                 matched.shed_updates,
+                matched.partly_shed,
                 tuple(matched.entries(tallies.values())),
             )
         )

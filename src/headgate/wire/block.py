@@ -25,7 +25,8 @@ EXPIRED: Final = "expired"
 class Commit:
     """A manifest as those below the root see it: its range, its version, when it was committed, what was shed.
 
-    `shed` are rows, `shed_updates` new values of contexts.
+    `shed` are rows, `shed_updates` new values of contexts, and `partly_shed` rows that were matched only for those who
+    may miss nothing.
     """
 
     after: int
@@ -35,6 +36,7 @@ class Commit:
     lag_ms: int = 0
     shed: int = 0
     shed_updates: int = 0
+    partly_shed: int = 0
 
 
 # Per subscription id: rows given up, by reason. The reason `expired` is a term of its own in the ledger.
@@ -197,10 +199,10 @@ def _condensed(commits: list[Commit], seqs: npt.NDArray[np.uint64]) -> tuple[Com
     has_rows = np.diff(ends, prepend=0) > 0
     has_rows[-1] = True
     kept: list[Commit] = []
-    shed = shed_updates = 0
+    shed = updates = partly = 0
     for commit, keep in zip(commits, has_rows.tolist(), strict=True):
-        shed, shed_updates = shed + commit.shed, shed_updates + commit.shed_updates
+        shed, updates, partly = shed + commit.shed, updates + commit.shed_updates, partly + commit.partly_shed
         if keep:
-            kept.append(replace(commit, shed=shed, shed_updates=shed_updates))
-            shed = shed_updates = 0
+            kept.append(replace(commit, shed=shed, shed_updates=updates, partly_shed=partly))
+            shed = updates = partly = 0
     return tuple(kept)

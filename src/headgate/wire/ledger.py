@@ -32,6 +32,7 @@ class Since:
     expired: int = 0
     shed: int = 0
     shed_updates: int = 0
+    partly_shed: int = 0
 
 
 @dataclass(slots=True)
@@ -53,6 +54,7 @@ class Tally:
     expired: int = 0
     shed: int = 0
     shed_updates: int = 0
+    partly_shed: int = 0
     mark: int = 0
     inbox: int = 0
     since: Since = field(default_factory=Since)
@@ -120,6 +122,7 @@ class Account:
             if block.after < commit.upto <= block.upto:
                 since.shed += commit.shed
                 since.shed_updates += commit.shed_updates
+                since.partly_shed += commit.partly_shed
         tally.mark, tally.inbox, tally.time_ms = block.upto, inbox, now_ms
         self._observe(block, now_ms)
         if block.at_boundary:
@@ -142,6 +145,7 @@ class Account:
             tally.reduced[reason] = tally.reduced.get(reason, 0) + count
         tally.shed += since.shed
         tally.shed_updates += since.shed_updates
+        tally.partly_shed += since.partly_shed
         tally.since = Since()
 
 
@@ -182,6 +186,7 @@ class Matched:
     shed: int = 0
     gaps: int = 0
     shed_updates: int = 0
+    partly_shed: int = 0
 
     @property
     def head(self) -> int:
@@ -215,6 +220,7 @@ class Matched:
         self.shed += manifest.shed
         self.gaps += manifest.gaps
         self.shed_updates += manifest.shed_updates
+        self.partly_shed += manifest.partly_shed
 
     def add_history(self, subscription: int, class_id: int, manifests: Iterable[Manifest]) -> None:
         """Count a subscription from manifests that were committed before it was made, oldest first."""

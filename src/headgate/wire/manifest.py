@@ -28,7 +28,8 @@ class Manifest:
     `lineage` identifies the checkpoint that numbers the batches: a batch of another lineage is refused, because its
     number says nothing about what was already committed. `lag_ms` is the mean age of the rows at the commit. `context`
     is the place in the root log up to which updates of contexts were applied, but for those at the places `skipped`,
-    which were shed: with `version` they are the batch's pin. `shed_updates` counts the values that this batch shed.
+    which were shed: with `version` they are the batch's pin. `shed_updates` counts the values that this batch shed,
+    `partly_shed` the evaluated rows that were matched only for classes that may miss nothing.
     """
 
     stream: str
@@ -48,6 +49,7 @@ class Manifest:
     context: int = 0
     skipped: npt.NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64), repr=False)
     shed_updates: int = 0
+    partly_shed: int = 0
 
     @property
     def evaluated(self) -> int:
@@ -100,6 +102,8 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "classes": len(manifest.class_ids),
     }
     sections = [encode_sorted(manifest.class_ids), encode_uints(manifest.class_counts)]
+    if manifest.partly_shed:
+        header["partly_shed"] = manifest.partly_shed
     if len(manifest.skipped) or manifest.shed_updates:
         header |= {"skipped": len(manifest.skipped), "shed_updates": manifest.shed_updates}
         sections.append(encode_sorted(manifest.skipped))
@@ -129,4 +133,5 @@ def decode_manifest(data: bytes) -> Manifest:
         context=header.get("context", 0),
         skipped=decode_sorted(frame.sections[2], skipped) if skipped else np.zeros(0, np.uint64),
         shed_updates=header.get("shed_updates", 0),
+        partly_shed=header.get("partly_shed", 0),
     )

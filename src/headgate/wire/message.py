@@ -41,9 +41,10 @@ def _header(block: Block) -> dict[str, Any]:
 
 
 def _commit(commit: Commit) -> list[int]:
-    """A commit as numbers; what was shed of contexts is written where there is any."""
+    """A commit as numbers; what was shed otherwise than as whole rows is written where there is any."""
     found = [commit.after, commit.upto, commit.version, commit.time_ms, commit.lag_ms, commit.shed]
-    return [*found, commit.shed_updates] if commit.shed_updates else found
+    more = [commit.shed_updates, commit.partly_shed]
+    return [*found, *more] if any(more) else found
 
 
 def _declared(header: Mapping[str, Any]) -> Declared:

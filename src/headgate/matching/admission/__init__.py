@@ -9,7 +9,7 @@ from headgate.matching.admission.costs import Costs, LearnedCosts, believed
 from headgate.matching.admission.estimate import ErrorEstimate, compare_lists, estimate_crossed, estimate_errors
 from headgate.matching.admission.fine_grained import FineGrained, Group
 from headgate.matching.admission.frontend import METHODS, PRESETS, Requirement, choose, make_method, requirement_of
-from headgate.matching.admission.gate import GATES, BatchGate, Gated, Powers
+from headgate.matching.admission.gate import GATES, BatchGate, Gated, Powers, misses_nothing
 from headgate.matching.admission.hybrid import Hybrid
 from headgate.matching.admission.method import Method, Step, Waiting
 from headgate.matching.admission.replay import Engine, Events, Outcome, compare, replay, replay_groups
@@ -56,6 +56,7 @@ __all__ = [
     "estimate_crossed",
     "estimate_errors",
     "make_method",
+    "misses_nothing",
     "plan_updates",
     "replay",
     "replay_groups",
