@@ -64,13 +64,10 @@ class Ordering:
             return state.match(rows, self.upto, self.skipped)
         if self.order == "messages first":
             return state.match(rows, max(self.before, state.base), self.skipped)
-        return self._as_they_came(state, rows)
+        return self.exact(state, rows)
 
     def exact(self, state: ContextState, rows: pa.RecordBatch) -> ClassLists:
         """The classes of each row when everything is done as it came, but for updates that are shed or deferred."""
-        return self._as_they_came(state, rows)
-
-    def _as_they_came(self, state: ContextState, rows: pa.RecordBatch) -> ClassLists:
         if self.arrived is None or max(self.before, state.base) >= self.upto or not rows.num_rows:
             return state.match(rows, self.upto, self.skipped)
         return state.match_each(rows, self._places(state, rows, self.upto), self.skipped)

@@ -170,9 +170,8 @@ order, arrived, messages_share, victims)
         remaining = max(0.0, self.bound_s - oldest_age_s)
         if rows * row_cost_s <= remaining:
             return Gated(keep, 0)
-        kept = min(
-            rows, max(1, int(self.settle * remaining / row_cost_s))
-        )  # one tells what was shed, and what a row costs
+        # One row is always kept: it carries the word of what was shed, and tells what a row costs.
+        kept = min(rows, max(1, int(self.settle * remaining / row_cost_s)))
         keep[:] = False
         random = np.random.default_rng([self.seed, batch])
         spared = np.arange(rows) if first is None else np.flatnonzero(~first)
