@@ -13,6 +13,8 @@ from headgate.bench.link_watch import LinkWatch
 from headgate.fabric import cancel_all
 from headgate.pipeline.sources import generate
 from headgate.relay.output import QueueLimits
+from headgate.service.status import read_reports
+from headgate.tuning.measured import from_status
 
 pytestmark = pytest.mark.nats
 
@@ -80,7 +82,27 @@ def test_a_slow_link_gives_up_by_the_policies_below_it(tmp_path: Path, nats_url:
                 assert line["reduced"] > 0
                 assert line["delivered"] > 0
 
+            await _tells_the_tuner_what_was_lost(live, status["subscriptions"])
+
     asyncio.run(run())
+
+
+async def _tells_the_tuner_what_was_lost(live: Live, lines: dict[str, Any]) -> None:
+    """The measured loss of the slow link is what did not cross it, and no subscriber lost less."""
+
+    async def reported() -> tuple[dict[str, Any], int] | None:
+        found = await live.runtime.status()
+        carried = (await read_reports(live.client.fabric, "relay"))["root"]["link_rows"]["fleet:mid"]
+        link = found["links"]["root->mid"]
+        return (found, carried) if link["owed"] == carried + link["reduced"] == 600 else None
+
+    after, carried = await until(reported)
+    before = {**after, "time_ms": after["time_ms"] - 1000, "links": {}, "sites": {}}
+    figures = from_status(before, after)
+    lost = next(link["loss"] for link in figures["links"] if link.get("from") == "root")
+    assert lost == pytest.approx(1 - carried / 600)
+    assert 0 < lost <= min(line["reduced"] for line in lines.values()) / 600
+    assert figures["sites"]["root"]["loss_rate"] == lost
 
 
 def test_links_of_a_site_share_its_upload_by_bytes(tmp_path: Path, nats_url: str) -> None:

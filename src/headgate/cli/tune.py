@@ -154,8 +154,10 @@ def _show(result: TuneResult, *, steps: bool, as_json: bool) -> None:
         typer.echo(json.dumps(as_document(result)))
         return
     typer.echo(f"objective: {result.objective}")
+    typer.echo("figures:")
     for name, source in result.sources.items():
         typer.echo(f"  {name}: {source}")
+    typer.echo("constraints:")
     for text, (was, now) in result.violations.items():
         state = "holds" if now == 0 else f"missed by {now:g}"
         typer.echo(f"  {text}: {state}" + (f" (was missed by {was:g})" if was and was != now else ""))
