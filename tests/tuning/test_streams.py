@@ -40,34 +40,32 @@ def _kept(before, after):
         "minimise max(path_latency)",
         "minimise std(path_latency) over brokers-clients",
         "minimise sum(superfluous_data)",
+        "minimise sum(delay) where delay = sum(link_latency + matching_cpu) over path",
+        "minimise average(load) over clients where load = sum(matching_cpu + outgoing_rate / 1 GB/s) over path",
+        "minimise average(fanout + outgoing_rate / 1 MB/s) over brokers-clients",
     ],
 )
 def test_what_is_proposed_holds_over_all_trees(text):
     """Every proposal of a settled system promises what re-evaluating all trees finds, and worsens no bound on them."""
-    checked = 0
-    for seed in (1, 2):
-        overlays, shapes = stream_trees(np.random.default_rng(seed), 9, 3)
-        limits = (*IMPLICIT, "fanout <= 5", "matching_cpu <= 12 ms")
-        simulation = _simulation(overlays, text, limits, seed=seed)
-        simulation.start(shapes)
-        simulation.run(239 - simulation.network.now)
-        simulation.run(30)
-        before, missed = simulation.cost(), simulation.missed()
-        assert any(missed)
-        assert simulation.known_cost() == pytest.approx(before, rel=1e-9)
-        judge = simulation.trees[0].sites[simulation.roots[0]]
-        for proposal in judge.proposals:
-            shapes = simulation.shapes()
-            shapes[proposal.stream] = shapes[proposal.stream].moved(proposal.moves)
-            views = together([TreeView(*each) for each in zip(overlays, shapes, strict=True)])
-            after = evaluate(simulation.settings.objective, views)
-            assert proposal.after == pytest.approx(after, rel=1e-9, abs=1e-9)
-            assert proposal.benefit == pytest.approx(
-                simulation.settings.objective.better(before, after), rel=1e-9, abs=1e-9
-            )
-            assert _kept(missed, [limit.of(views) for limit in simulation.settings.limits])
-            checked += 1
-    assert checked
+    overlays, shapes = stream_trees(np.random.default_rng(1), 9, 3)
+    simulation = _simulation(overlays, text, (*IMPLICIT, "fanout <= 5", "matching_cpu <= 12 ms"), seed=1)
+    simulation.start(shapes)
+    simulation.run(239 - simulation.network.now)
+    simulation.run(30)
+    before, missed = simulation.cost(), simulation.missed()
+    assert any(missed)
+    assert simulation.known_cost() == pytest.approx(before, rel=1e-9)
+    proposals = simulation.trees[0].sites[simulation.roots[0]].proposals
+    assert proposals
+    for proposal in proposals:
+        shapes = simulation.shapes()
+        shapes[proposal.stream] = shapes[proposal.stream].moved(proposal.moves)
+        views = together([TreeView(*each) for each in zip(overlays, shapes, strict=True)])
+        after = evaluate(simulation.settings.objective, views)
+        benefit = simulation.settings.objective.better(before, after)
+        assert proposal.after == pytest.approx(after, rel=1e-9, abs=1e-9)
+        assert proposal.benefit == pytest.approx(benefit, rel=1e-9, abs=1e-9)
+        assert _kept(missed, [limit.of(views) for limit in simulation.settings.limits])
 
 
 def test_no_step_breaks_a_bound_that_counts_all_trees():
@@ -132,7 +130,10 @@ def test_a_crash_heals_in_all_trees_under_loss():
     ("text", "limits", "options", "message"),
     [
         ("minimise sum(path_latency)", (), {"concurrent": True}, "same slack"),
-        ("minimise sum(path_cpu)", (), {}, "matching_cpu"),
+        ("minimise max(path_cpu)", (), {}, "matching_cpu"),
+        ("minimise sum(fanout * fanout)", (), {}, "fanout"),
+        ("minimise sum(path_latency + path_cpu)", (), {}, "matching_cpu"),
+        ("minimise sum(upload_excess)", (), {}, "upload_excess"),
         ("minimise sum(path_latency)", ("path_cpu <= 1 s",), {}, "mixes"),
         ("minimise sum(path_latency)", ("sum(fanout) <= 9",), {}, "mixes"),
     ],

@@ -114,5 +114,5 @@ def stream_trees(generator: np.random.Generator, sites: int, streams: int) -> tu
         granted = np.where(generator.random(sites) < 1 / 3, direct * generator.uniform(1.5, 3.0, sites), np.inf)
         granted[names[0]] = np.inf
         constants = {"upload_bandwidth": upload, "download_bandwidth": 2 * upload, "granted_delay": granted}
-        overlays.append(Overlay(sites, base.links, constants, profiles, clients))
+        overlays.append(Overlay(sites, base.links, constants, profiles, clients, match_byte_s=1e-9))
     return overlays, shapes

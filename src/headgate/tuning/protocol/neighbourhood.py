@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from headgate.tuning.arrangement import Arrangement
+from headgate.tuning.arrangement import Arrangement, MemberView
 from headgate.tuning.benefit import NO_CHILDREN, Partial, add_child, read_children
 from headgate.tuning.compile import Compiled
 from headgate.tuning.overlay import Bits
+from headgate.tuning.protocol.coupling import PULL, STEPS, pulls
 from headgate.tuning.protocol.host import Share, Station
 from headgate.tuning.protocol.messages import Part, Report, Surroundings, Totals, Values
 from headgate.tuning.protocol.rope import Rope
@@ -88,7 +89,24 @@ class Neighbourhood:
             "incoming_rate": 0.0 if self.parent == ROOT else matched,
             "matched_rate": matched,
             "entries": float(self._facts.clients),
+            **self._pull(),
         }
+
+    def _pull(self) -> Share:
+        """What the objective in this tree costs for a child or byte more that the site has in another (`coupling`)."""
+        compiled = self.costs[0]
+        term, root = compiled.terms[0], self.parent == ROOT
+        if not pulls(compiled) or self.parent == DETACHED or (root and term.kind == "path" and term.on_link):
+            return {}
+        dependents = self.weights[0]
+        if term.kind == "path":
+            dependents += sum(count for count, _ in self.frontier(0).state.values())
+        facts, found = self.facts, {}
+        before = float(term.value(self._view(facts)))
+        for name, step in STEPS.items():
+            more = replace(facts, elsewhere={**facts.elsewhere, name: facts.elsewhere.get(name, 0.0) + step})
+            found[PULL + name] = dependents * (float(term.value(self._view(more))) - before) / step
+        return found
 
     def own_rate(self) -> float:
         """Bytes per second that the site itself asks for."""
@@ -181,13 +199,16 @@ class Neighbourhood:
         return self._local
 
     def _work_out_local(self) -> Values:
-        frontier = self.frontier(0)
-        member = Member(self.number, self.facts, frontier)
+        view = self._view(self.facts)
+        return tuple(tuple(float(term.value(view)) for term in compiled.terms) for compiled in self.costs)
+
+    def _view(self, facts: Facts) -> MemberView:
+        """The site's metrics as they are with some facts."""
+        member = Member(self.number, facts, self.frontier(0))
         unit = Unit(self.number, self.number, max(self.parent, ROOT), 1, {self.number: member}, {}, (), None)
-        view = Arrangement(unit, self.settings.setting, lambda name, _, other: self.measure(name, other)).view(
+        return Arrangement(unit, self.settings.setting, lambda name, _, other: self.measure(name, other)).view(
             self.number
         )
-        return tuple(tuple(float(term.value(view)) for term in compiled.terms) for compiled in self.costs)
 
     def fixed(self, local: Values) -> Values:
         """Terms that no change above this site can touch; NaN for path terms."""

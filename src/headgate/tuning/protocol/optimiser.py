@@ -8,6 +8,7 @@ import numpy as np
 
 from headgate.tuning.benefit import Pricer
 from headgate.tuning.constraints import Limit
+from headgate.tuning.protocol.coupling import cost_elsewhere, pulls
 from headgate.tuning.protocol.decide import joins
 from headgate.tuning.protocol.messages import BranchReply, MeasureReply, ParentReply, Part, Proposal
 from headgate.tuning.protocol.neighbourhood import ROOT, Neighbourhood
@@ -136,10 +137,13 @@ def _price(
             return None
         relief += was - now
     price = pricers[0].price(candidate.moves)
-    benefit = price.benefit
+    benefit, after = price.benefit, price.after
     if here.settings.mode == "opportunistic":
         algebra = pricers[0].algebra
         benefit = here.costs[0].better(algebra.finish(pricers[0].inside), algebra.finish(price.inside))
+    if here.station is not None and pulls(here.costs[0]):
+        more = cost_elsewhere(pricers[0], candidate.moves)
+        benefit, after = benefit - here.costs[0].sign * more, after + more
     if benefit != benefit:
         return None
     unit = state.units[0]
@@ -155,5 +159,5 @@ def _price(
         branch,
         benefit if benefit > TOLERANCE * scale or benefit < 0 else 0.0,
         relief,
-        price.after,
+        after,
     )

@@ -17,6 +17,7 @@ from headgate.tuning.constraints import Limit
 from headgate.tuning.evaluate import SITE_WIDE, TreeView, evaluate, together
 from headgate.tuning.language import ObjectiveError
 from headgate.tuning.overlay import Overlay
+from headgate.tuning.protocol.coupling import proportional, pulls
 from headgate.tuning.protocol.host import Host, Station
 from headgate.tuning.protocol.messages import Message, Proposal
 from headgate.tuning.protocol.network import Action, Core, Counts, Network, Probe, Send
@@ -185,13 +186,15 @@ def _check(settings: Settings) -> None:
             "changes of several trees cannot run side by side: two of them could use the same slack of a site",
             hint="leave `concurrent` out",
         )
-    wide = sorted(settings.objective.metrics & SITE_WIDE)
-    if wide:
+    objective = settings.objective
+    if pulls(objective) and not proportional(objective):
+        wide = sorted(objective.metrics & SITE_WIDE)
         raise ObjectiveError(
-            f"{', '.join(wide)} in {settings.objective.text!r} change a site's cost in trees outside of a unit",
-            text=settings.objective.text,
-            position=max(0, settings.objective.text.find(wide[0])),
-            hint="bound it with a constraint instead, or tune the plan with `headgate tune`, which sees all trees",
+            f"{', '.join(wide)} in {objective.text!r} change a site's cost in trees outside of a unit",
+            text=objective.text,
+            position=max(0, objective.text.find(wide[0])),
+            hint="use a sum or an average of one local value, or of one sum over the path, that is proportional to"
+            " fanout, outgoing_rate or matching_cpu; or tune the plan with `headgate tune`, which sees all trees",
         )
     for limit in settings.limits:
         if limit.compiled.metrics & SITE_WIDE and not _of_the_site(limit):
