@@ -130,6 +130,5 @@ STUDY = Study(
     ),
     summary=summary,
     seeds=20,
-    most_seeds=lambda case: 2 if case["sites"] > 30 else None,
     paper=PAPER,
 )

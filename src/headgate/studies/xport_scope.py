@@ -60,14 +60,18 @@ def _dearer(results: pd.DataFrame) -> tuple[str, str]:
 
 
 def chart(results: pd.DataFrame) -> Figure:
-    """Final cost and changes priced per period by levels, at the smaller size."""
-    results = results[results["sites"] == results["sites"].min()]
-    figure, (left, right) = charts.panels(2, width=4.6)
-    names = [f"{levels} levels" for levels in sorted(results["levels"].unique())]
-    charts.draw_bars(left, names, _means(results, "after"))
-    charts.draw_bars(right, names, _means(results, "priced"))
-    left.set_title("final cost (start = 1)")
-    right.set_title("changes priced per period")
+    """Final cost by levels for each size and objective, and changes priced per period."""
+    figure, (left, right) = charts.panels(2, width=4.8)
+    levels = sorted(results["levels"].unique())
+    for (sites, objective), part in results.groupby(["sites", "objective"]):
+        name = f"{str(objective).removeprefix('minimise ')}, {sites} sites"
+        left.plot(levels, _means(part, "after"), marker="o", label=name)
+    for sites in sorted(results["sites"].unique()):
+        right.plot(levels, _means(results[results["sites"] == sites], "priced"), marker="o", label=f"{sites} sites")
+    for axes, title in ((left, "final cost (start = 1)"), (right, "changes priced per period")):
+        axes.set(title=title, xlabel="levels of a unit", xticks=levels)
+        axes.set_ylim(bottom=0)
+        axes.legend(fontsize="small")
     return figure
 
 
@@ -97,6 +101,6 @@ STUDY = Study(
     ),
     summary=summary,
     seeds=20,
-    most_seeds=lambda case: 2 if case["sites"] > 30 else None,
+    most_seeds=lambda case: 10 if case["sites"] > 30 else None,
     paper=PAPER,
 )
