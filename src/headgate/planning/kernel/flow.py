@@ -143,6 +143,14 @@ def carry(net: Net, resource: int) -> None:
 
 
 @jit
+def idle(net: Net, resource: int) -> bool:
+    """Whether an upload sheds nothing, and would not if nothing were dropped above it: no need to sum up its load."""
+    if resource >= net.place.shape[0] or net.resource[resource].permeable != 1.0:
+        return False
+    return bool(net.place[resource].forwarded <= 0.999 * net.resource[resource].capacity)
+
+
+@jit
 def run(net: Net, limit: int, patience: int) -> bool:
     """Rounds of queued resources and the waves they cause, until none is queued; False when `limit` rounds are over.
 
@@ -160,7 +168,7 @@ def run(net: Net, limit: int, patience: int) -> bool:
             net.counter[HEAD] = (net.counter[HEAD] + 1) % ring
             record = net.resource[resource]
             record.queued = 0
-            if rounds > limit:
+            if rounds > limit or idle(net, resource):
                 continue
             load, old = load_of(net, resource), record.permeable
             step = (1.0 if load <= record.capacity * (1.0 + 1e-12) else record.capacity / load) - old
