@@ -23,6 +23,25 @@ LEAST = 0.5
 GOLDEN = 0.6180339887498949
 
 
+def wait_of(passed: float, shed_after_s: float) -> float:
+    """How long rows wait, in seconds, where a part of them passes and the rest is shed evenly; 0 where all pass.
+
+    Rows that wait for w times `shed_after_s` are thinned 1 / EVERY times while each such wait passes, each time to the
+    part that `Evenly` keeps at that wait; the wait settles where what is left of them is what passes.
+
+    >>> round(wait_of(0.3, 2.0), 1), wait_of(1.0, 2.0)
+    (3.3, 0.0)
+    """
+    if passed >= 1.0:
+        return 0.0
+    low, high = 1.0, 1.0 + (1.0 - LEAST) / BY
+    for _ in range(40):
+        middle = (low + high) / 2
+        left = (1.0 - BY * (middle - 1.0)) ** (middle / EVERY)
+        low, high = (middle, high) if left > passed else (low, middle)
+    return low * shed_after_s
+
+
 class Evenly:
     """When the outputs of a site are thinned, and to what part each.
 
