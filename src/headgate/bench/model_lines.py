@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.model import Deployment, Plan
+from headgate.model import Deployment, Plan, Subscription, parse_duration
 from headgate.planning import Graph, PlanResult
 from headgate.planning.measured import Measured, measured_problem
 from headgate.planning.planner import result_of
 from headgate.planning.search import Search
+from headgate.relay.evenly import wait_of
 from headgate.wire.ledger import Tally
 
 SEARCH = Search(steps=20_000)
@@ -38,8 +39,14 @@ class Line:
     before: float
     predicted: float
     drop: float
-    predicted_s: float
+    links_s: float
+    waits_s: float
     delay_s: float
+
+    @property
+    def predicted_s(self) -> float:
+        """The delay of the links on the way and the waits where rows are shed."""
+        return self.links_s + self.waits_s
 
     @property
     def off(self) -> float:
@@ -77,30 +84,61 @@ def figures(lines: list[Line], scales: list[float], rows: int) -> dict[str, Any]
             f"scale_{scale:g}_drop_measured": mean([line.drop for line in mine]),
             f"scale_{scale:g}_drop_predicted_without_load": mean([line.before for line in mine]),
             f"scale_{scale:g}_drop_assumed": mean([line.assumed for line in mine]),
+            f"scale_{scale:g}_delay_of_links_s": mean([line.links_s for line in mine]),
             f"scale_{scale:g}_delay_predicted_s": mean([line.predicted_s for line in mine]),
             f"scale_{scale:g}_delay_measured_s": mean([line.delay_s for line in mine]),
         }
     return found
 
 
-def judged(deployment: Deployment, class_ids: Mapping[str, int], measured: Measured, plan: Plan) -> PlanResult:
-    """A plan on the problem that was measured."""
-    return result_of(Graph.of(measured_problem(deployment, class_ids, measured), plan), "measured")
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A plan on the problem that was measured: what each subscription gets, and how long its rows wait on the way."""
+
+    result: PlanResult
+    waits_s: Mapping[tuple[str, str], float]
+
+
+def judged(deployment: Deployment, class_ids: Mapping[str, int], measured: Measured, plan: Plan) -> Judged:
+    """Judge a plan by what was measured."""
+    graph = Graph.of(measured_problem(deployment, class_ids, measured), plan)
+    shed_after_s = parse_duration(str(deployment.options["shed_after"]))
+    return Judged(result_of(graph, "measured"), waits(graph, shed_after_s))
+
+
+def waits(graph: Graph, shed_after_s: float) -> dict[tuple[str, str], float]:
+    """Seconds that rows wait on their way to each member, by stream and site: at every hop that sheds some of them."""
+    kept, found = graph.net.node["kept"], dict[tuple[str, str], float]()
+
+    def wait(stream: str, site: str) -> float:
+        if (stream, site) not in parents:
+            return 0.0
+        if (stream, site) not in found:
+            upper = parents[stream, site]
+            passed = float(kept[graph.node(stream, site)] / kept[graph.node(stream, upper)])
+            found[stream, site] = wait(stream, upper) + wait_of(passed if passed < 1 - 1e-6 else 1.0, shed_after_s)
+        return found[stream, site]
+
+    parents = graph.parents()
+    return {member: wait(*member) for member in parents}
 
 
 def lines_of(
     scale: float,
     identities: Mapping[str, int],
-    results: tuple[PlanResult, PlanResult, PlanResult],
+    subscriptions: Mapping[str, Subscription],
+    earlier: tuple[PlanResult, PlanResult],
+    under_load: Judged,
     first: Mapping[int, Tally],
     last: Mapping[int, Tally],
 ) -> list[Line]:
     """What each subscription was predicted (as assumed, before, under load) and what its tallies say."""
     found = []
-    for name, prediction in results[2].subscriptions.items():
+    for name, prediction in under_load.result.subscriptions.items():
         rows, drop, delay_s = difference(first.get(identities[name]), last.get(identities[name]))
-        assumed, before, _ = (result.subscriptions[name].drop for result in results)
-        delays = prediction.delay_s, delay_s
+        assumed, before = (result.subscriptions[name].drop for result in earlier)
+        waits_s = under_load.waits_s.get((subscriptions[name].stream, subscriptions[name].site), 0.0)
+        delays = prediction.delay_s, waits_s, delay_s
         found.append(Line(scale, name, rows, assumed, before, prediction.drop, drop, *delays))
     return found
 
@@ -138,9 +176,10 @@ def describe_load(scale: float, measured: Measured, loaded: Measured) -> None:
 def show(lines: list[Line], rows: int) -> None:
     """Print a table: drops as assumed, predicted without and with the load, and counted; delays."""
     print(f"{'scale':>5} {'subscription':20} {'rows':>9} {'assumed':>8} {'unloaded':>8} {'model':>7} {'drop':>7} "
-          f"{'delay model':>12} {'measured':>9}", flush=True)  # fmt: skip
+          f"{'links':>9} {'with waits':>10} {'measured':>9}", flush=True)  # fmt: skip
     for line in lines:
         verdict = ("" if line.agrees else "  differs") + ("" if line.rows >= rows else "  (few rows)")
         print(f"{line.scale:5g} {line.subscription:20} {line.rows:9,} {line.assumed:8.3f} {line.before:8.3f} "
-              f"{line.predicted:7.3f} {line.drop:7.3f} {line.predicted_s * 1e3:9.0f} ms {line.delay_s * 1e3:6.0f} ms"
+              f"{line.predicted:7.3f} {line.drop:7.3f} {line.links_s * 1e3:6.0f} ms {line.predicted_s * 1e3:7.0f} ms "
+              f"{line.delay_s * 1e3:6.0f} ms"
               f"{verdict}", flush=True)  # fmt: skip

@@ -169,6 +169,7 @@ async def _at(watch: Watch, deployment: Deployment, scale: float, measured: Meas
         sent, shed = runtime.observer.sent(name), runtime.observer.shed(name)
         if site.upload_bytes_per_s is not None and shed > 0:
             print(f"  upload of {name}: {sent / site.upload_bytes_per_s:.1%} used, {shed:.3f} shed")
-    found = lines_of(scale, snapshot.subscription_ids, (assumed, before, under_load), first, last)
+    identities, subscriptions = snapshot.subscription_ids, deployment.subscriptions
+    found = lines_of(scale, identities, subscriptions, (assumed, before), under_load, first, last)
     show(found, times.rows)
     return found

@@ -226,8 +226,8 @@ def lines(demo: Deployment, scales: list[float], factor: float, times: Times) ->
             used = (world.sent.get(name, 0) - sent.get(name, 0)) / seconds
             if site.upload_bytes_per_s and used > 0.5 * site.upload_bytes_per_s:
                 print(f"  upload of {name}: {used / site.upload_bytes_per_s:.1%} used")
-        results = (plan_deployment(given), before, under_load)
-        mine = lines_of(scale, world.snapshot.subscription_ids, results, first, world.tallies())
+        identities, earlier = world.snapshot.subscription_ids, (plan_deployment(given), before)
+        mine = lines_of(scale, identities, demo.subscriptions, earlier, under_load, first, world.tallies())
         show(mine, times.rows)
         found += mine
     return found
