@@ -76,9 +76,13 @@ def test_a_finer_resolution_holds_from_then_on_and_nothing_comes_twice(tmp_path:
         whole = await fill(live, ("map", "past"), 2 * CELLS // 2 + CELLS // 4)
         assert whole.kept == (3, 4)
         assert whole.to_xarray()["temp"].notnull().mean() == 0.5
+
         # What it has is drawn while it runs: read before or not, and nothing is acknowledged by looking.
-        seen = await read_field(live.client, ["map", "past"], "temp", 1.0)
-        assert [np.isfinite(seen.at("temp", step)).mean() for step in range(5)] == [0.5] * 5
+        async def drawn() -> bool:
+            seen = await read_field(live.client, ["map", "past"], "temp", 0.5)
+            return [np.isfinite(seen.at("temp", step)).mean() for step in seen.kept] == [0.5] * 5
+
+        await until(drawn)
         with pytest.raises(ClientError, match="did you mean 'map'"):
             await live.client.refine("mpa", space="1/2")
         with pytest.raises(ClientError, match="lacks nothing of that resolution"):

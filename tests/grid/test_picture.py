@@ -73,11 +73,11 @@ def test_view_reads_an_inbox_without_moving_its_subscriber(nats_url):
             )
             block = Block("w", 0, 2, (Commit(0, 2, 1, 0),), np.array([1, 2], np.uint64), rows)
             await fabric.publish(logs.delivery("lab", 7), encode_block(block))
-            field = await read_field(client, ["map"], None, 0.5)
+            field = await read_field(client, ["map"], None, 1.0)
             assert (field.points, field.values) == (2, ("temp",))
             assert field.at("temp")[2, 4] == 9.0
             assert await fabric.last(logs.state, logs.ack(7)) is None
             with pytest.raises(HeadgateError, match="did you mean 'map'"):
-                await read_field(client, ["mapp"], None, 0.5)
+                await read_field(client, ["mapp"], None, 1.0)
 
     asyncio.run(work())
