@@ -88,7 +88,7 @@ STUDY = Study(
     ),
     summary=summary,
     seeds=20,
-    most_seeds=lambda case: 2 if case["sites"] > 20 else None,
+    most_seeds=lambda case: 8 if case["sites"] > 20 else None,
     paper=PAPER,
     notes="Matching takes `match_ms` for every routing entry of a site (its clients and its children), on every site "
     "of a path, the root included. How the trees compare depends on that figure, which the paper does not give.",
