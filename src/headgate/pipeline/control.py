@@ -39,6 +39,11 @@ class Controller:
         self._rows = 0
         self._age_s = 0.0
 
+    @property
+    def method(self) -> str:
+        """The method in force, as a deployment file names it; a requirement has chosen it."""
+        return self._gate.method
+
     def learn(self, staged: Sequence[Any]) -> None:
         """Take in what a batch took."""
         rows, updates = sum(row["evaluated"] for row in staged), sum(row["updates"] for row in staged)

@@ -108,6 +108,7 @@ class Batches:
             "match_s": round(sum(row["match_s"] for row in staged), 4),
             "class_s": round(sum(row["class_s"] for row in staged), 4),
             "class_bytes": sum(row["class_bytes"] for row in staged),
+            "admission": self.control.method,
             "row_cost_s": self.control.row_cost_s,
             "update_cost_s": self.control.update_cost_s,
             "time_ms": int(time.time() * 1000),
