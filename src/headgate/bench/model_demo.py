@@ -1,8 +1,9 @@
 """The demo's deployment as `headgate bench model` runs it: faster, without an end, nobody too selective to be counted.
 
 A drop is only told apart from chance by many rows. Sixteen of the demo's fifty subscriptions are so selective that ten
-thousand rows of theirs would take an hour; they ask for more here (`WIDER`), so that each is owed at least a twentieth
-of its stream. Everything else is the demo's: streams, sites, links, columns, formats, who wants what where.
+thousand rows of theirs would take minutes to hours at ten times the rates; they ask for more here (`WIDER`), so that
+everybody is owed 100 rows a second then. Everything else is the demo's: streams, sites, links, columns, formats, who
+wants what where.
 """
 
 from __future__ import annotations
