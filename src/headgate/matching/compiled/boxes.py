@@ -49,11 +49,7 @@ class Boxes:
             raise ValueError(f"{len(self.ids)} ids, ranges {self.exact.shape} and nulls {self.nulls.shape} do not fit")
         reversed_ = (self.exact[:, :, 0] > self.exact[:, :, 1]) & (self.nulls != ONLY_NULLS)
         if reversed_.any():
-            box, attribute = np.argwhere(reversed_)[0]
-            raise MatchingError(
-                f"class {self.ids[box]} has a reversed range on attribute {attribute}",
-                hint="the lower bound must not be above the upper one",
-            )
+            raise _reversed(self.ids, reversed_)
         everything = (self.exact[:, :, 0] == LOWEST) & (self.exact[:, :, 1] == HIGHEST)
         if ((self.nulls == ALSO_NULLS) & ~everything).any():
             raise ValueError("a range that nulls pass too must be the range of all keys; split it into two boxes")
@@ -79,5 +75,15 @@ class Boxes:
                 raise MatchingError(
                     f"class {ids[box]} has a NaN bound on attribute {attribute}", hint="bounds must be numbers"
                 )
+        if (lows > highs).any():  # as keys it would be found too, after the work of making them
+            raise _reversed(ids, lows > highs)
         exact = np.stack([float_keys(lows), float_keys(highs)], axis=2)
         return cls(np.asarray(ids, np.uint32), exact, np.full(lows.shape, NO_NULLS, np.uint8))
+
+
+def _reversed(ids: npt.NDArray[np.uint32], where: npt.NDArray[np.bool_]) -> MatchingError:
+    box, attribute = np.argwhere(where)[0]
+    return MatchingError(
+        f"class {ids[box]} has a reversed range on attribute {attribute}",
+        hint="the lower bound must not be above the upper one",
+    )
