@@ -57,7 +57,7 @@ async def lines(
                 watch = Watch(runtime, readers, began)
                 try:
                     await runtime.wait_ready(watch.tell, timeout_s=_READY_S)
-                    await watch.pass_by(min(times.settle_s, 15.0), "warming up")
+                    await watch.pass_by(min(times.settle_s, 30.0), "warming up")
                     measured = await _measure(watch, times.free_s)
                     describe(demo, measured)
                     for scale in scales:
