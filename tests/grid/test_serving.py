@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headgate.grid import DzSet, DzSpace, decompose_batch
 from headgate.grid.serving import Budget, Demand, Overlay, Partition, Parts
-from headgate.grid.serving.holdings import OWN
+from headgate.grid.serving.holdings import OWN, fitting
 from headgate.grid.serving.workload import HotSpot, cut, index_space
 
 SPACE = DzSpace.round_robin({"x": 3, "y": 3, "space": 2, "time": 1})
@@ -111,6 +111,16 @@ def test_random_queries_and_removals_leave_a_true_ledger(seed, capacity, togethe
     overlay.run()
     check(overlay)
     assert (overlay.client_load, overlay.replication, overlay.connections) == (0, 0, 0)
+
+
+@given(st.lists(st.integers(0, 50)), st.integers(-5, 200))
+def test_what_fits_is_taken_largest_first_past_what_does_not(weights, room):
+    weights.sort(reverse=True)
+    left, expected = room, []
+    for weight in weights:
+        expected.append(weight <= left)
+        left -= weight if weight <= left else 0
+    assert fitting(np.array(weights, dtype=np.int64), room).tolist() == expected
 
 
 def test_every_query_finds_its_site_on_an_irregular_partition():

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from headgate.grid.dzset import DzSet
 from headgate.grid.serving.messages import Demand, Parts, Region
@@ -38,6 +39,24 @@ class _Stream:
     peer: str
     region: Region
     slot: int
+
+
+def fitting(weights: Ints, most: int) -> npt.NDArray[np.bool_]:
+    """Which of the weights, given largest first, fit into a room: each in turn that fits into what is left.
+
+    >>> fitting(np.array([9, 5, 4, 3, 1]), 8).tolist()
+    [False, True, False, True, False]
+    """
+    found = np.zeros(len(weights), dtype=bool)
+    place, room = 0, most
+    while place < len(weights):
+        place += int(np.searchsorted(-weights[place:], -room))
+        sums = np.cumsum(weights[place:])
+        count = int(np.searchsorted(sums, room, side="right"))
+        found[place : place + count] = True
+        room -= int(sums[count - 1]) if count else 0
+        place += count
+    return found
 
 
 @dataclass(slots=True)
@@ -135,7 +154,7 @@ class Holdings:
         slots = self.clients.inside(code, length)
         weights = self.clients.parts(slots)[2] if len(slots) else np.empty(0, dtype=np.int64)
         order = np.argsort(-weights, kind="stable")
-        fits = np.cumsum(weights[order]) <= most
+        fits = fitting(weights[order], most)
         chosen = slots[order[fits]]
         total = int(weights[order[fits]].sum())
         taken: list[Parts] = []
