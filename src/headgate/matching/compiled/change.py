@@ -16,7 +16,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from headgate.matching.compiled.coding import Codes, Flags, Keys, code_range
-from headgate.matching.compiled.jit import Int, inner, kernel
+from headgate.matching.compiled.jit import Int, bare_inner, bare_kernel, kernel
 from headgate.matching.compiled.packing import Integers, Splits
 from headgate.matching.compiled.tree import FREE, LIVE, MISPLACED, REPEATED, TABLE_USED, TOP_ID, Tree
 
@@ -44,7 +44,7 @@ def prefetch(typing_context: Any, address: Any) -> Any:
     return types.void(types.intp), codegen
 
 
-@inner
+@bare_inner
 def _home(splits: Splits, codes: Codes) -> Int:
     """The leaf that the splits give a box."""
     here: Int = 0
@@ -54,7 +54,7 @@ def _home(splits: Splits, codes: Codes) -> Int:
     return ~here
 
 
-@inner
+@bare_inner
 def widen(blocks: Blocks, levels: Integers, leaf: Int, attribute: Int, low: Int, high: Int) -> None:
     """Let the bounding boxes above a leaf contain a range."""
     node = leaf
@@ -72,7 +72,7 @@ def widen(blocks: Blocks, levels: Integers, leaf: Int, attribute: Int, low: Int,
         node >>= 5
 
 
-@inner
+@bare_inner
 def roomy(used: Slots, home: Int) -> Int:
     """The home leaf if it has a free lane, else a sibling that has one, else -1."""
     for step in range(32):
@@ -82,7 +82,7 @@ def roomy(used: Slots, home: Int) -> Int:
     return -1
 
 
-@inner
+@bare_inner
 def take_lane(used: Slots, leaf: Int) -> Int:
     """Claim a free lane of a leaf that has one."""
     lane, free = 0, ~used[leaf]
@@ -92,7 +92,7 @@ def take_lane(used: Slots, leaf: Int) -> Int:
     return lane
 
 
-@inner
+@bare_inner
 def write(blocks: Blocks, levels: Integers, leaf: Int, lane: Int, codes: Codes) -> None:
     """Write a box into a lane and let the bounding boxes above contain it."""
     for column in range(len(codes)):
@@ -104,7 +104,7 @@ def write(blocks: Blocks, levels: Integers, leaf: Int, lane: Int, codes: Codes) 
             widen(blocks, levels, leaf, attribute, low, high)
 
 
-@inner
+@bare_inner
 def clear(blocks: Blocks, used: Slots, place: Int) -> None:
     """Empty a lane: one attribute that no row meets is enough, `summarise` does the others."""
     leaf, lane = place >> 5, place & 31
@@ -113,7 +113,7 @@ def clear(blocks: Blocks, used: Slots, place: Int) -> None:
     blocks[leaf, 1, lane] = 0
 
 
-@inner
+@bare_inner
 def _find(hashed: Slots, slot_ids: Slots, identity: Int) -> Int:
     """The place in `hashed` of an id's first entry, or -1."""
     mask = np.uint64(len(hashed) - 1)
@@ -127,7 +127,7 @@ def _find(hashed: Slots, slot_ids: Slots, identity: Int) -> Int:
         place += np.uint64(1)
 
 
-@kernel
+@bare_kernel
 def find_slots(tree: Tree, ids: Slots, slots: Integers) -> Int:
     """Slots of ids, -1 for unknown ones; returns the place of the first unknown id or -1."""
     hashed, slot_ids = tree.hashed, tree.slot_ids
@@ -144,7 +144,7 @@ def find_slots(tree: Tree, ids: Slots, slots: Integers) -> Int:
     return unknown
 
 
-@inner
+@bare_inner
 def prefetch_leaf(blocks: Blocks, leaf: Int) -> None:
     """Ask for the lines of every column of a leaf."""
     address = blocks.ctypes.data + leaf * blocks.strides[0]
@@ -195,7 +195,7 @@ def add_boxes(tree: Tree, ids: Slots, exact: Keys, nulls: Flags) -> Int:
     return len(ids)
 
 
-@kernel
+@bare_kernel
 def remove_boxes(tree: Tree, ids: Slots) -> Int:
     """Remove every box of the ids; returns how many boxes went."""
     gone = 0

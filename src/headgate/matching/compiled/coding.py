@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from headgate.matching.compiled.jit import Int, inner, kernel
+from headgate.matching.compiled.jit import Int, bare_inner, bare_kernel
 
 MAX_BOUNDARIES = 65_500
 FULL_CODE = 65_535
@@ -44,7 +44,7 @@ class Coder(NamedTuple):
     inexact: Flags
 
 
-@inner
+@bare_inner
 def _position(key: Int, floating: Int) -> float:
     """The place of a key on the number line, monotone; for floating attributes the value itself."""
     if floating:
@@ -53,7 +53,7 @@ def _position(key: Int, floating: Int) -> float:
     return float(key)
 
 
-@inner
+@bare_inner
 def _bucket(place: Any, origin: Any, scale: Any) -> Int:
     """The table entry of a place: monotone in exact and in rounded arithmetic; NaN comes last, as its key does."""
     slot = (place - origin) * scale
@@ -62,7 +62,7 @@ def _bucket(place: Any, origin: Any, scale: Any) -> Int:
     return int(slot)
 
 
-@inner
+@bare_inner
 def below(coder: Coder, attribute: Int, key: Int) -> Int:
     """How many boundaries of the attribute are at or below the key."""
     place = _position(key, coder.floating[attribute])
@@ -81,7 +81,7 @@ def below(coder: Coder, attribute: Int, key: Int) -> Int:
             return found - start
 
 
-@kernel
+@bare_kernel
 def encode_rows(coder: Coder, keys: Keys, valid: Flags, codes: Codes) -> None:
     """Codes of a batch; `keys` and `valid` are attributes x rows, `codes` rows x attributes."""
     for attribute in range(keys.shape[0]):
@@ -92,7 +92,7 @@ def encode_rows(coder: Coder, keys: Keys, valid: Flags, codes: Codes) -> None:
                 codes[row, attribute] = 0
 
 
-@inner
+@bare_inner
 def code_range(coder: Coder, attribute: Int, low: Int, high: Int, nulls: Int) -> tuple[Int, Int]:
     """The two codes of a range; marks the attribute inexact where they do not say it all."""
     if nulls == ONLY_NULLS:
@@ -112,14 +112,14 @@ def code_range(coder: Coder, attribute: Int, low: Int, high: Int, nulls: Int) ->
     return lower, upper
 
 
-@kernel
+@bare_kernel
 def encode_changes(coder: Coder, attributes: Integers, lows: Keys, highs: Keys, lowers: Codes, uppers: Codes) -> None:
     """Codes of single ranges of non-null keys, each of its own attribute."""
     for k in range(len(attributes)):
         lowers[k], uppers[k] = code_range(coder, attributes[k], lows[k], highs[k], NO_NULLS)
 
 
-@kernel
+@bare_kernel
 def encode_ranges(coder: Coder, exact: Keys, nulls: Flags, codes: Codes) -> None:
     """Codes of boxes; `exact` is boxes x attributes x (low, high), `codes` boxes x (lower, upper of each attribute)."""
     for box in range(exact.shape[0]):
@@ -130,7 +130,7 @@ def encode_ranges(coder: Coder, exact: Keys, nulls: Flags, codes: Codes) -> None
             codes[box, 2 * attribute + 1] = upper
 
 
-@kernel
+@bare_kernel
 def _fill_table(coder: Coder) -> None:
     for attribute in range(len(coder.starts) - 1):
         start, stop = coder.starts[attribute], coder.starts[attribute + 1]

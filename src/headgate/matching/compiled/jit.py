@@ -37,11 +37,29 @@ def kernel(function: F) -> F:
     Numba's cache watches only the file of this function, though its callees are compiled into it; so the stamp that it
     compares is replaced by a digest of the whole package.
     """
-    compiled = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    return cast("F", _cached(numba.njit(cache=True, nogil=True, error_model="numpy")(function)))
+
+
+def bare_kernel(function: F) -> F:
+    """A kernel that allocates nothing and returns numbers: without the memory runtime, it counts no references.
+
+    Only what is bare may be called by it (decision 036). The compiler does not check that nothing bare returns an array;
+    its caller would free that too early.
+    """
+    return cast("F", _cached(numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False)(function)))
+
+
+def _cached(compiled: Any) -> Any:
+    """Numba's cache of a kernel, stamped with the digest of all sources."""
     compiled._cache._cache_file._source_stamp = source_digest()  # noqa: SLF001 (no public way to widen the stamp)
-    return cast("F", compiled)
+    return compiled
 
 
 def inner(function: F) -> F:
     """A function that only kernels call."""
     return cast("F", numba.njit(nogil=True, error_model="numpy", forceinline=True)(function))
+
+
+def bare_inner(function: F) -> F:
+    """A function that only kernels call, that allocates nothing and returns numbers or nothing."""
+    return cast("F", numba.njit(nogil=True, error_model="numpy", forceinline=True, _nrt=False)(function))

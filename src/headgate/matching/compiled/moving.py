@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from headgate.matching.compiled.change import AHEAD, clear, prefetch, prefetch_leaf, roomy, take_lane, widen, write
 from headgate.matching.compiled.coding import Codes, Keys, encode_changes
-from headgate.matching.compiled.jit import Int, inner, kernel
+from headgate.matching.compiled.jit import Int, bare_inner, inner, kernel
 from headgate.matching.compiled.packing import Integers
 from headgate.matching.compiled.tree import MISPLACED, MOVED, Tree
 
@@ -111,7 +111,7 @@ def _take_out(
     return out
 
 
-@inner
+@bare_inner
 def _find_homes(tree: Tree, codes: Codes, count: Int, homes: npt.NDArray[np.int32]) -> None:
     """The leaf that the splits give each box."""
     splits = tree.splits
@@ -132,7 +132,7 @@ def _find_homes(tree: Tree, codes: Codes, count: Int, homes: npt.NDArray[np.int3
             homes[box] = ~homes[box]
 
 
-@inner
+@bare_inner
 def _put(tree: Tree, leaf: Int, slot: Int, codes: Codes) -> None:
     """Put a box that was taken out into a leaf that has room."""
     lane = take_lane(tree.used, leaf)
