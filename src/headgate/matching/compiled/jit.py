@@ -43,8 +43,8 @@ def kernel(function: F) -> F:
 def bare_kernel(function: F) -> F:
     """A kernel that allocates nothing and returns numbers: without the memory runtime, it counts no references.
 
-    Only what is bare may be called by it (decision 036). The compiler does not check that nothing bare returns an array;
-    its caller would free that too early.
+    Only what is bare may be called by it (decision 036). The compiler does not check that nothing bare returns arrays;
+    their caller would free them too early.
     """
     return cast("F", _cached(numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False)(function)))
 
