@@ -77,10 +77,11 @@ def decode_sorted(data: bytes | memoryview, count: int) -> npt.NDArray[np.uint64
 def encode_lists(offsets: npt.NDArray[np.int64], ids: UInts) -> tuple[bytes, bytes]:
     """Encode lists of ids that are sorted within each list: their lengths, and differences within each list."""
     lengths = np.diff(offsets).astype(np.uint64)
-    wide = ids.astype(np.uint64, copy=False)
-    deltas = np.diff(wide, prepend=np.uint64(0))
+    # Between two lists the difference wraps around; there the id itself stands instead.
+    deltas = ids.copy()
+    np.subtract(ids[1:], ids[:-1], out=deltas[1:])
     starts = offsets[:-1][lengths > 0]
-    deltas[starts] = wide[starts]
+    deltas[starts] = ids[starts]
     return encode_uints(lengths), encode_uints(deltas)
 
 
