@@ -244,6 +244,7 @@ def _figures(off: Sequence[_Run], on: Sequence[_Run]) -> dict[str, Any]:
         "cpu_us_per_row_without_matching": micros("cpu_s", off),
         "cpu_us_per_row_with_matching": micros("cpu_s"),
         "matching_share_of_cpu": round(1 - micros("cpu_s", off) / micros("cpu_s"), 3),
+        "match_and_classes_share_of_cpu": round((micros("match_s") + micros("class_s")) / micros("cpu_s"), 3),
         "matches_per_row": round(sum(each.matched for each in on) / rows, 1),
         "match_cpu_us_per_row": micros("match_s"),
         "class_transport_cpu_us_per_row": micros("class_s"),
