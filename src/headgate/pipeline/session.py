@@ -73,7 +73,7 @@ def settings(master: str = "local[*]", state_dir: Path | None = None) -> dict[st
     UTC and ANSI are the filter language's semantics. Rows cross to Python in large batches, because an index of many
     classes takes each row faster among many; bytes bound them, so that wide rows stay small. One Numba thread a worker,
     because Spark already runs a task a core. The checkpoint file manager that renames plain files costs half the CPU of
-    the default on a local disk; it is left to Spark where the master is not local, since checkpoints are then elsewhere.
+    the default on a local disk; it is left to Spark where the master is not local, since they are then elsewhere.
     """
     log = Path(__file__).with_name("log4j2.properties").absolute().as_uri()
     found = {
