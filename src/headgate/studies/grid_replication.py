@@ -329,7 +329,5 @@ STUDY = Study(
     notes="Bandwidths are shares of all sites' bandwidth. Queries take at most 5 % of a site's. Stars are our ranking "
     "of regions (most freed for what the stream costs), at 8 digits; `headgate bench grid` compares both rankings on "
     "both indexes, with queries of at most 1 %. With two dimensions and 4 digits the smallest region is a whole "
-    "site's. A site offers to move as much as the next query needs, the largest queries first and none past the first "
-    "that does not fit; with queries this large that is less than such a stream costs, so nothing is replicated and "
-    "the first refusal comes at a third of the load.",
+    "site's.",
 )
