@@ -214,6 +214,6 @@ tens of thousands, so the paper's rates are also scaled until in-order execution
 all durations and bounds divided by 80 and reported in the paper's seconds. Errors are pairs of message and profile,
 against traditional execution; the paper counts differently (its printed numbers are of messages), so orders compare,
 numbers do not. Costs are learned while running. In this index updates are most of the burst's work (about 12 us a
-message and 0.6 us an update, 144 updates a message): shedding messages alone cannot hold the bound, shedding updates
+message and 0.4 us an update, 144 updates a message): shedding messages alone cannot hold the bound, shedding updates
 can, and batching speeds up messages far more than updates; with the paper's engine it was the other way round.""",
 )
