@@ -4,18 +4,16 @@ import asyncio
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from tests.live import expected, running, small
+from tests.pipeline.replaying import replay
 
 from headgate.fabric import SyncFabric
 from headgate.matching.build import SCAN_LIMIT
 from headgate.pipeline.commit import pin_batch
 from headgate.pipeline.indexes import IndexKeeper
-from headgate.pipeline.match import MatchPass
 from headgate.pipeline.sources.generators import generate
 from headgate.pipeline.states import IndexRef, hold, read_snapshot
-from headgate.pipeline.worker import worker
 from headgate.wire.manifest import decode_manifest
 
 pytestmark = pytest.mark.nats
@@ -111,7 +109,7 @@ def test_a_replayed_batch_gives_the_same_rows_after_later_context_updates(tmp_pa
             )
             await live.commit("fleet", rows(100, 150), 2)
             for fresh in (False, True):  # a worker that has gone on since, and one that starts
-                staged = await asyncio.to_thread(replay, live, pin, fresh)
+                staged = await asyncio.to_thread(replay, live, pin, rows(50, 100), fresh)
                 assert total(staged) == counted
             new = {snapshot.class_ids["s0"]: {"low": 10.0}, snapshot.class_ids["s1"]: {"low": 20.0}}
             # Rows of the generator are from years ago, so by arrival they stand before the updates.
@@ -128,17 +126,6 @@ def test_a_replayed_batch_gives_the_same_rows_after_later_context_updates(tmp_pa
             assert (manifest.batch, manifest.context, manifest.version) == (1, pin.context, pin.version)
             counts = zip(manifest.class_ids.tolist(), manifest.class_counts.tolist(), strict=True)
             return pin, dict(counts)
-
-    def replay(live, pin, fresh):
-        """The same batch by the pin that its first run chose, after a later one has run."""
-        with SyncFabric(live.address.url, live.address.logs) as fabric:
-            if fresh:
-                worker(live.address)._held.clear()
-            index = live.keepers["fleet"].ensure(fabric, pin.version)
-            work = MatchPass(live.address, "fleet", pin, batch=1, index=index)
-            nothing = pa.nulls(50, pa.string())
-            marked = rows(50, 100).append_column("_dead", nothing).append_column("_raw", nothing)
-            return [row for each in work(iter([marked])) for row in each.to_pylist()]
 
     def total(staged):
         (row,) = [row for row in staged if row["kind"] == "counts"]

@@ -4,18 +4,16 @@ import asyncio
 import time
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from tests.live import expected, running, small, until
+from tests.pipeline.replaying import replay
 
 from headgate.cli.status import error_lines
 from headgate.fabric import SyncFabric
 from headgate.matching.admission import compare_lists
 from headgate.pipeline.commit import pin_batch
 from headgate.pipeline.control import Controller
-from headgate.pipeline.match import MatchPass
 from headgate.pipeline.sources.generators import generate
-from headgate.pipeline.worker import worker
 from headgate.service.books import read_tallies
 from headgate.wire.manifest import decode_manifest
 
@@ -65,7 +63,7 @@ def test_updates_that_do_not_fit_are_left_out_and_a_replay_leaves_out_the_same(t
             assert counts(manifest.class_ids, manifest.class_counts) == of(expected(snapshot, rows(60, 120), applied))
             await live.commit("fleet", rows(120, 121), 2)
             for fresh in (False, True):
-                staged = await asyncio.to_thread(replay, live, pin, fresh)
+                staged = await asyncio.to_thread(replay, live, pin, rows(60, 120), fresh)
                 (row,) = [row for row in staged if row["kind"] == "counts"]
                 found = (np.frombuffer(row[name], "<u4") for name in ("class_ids", "class_counts"))
                 assert counts(*found) == counts(manifest.class_ids, manifest.class_counts)
@@ -106,16 +104,6 @@ def test_updates_that_do_not_fit_are_left_out_and_a_replay_leaves_out_the_same(t
             assert (manifest.batch, manifest.context, manifest.version) == (batch, pin.context, pin.version)
             assert manifest.skipped.tolist() == list(pin.skipped)
             return manifest, pin
-
-    def replay(live, pin, fresh):
-        with SyncFabric(live.address.url, live.address.logs) as fabric:
-            if fresh:
-                worker(live.address)._held.clear()
-            index = live.keepers["fleet"].ensure(fabric, pin.version)
-            work = MatchPass(live.address, "fleet", pin, batch=1, index=index)
-            nothing = pa.nulls(60, pa.string())
-            marked = rows(60, 120).append_column("_dead", nothing).append_column("_raw", nothing)
-            return [row for each in work(iter([marked])) for row in each.to_pylist()]
 
     def counts(ids, found):
         return dict(zip(ids.tolist(), found.tolist(), strict=True))

@@ -23,6 +23,7 @@ from typing import Any, Final
 import numpy as np
 import psutil
 
+from headgate.bench.cpu import run_cpu_s
 from headgate.bench.link_watch import LinkVerdict, LinkWatch
 from headgate.catalog import parse_deployment
 from headgate.client import Client
@@ -113,7 +114,7 @@ async def _run(seconds: int, overload: float, rate: int, max_rows: int, spark: b
                 await _cut(runtime, _deployment(rate, total, capacity))
                 await asyncio.sleep(_SETTLE_S)
                 psutil.cpu_percent()
-                used = _cpu_s()
+                used = run_cpu_s()
                 span = time.time(), time.time() + seconds - _SETTLE_S
                 while (now := time.time()) < span[1]:
                     for link in seen.links.values():
@@ -121,7 +122,7 @@ async def _run(seconds: int, overload: float, rate: int, max_rows: int, spark: b
                     await asyncio.sleep(_SAMPLE_S)
                     seen.late_s.append(time.time() - now - _SAMPLE_S)
                 cpu = psutil.cpu_percent()
-                own = (_cpu_s() - used) / (seconds - _SETTLE_S) / (psutil.cpu_count() or 1) * 100
+                own = (run_cpu_s() - used) / (seconds - _SETTLE_S) / (psutil.cpu_count() or 1) * 100
                 await _cut(runtime, _deployment(rate, total, {}))
             status = await _drained(runtime, watching, total)
     verdicts = {name: link.judge(capacity[name], *span) for name, link in seen.links.items()}
@@ -176,17 +177,6 @@ def _figures(
           f"{seen.without_digest}; the event loop was late by at most {figures['loop_late_max_ms']:.0f} ms, by "
           f"{figures['loop_late_p99_ms']:.0f} ms in one of a hundred looks")  # fmt: skip
     return figures
-
-
-def _cpu_s() -> float:
-    """The processor time that this process and those that it started have taken so far."""
-    total = 0.0
-    me = psutil.Process()
-    for process in (me, *me.children(recursive=True)):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            times = process.cpu_times()
-            total += times.user + times.system + times.children_user + times.children_system
-    return total
 
 
 @contextlib.asynccontextmanager

@@ -9,7 +9,6 @@ cost, so the share of matching grows with its rows: it is given for several size
 
 from __future__ import annotations
 
-import contextlib
 import json
 import statistics
 import tempfile
@@ -23,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headgate.bench.cpu import run_cpu_s
 from headgate.catalog import Snapshot
 from headgate.catalog.codec import encode_stream
 from headgate.fabric import EmbeddedServer, Logs, SyncFabric
@@ -169,7 +169,7 @@ class _Bench:
 
         def told(report: Mapping[str, Any]) -> None:
             reports.append(report)
-            spent.append(_cpu_s())
+            spent.append(run_cpu_s())
 
         query = start_query(self.spark, stream, self.address, self.fabric, checkpoint, trigger_s=0.0, told=told)
         try:
@@ -213,18 +213,6 @@ class _Bench:
         expected = ClassLists.of(np.flatnonzero(((row >= lows) & (row <= highs)).all(axis=1)) for row in values)
         given = part.classes.take(np.arange(len(values)))
         return sum(given.row(k).tolist() != expected.row(k).tolist() for k in range(len(values)))
-
-
-def _cpu_s() -> float:
-    """CPU seconds of this process and all below it: driver, Spark, its workers, the server."""
-    import psutil
-
-    total = 0.0
-    me = psutil.Process()
-    for process in [me, *me.children(recursive=True)]:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            total += sum(process.cpu_times()[:2])
-    return total
 
 
 def _figures(off: Sequence[_Run], on: Sequence[_Run]) -> dict[str, Any]:
