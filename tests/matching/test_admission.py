@@ -17,6 +17,8 @@ from headgate.matching.admission import (
     LearnedCosts,
     Requirement,
     ShedBoth,
+    Shedder,
+    ShedUpdates,
     TraditionalEager,
     Waiting,
     choose,
@@ -25,8 +27,8 @@ from headgate.matching.admission import (
     make_method,
     replay,
     replay_groups,
+    victims_first,
 )
-from headgate.matching.admission.shedding import Shedder
 
 COSTS = Costs(0.004, 0.001, 0.0004, 0.0001)
 
@@ -131,6 +133,26 @@ def test_preference_and_worth_choose_the_victims():
     victims = worth.plan(waiting, 0.0, COSTS)[0].events
     assert 0 < len(victims) < 999
     assert victims.tolist() == np.arange(0, 1998, 2)[-len(victims) :].tolist()
+    # By expression: marked updates go first, at random among themselves, and messages by their own worth.
+    marked = np.arange(2000) < 1000
+    for chooser in (ShedBoth(Shedder(4.5, 7, update_worth=victims_first(marked)), 0.3), ShedUpdates(Shedder(4.5, 7))):
+        steps = {step.kind: step.events for step in chooser.plan(waiting, 0.0, COSTS)}
+        gone = steps["shed updates"]
+        assert 0 < len(gone) < 999
+        early = marked[gone].sum()
+        assert early == min(500, len(gone)) if chooser.name == "shed both" else early < len(gone)
+
+
+def test_messages_are_all_shed_while_updates_alone_leave_no_time():
+    events = burst(3, 60, 4000)  # four seconds of updates in one
+    truth = replay(events, TraditionalEager(), Counting(), COSTS)
+    outcome = replay(events, make_method("shed messages", 0.5), Counting(), COSTS)
+    assert np.nanmax(truth.latencies_s) > 2.5
+    assert np.nanmax(outcome.latencies_s) <= 0.5
+    assert 0 < outcome.shed_messages < 60
+    assert outcome.shed_updates == 0
+    extra, missing = compare(outcome, truth)
+    assert (extra.sum(), missing.sum()) == (0, outcome.shed_messages)
 
 
 def test_learned_costs_follow_what_was_measured():

@@ -1,5 +1,7 @@
 """Context state: updates in one order with messages, pinned positions, replays that give the same rows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -11,6 +13,7 @@ from headgate.matching import ClassSpec, MatchingError, ScanIndex
 from headgate.matching.context import ContextState, ContextUpdate
 from headgate.matching.definitions import ClassDefinition, Reading, grouped
 from headgate.matching.live import LiveIndex
+from headgate.matching.skipped import Skipped
 from headgate.model import Schema
 
 SCHEMA = Schema.of({"x": "double", "s": "string"})
@@ -81,21 +84,45 @@ def test_any_order_of_pins_with_skipped_updates_gives_the_rows_without_them(seed
     updates = random_updates(rng, 30, count)
     found = state(count)
     found.record(updates)
-    places = [each.position for each in updates]
+    places = np.array([each.position for each in updates])
+    sizes = np.array([len(each.changes) for each in updates])
     for _ in range(6):
-        skipped = frozenset(int(each) for each in rng.choice(places, int(rng.integers(0, 20)), replace=False))
+        chosen = rng.random(sizes.sum()) < rng.choice([0.0, 0.3, 0.9])
+        chosen |= np.repeat(rng.random(30) < 0.3, sizes)
+        skipped = Skipped.of(places, sizes, chosen)
         position = int(rng.integers(0, 100))
-        applied = [each for each in updates if each.position not in skipped]
+        marks = iter(chosen.tolist())
+        applied = [
+            replace(each, changes={k: change for k, change in each.changes.items() if not next(marks)})
+            for each in updates
+        ]
         assert found.match(batch(), position, skipped).same(oracle(count, applied, position))
         start = {each.id: each.context for each in classes(0, count)}
         for each in applied:
             start.update({k: now for k, (_, now) in each.changes.items() if each.position <= position})
-        concerned = found.concerned(position, skipped, places[-1])
+        concerned = found.concerned(position, skipped, int(places[-1]))
         assert {k: found.value(k, position, skipped) for k in concerned} == {k: start[k] for k in concerned}
         others = set(start).difference(concerned)
         truth = {k: now for each in updates for k, (_, now) in each.changes.items()}
         assert all(start[k] == truth.get(k, start[k]) for k in others)
-    assert found.match(batch(), places[-1]).same(oracle(count, updates, places[-1]))
+        # What stays left out is not bound again.
+        bound = found.bound
+        found.at(position, Skipped(skipped.whole, dict(skipped.partly)))
+        assert found.bound == bound
+    assert found.match(batch(), int(places[-1])).same(oracle(count, updates, int(places[-1])))
+
+
+def test_updates_that_are_left_out_cost_nothing():
+    updates = random_updates(np.random.default_rng(9), 20, 40)
+    places = np.array([each.position for each in updates])
+    sizes = np.array([len(each.changes) for each in updates])
+    found = state(40)
+    found.record(updates)
+    found.at(0)
+    found.at(int(places[-1]), Skipped.of(places, sizes, np.ones(sizes.sum(), bool)))
+    assert found.bound == 0
+    found.at(int(places[-1]))
+    assert found.bound == len({k for each in updates for k in each.changes})
 
 
 @pytest.mark.parametrize("count", [6, 40])

@@ -25,21 +25,32 @@ def rows(start, stop):
     return generate("fleet", 3, start, stop, origin_us=ORIGIN)
 
 
-def document(require):
+CHOSEN = {
+    "load balancing": {"require": {"preset": "load balancing", "bound": "600 s"}},
+    "location based service": {"require": {"preset": "location based service", "bound": "600 s"}},
+    "by expression": {
+        "method": "shed updates",
+        "bound": "600 s",
+        "options": {"update_victims": "low > 40 AND subscriber <> 's10'"},
+    },
+}
+
+
+def document(admission):
     found = small(
         **{
             f"s{k}": {"site": "leaf", "where": "speed BETWEEN $low AND $low + 20", "context": {"low": 5.0 * k}}
             for k in range(12)
         }
     )
-    found["streams"]["fleet"]["admission"] = {"require": require}
+    found["streams"]["fleet"]["admission"] = admission
     return found
 
 
-@pytest.mark.parametrize("scenario", ["load balancing", "location based service"])
+@pytest.mark.parametrize("scenario", CHOSEN)
 def test_updates_that_do_not_fit_are_left_out_and_a_replay_leaves_out_the_same(tmp_path, nats_url, scenario):
     async def run():
-        async with running(document({"preset": scenario, "bound": "600 s"}), tmp_path, nats_url) as live:
+        async with running(document(CHOSEN[scenario]), tmp_path, nats_url) as live:
             snapshot = await live.client.snapshot()
             stream = snapshot.deployment.streams["fleet"]
             live.readers.start(["s0"])
@@ -47,7 +58,11 @@ def test_updates_that_do_not_fit_are_left_out_and_a_replay_leaves_out_the_same(t
             # A value takes 100 s: of ten, five are shed to come down to 540 s, or all but two wait.
             live.controllers["fleet"] = Controller(stream, row_cost_s=1e-6, update_cost_s=100.0)
             new = {f"s{k}": {"low": 60.0 - 4.0 * k} for k in range(10)}
-            places = {name: await live.client.set_context(name, **values) for name, values in new.items()}
+            if scenario == "by expression":  # all in one message of the log
+                place = await live.client.set_contexts(new)
+                places = dict.fromkeys(new, place)
+            else:
+                places = {name: await live.client.set_context(name, **values) for name, values in new.items()}
             await live.commit("fleet", rows(60, 120), 1)
             manifest, pin = await asyncio.to_thread(committed, live)
             skipped = set(manifest.skipped.tolist())
@@ -56,8 +71,12 @@ def test_updates_that_do_not_fit_are_left_out_and_a_replay_leaves_out_the_same(t
                 for name, place in places.items()
                 if place <= manifest.context and place not in skipped
             }
-            left = 5 if scenario == "load balancing" else 0
-            assert (manifest.shed_updates, len(skipped)) == (left, left)
+            left = 0 if scenario == "location based service" else 5
+            assert manifest.shed_updates == left
+            assert len(skipped) == (5 if scenario == "load balancing" else 0)
+            if scenario == "by expression":  # of the ten, the five that the expression names
+                assert list(manifest.partly) == [place]
+                applied = {each: values for each, values in applied.items() if values["low"] <= 40}
             assert len(applied) == (5 if left else 2)
             assert pin.head == max(places.values())
             assert counts(manifest.class_ids, manifest.class_counts) == of(expected(snapshot, rows(60, 120), applied))
@@ -81,7 +100,7 @@ def test_updates_that_do_not_fit_are_left_out_and_a_replay_leaves_out_the_same(t
             await live.client.control("subscribe", name="new", subscription=subscription)
             await live.commit("fleet", rows(121, 180), 3)
             healed, _ = await asyncio.to_thread(committed, live, 3)
-            assert (len(healed.skipped), healed.shed_updates) == (0, 0)
+            assert (len(healed.skipped), len(healed.partly), healed.shed_updates) == (0, 0, 0)
             assert counts(healed.class_ids, healed.class_counts) == of(expected(snapshot, rows(121, 180), true))
 
     async def told(live, left):
@@ -103,6 +122,7 @@ def test_updates_that_do_not_fit_are_left_out_and_a_replay_leaves_out_the_same(t
             pin = pin_batch(fabric, "fleet", batch)
             assert (manifest.batch, manifest.context, manifest.version) == (batch, pin.context, pin.version)
             assert manifest.skipped.tolist() == list(pin.skipped)
+            assert manifest.partly == pin.left_out.partly
             return manifest, pin
 
     def counts(ids, found):

@@ -158,7 +158,8 @@ def test_rows_are_not_shed_for_a_subscription_that_may_miss_nothing(tmp_path: Pa
             stream, lines = status["streams"]["fleet"], status["subscriptions"]
             partly = stream["partly_shed"]
             assert (stream["rows_in"], stream["shed"], stream["difference"]) == (800, 0, 0)
-            assert 280 <= partly <= 320
+            # A row that `all` alone misses saves a third of its work, and nobody else gives any: one row is kept.
+            assert partly == 399
             fast = pc.sum(pc.greater_equal(fresh.column("speed"), 20.0)).as_py()
             still = pc.sum(pc.greater_equal(fresh.column("speed"), 0.0)).as_py()
             assert {name: each["delivered"] for name, each in lines.items()} == {
@@ -169,7 +170,7 @@ def test_rows_are_not_shed_for_a_subscription_that_may_miss_nothing(tmp_path: Pa
             assert all(each["difference"] == 0 for each in lines.values())
             # Each of those rows was missed by one class alone.
             assert stream["errors"]["false_negatives"] == {"estimate": partly, "low": partly, "high": partly}
-            assert f"stream fleet: {partly} rows matched only for those who may miss nothing" in error_lines(status)
+            assert f"stream fleet: {partly} rows matched only for those who may miss less" in error_lines(status)
 
             async def told() -> bool:
                 tallies = await read_tallies(live.client.fabric)

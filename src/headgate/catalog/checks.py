@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from headgate.catalog.engines import (
     check_grid,
     check_policy,
     check_regions,
+    check_update_victims,
     read_constraint,
     read_grid,
     read_objective,
@@ -85,6 +86,14 @@ def check_stream(stream: Stream, sites: Collection[str]) -> Iterator[Finding]:
         yield _inside(error, "grid")
     try:
         check_admission(stream)
+    except HeadgateError as error:
+        yield _inside(error, "admission")
+
+
+def check_victims(stream: Stream, subscriptions: Iterable[Subscription]) -> Iterator[Finding]:
+    """Findings of a stream's choice of updates to shed against the contexts of the subscriptions that there are."""
+    try:
+        check_update_victims(stream, subscriptions)
     except HeadgateError as error:
         yield _inside(error, "admission")
 

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from headgate.catalog import codec, tables
-from headgate.catalog.engines import never_shed_for, read_grid
+from headgate.catalog.engines import misses_at_most, read_grid
 from headgate.catalog.profiles import read_filter
 from headgate.model import Stream, Subscription
 
@@ -20,15 +20,16 @@ from headgate.model import Stream, Subscription
 def definition(subscription: Subscription, stream: Stream) -> str:
     """The one text of a subscription's delivery class: stream, profile, filter, bound context, resolution, region.
 
-    A class that rows are never shed for is another one than that of the same filter that they are shed for.
+    A class that may miss less, or more, than others of its stream is another one than theirs of the same filter.
 
     Site, columns, policy, format and quality belong to the subscription and are not part of it.
     """
     bound, grid = read_filter(subscription, stream.schema), read_grid(subscription, stream)
     context = {**bound.context, **({} if grid is None else grid.context)}
     parts: list[Any] = [stream.name, subscription.profile, bound.text, context, None if grid is None else grid.text]
-    if never_shed_for(subscription):
-        parts.append("never shed")
+    share = misses_at_most(subscription, stream)
+    if share is not None:
+        parts.append(f"misses at most {share:g}" if share else "never shed")
     return codec.dumps([*parts, subscription.name] if context else parts)
 
 

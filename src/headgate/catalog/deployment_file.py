@@ -18,6 +18,7 @@ from headgate.catalog.checks import (
     check_spread,
     check_stream,
     check_tree,
+    check_victims,
     unknown,
 )
 from headgate.catalog.convert import to_links, to_roots, to_schema, to_site, to_stream, to_subscription
@@ -36,6 +37,7 @@ from headgate.catalog.problems import DeploymentError, suggestion
 from headgate.catalog.wording import salvage, validate
 from headgate.errors import HeadgateError
 from headgate.model import Deployment, Links, Plan, Schema, Source, Stream, Subscription, Tree
+from headgate.model.roots import members_of
 
 T = TypeVar("T")
 SourceCheck = Callable[[Stream], None]
@@ -98,6 +100,10 @@ class _Reading:
         sites = {name: to_site(name, entry) for name, entry in self._sound("sites", SiteEntry)}
         streams = self._streams()
         subscriptions = self._subscriptions(streams)
+        for name in self._part("streams"):
+            for stream in [streams[name]] if name in streams else list(members_of(streams, name).values())[:1]:
+                for finding in check_victims(stream, subscriptions.values()):
+                    self._report(("streams", name), finding)
         links = self._links()
         plan = self._plan(streams, subscriptions)
         settings = salvage(SettingsEntry, {key: value[key] for key in SettingsEntry.model_fields if key in value})

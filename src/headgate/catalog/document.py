@@ -124,7 +124,9 @@ class RequirementEntry(Entry):
         default=None, description="One of four scenarios to start from."
     )
     bound: Duration | None = Field(default=None, description="The latency to hold; default: any.")
-    false_negatives: bool | None = Field(default=None, description="Whether some matches may be missed.")
+    false_negatives: bool | Share | None = Field(
+        default=None, description="Whether some matches may be missed, or which share of them: `0.1`."
+    )
     false_positives: bool | None = Field(default=None, description="Whether some matches may be wrong.")
     lasting: bool | None = Field(default=None, description="Whether errors may outlive the overload.")
     state: Literal["updates first", "messages first", "arrival"] | None = Field(
@@ -147,7 +149,9 @@ class AdmissionEntry(Entry):
         description=(
             "Settings of the method: `seed`, `settle`; `order` (updates first, messages first, arrival) for batch and "
             "hybrid; `arrived`, the timestamp column that places rows among the updates of contexts; `messages_share`, "
-            "the share of the excess that shed both takes from rows; `victims`, a filter: rows it takes are shed first."
+            "the share of the excess that shed both takes from rows; `victims`, a filter: rows it takes go before "
+            "others; `update_victims`, a filter over the values that an update of a context sets (`x`), those that it "
+            "replaces (`was_x`) and the `subscriber`: updates it takes are shed before others."
         ),
     )
 
@@ -307,7 +311,8 @@ class SubscriptionEntry(Entry):
     profile: str = Field(default="relational", description="The language of `where`.")
     require: Annotated[RequirementEntry, BeforeValidator(_preset)] | None = Field(
         default=None,
-        description="What it must be kept under overload; rows are never shed for one that may miss nothing.",
+        description="What it must be kept under overload: rows are never shed for one that may miss nothing, and at "
+        "most that share of them for one with `false_negatives: 0.1`.",
     )
     context_from: Name | None = Field(
         default=None, description="A subscription whose rows set the values of `context`, by the names of its columns."

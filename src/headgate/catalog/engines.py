@@ -5,7 +5,7 @@ An engine is imported where a deployment has something for it to read, so that t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,13 +58,23 @@ def check_admission(stream: Stream) -> None:
         )
 
 
-def never_shed_for(subscription: Subscription) -> bool:
-    """Whether a subscription's own requirement forbids to shed rows for it."""
-    if subscription.require is None:
-        return False
-    from headgate.matching.admission import misses_nothing
+def check_update_victims(stream: Stream, subscriptions: Iterable[Subscription]) -> None:
+    """Refuse a choice of updates to shed that the contexts of the stream's subscriptions have no values for."""
+    text = stream.admission.options.get("update_victims")
+    if text is not None:
+        from headgate.matching.admission import UpdateVictims
 
-    return misses_nothing(subscription.require)
+        UpdateVictims.parse(str(text), (each.context for each in subscriptions if each.stream == stream.name))
+
+
+def misses_at_most(subscription: Subscription, stream: Stream) -> float | None:
+    """The share that a subscription's own requirement lets it miss, None where that is as for the whole stream."""
+    if subscription.require is None:
+        return None
+    from headgate.matching.admission import tolerance_of
+
+    mine, others = tolerance_of(subscription.require), tolerance_of(stream.admission.require)
+    return None if mine == others else mine
 
 
 def check_regions(regions: Mapping[str, Mapping[str, Any]], stream: Stream) -> None:

@@ -156,7 +156,16 @@ def error_lines(document: dict[str, Any]) -> list[str]:
         if each.get("shed_updates"):
             found.append(f"stream {name}: {each['shed_updates']:,} new values of contexts shed")
         if each.get("partly_shed"):
-            found.append(f"stream {name}: {each['partly_shed']:,} rows matched only for those who may miss nothing")
+            found.append(f"stream {name}: {each['partly_shed']:,} rows matched only for those who may miss less")
+        if (groups := each.get("withheld")) and (set(groups) != {"1"} or each.get("partly_shed")):
+            rows = each["rows_in"] - each["dead"]
+            shares = (
+                f"{groups[key] / rows:.1%} from those who tolerate {float(key):.0%}"
+                for key in sorted(groups, key=float, reverse=True)
+            )
+            found.append(f"stream {name}: of {rows:,} rows withheld " + ", ".join(shares))
+        if late := each["job"].get("late_rows"):
+            found.append(f"stream {name}: {late:,} rows kept past the latency bound, as nobody tolerates to miss more")
         if errors:
             missed, wrong = (
                 f"{errors[kind]['estimate']:,.0f} (95 %: {errors[kind]['low']:,.0f} to {errors[kind]['high']:,.0f})"

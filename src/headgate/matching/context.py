@@ -3,12 +3,12 @@
 Messages and updates share one order (contract 8). A pin names a position in it, and `ContextState.at(position)` is the
 index with exactly the updates up to there. Updates say what they replace, so the index moves both ways in place: a
 micro-batch that is replayed with its pin gives the same rows, whether the worker is new, behind, or past that position.
-A pin may also name updates that are never applied, because control under overload has shed them.
+A pin may also name updates, or single changes in them, that are never applied: control under overload has shed them.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,9 +20,9 @@ import pyarrow as pa
 from headgate.matching.index import ClassSpec, Index, MatchingError
 from headgate.matching.lists import ClassLists, Ids
 from headgate.matching.live import IndexDelta, LiveIndex
+from headgate.matching.skipped import NOTHING, Skipped
 
 Values = Mapping[str, Any]
-NONE: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class ContextState:
     def __init__(self, index: LiveIndex, base: int = 0, clock: Callable[[], float] = lambda: 0.0) -> None:
         self._index = index
         self._base = self._position = base
-        self._skipped: frozenset[int] = NONE
+        self._skipped = NOTHING
         self._log: list[ContextUpdate] = []
         self._positions: list[int] = []
         self._touched: dict[int, list[int]] = {}
@@ -86,7 +86,7 @@ class ContextState:
         self._log.extend(new)
         self._positions.extend(update.position for update in new)
 
-    def at(self, position: int, skipped: frozenset[int] = NONE) -> Index:
+    def at(self, position: int, skipped: Skipped = NOTHING) -> Index:
         """The index with the recorded updates up to a position but the skipped ones, bound in bulk.
 
         A pin is chosen where everything before it is recorded; only then does a replay give the same rows. Updates of
@@ -100,8 +100,7 @@ class ContextState:
         here, there = bisect_right(self._positions, self._position), bisect_right(self._positions, position)
         contexts: dict[int, Values] = {}
         if skipped or self._skipped:
-            between = self._log[min(here, there) : max(here, there)]
-            for identity in self._classes_of(between, skipped ^ self._skipped):
+            for identity in self._moving(here, there, skipped):
                 contexts[identity] = self.value(identity, position, skipped)
         else:
             for update in self._log[here:there]:
@@ -116,43 +115,70 @@ class ContextState:
         self._position, self._skipped = min(position, self.head), skipped
         return self._index
 
-    def _classes_of(self, updates: Iterable[ContextUpdate], places: frozenset[int]) -> dict[int, None]:
-        """The classes that updates, and those at other places, concern, in a fixed order."""
-        found = dict.fromkeys(identity for update in updates for identity in update.changes)
-        for place in sorted(places):
-            at = bisect_right(self._positions, place) - 1
-            if at >= 0 and self._positions[at] == place:
-                found.update(dict.fromkeys(self._log[at].changes))
+    def _moving(self, here: int, there: int, skipped: Skipped) -> dict[int, None]:
+        """The classes whose values may differ between two numbers of updates, with what is and will be left out.
+
+        An update between the two that is left out on the far side was not applied, or will not be: it concerns nobody,
+        and that is what shedding saves.
+        """
+        low, high = min(here, there), max(here, there)
+        found = self._classes_of(range(low, high), skipped if there > here else self._skipped, left_out=False)
+        before = self._positions[low - 1] if low else self._base
+        for place in skipped.differing(self._skipped):
+            if place <= before and (number := self._number(place)) is not None:
+                identities = list(self._log[number].changes)
+                mine, theirs = (set(each.numbers(place, len(identities))) for each in (skipped, self._skipped))
+                found.update(dict.fromkeys(identities[each] for each in sorted(mine ^ theirs)))
         return found
 
-    def value(self, identity: int, position: int, skipped: frozenset[int] = NONE) -> Values:
+    def _number(self, place: int) -> int | None:
+        """Which of the recorded updates has a place."""
+        at = bisect_right(self._positions, place) - 1
+        return at if at >= 0 and self._positions[at] == place else None
+
+    def _classes_of(self, numbers: Iterable[int], skipped: Skipped, *, left_out: bool) -> dict[int, None]:
+        """The classes that updates concern, in a fixed order: by what is left out of them, or by the rest."""
+        found: dict[int, None] = {}
+        for number in numbers:
+            place, changes = self._positions[number], self._log[number].changes
+            gone = set(skipped.numbers(place, len(changes)))
+            if gone or left_out:
+                found.update(dict.fromkeys(each for k, each in enumerate(changes) if (k in gone) == left_out))
+            else:
+                found.update(dict.fromkeys(changes))
+        return found
+
+    def value(self, identity: int, position: int, skipped: Skipped = NOTHING) -> Values:
         """The values of a class that some update concerns, as they are at a position without the skipped updates."""
         for number in range(self._touched_upto, len(self._log)):
-            for each in self._log[number].changes:
-                self._touched.setdefault(each, []).append(number)
+            for k, each in enumerate(self._log[number].changes):
+                self._touched.setdefault(each, []).append(number << 32 | k)
         self._touched_upto = len(self._log)
-        numbers = self._touched[identity]
-        for number in reversed(numbers[: bisect_right(numbers, bisect_right(self._positions, position) - 1)]):
-            if self._positions[number] not in skipped:
+        found = self._touched[identity]
+        for each in reversed(found[: bisect_left(found, bisect_right(self._positions, position) << 32)]):
+            number = each >> 32
+            if not skipped.has(self._positions[number], each & 0xFFFFFFFF):
                 return self._log[number].changes[identity][1]
-        return self._log[numbers[0]].changes[identity][0]
+        return self._log[found[0] >> 32].changes[identity][0]
 
-    def concerned(self, position: int, skipped: frozenset[int], head: int) -> list[int]:
+    def concerned(self, position: int, skipped: Skipped, head: int) -> list[int]:
         """The classes that may have other values at a position, without the skipped updates, than at the head."""
         here, there = bisect_right(self._positions, position), bisect_right(self._positions, head)
-        return list(self._classes_of(self._log[here:there], skipped))
+        found = self._classes_of(range(here, there), NOTHING, left_out=False)
+        left = [number for place in skipped.places() if (number := self._number(place)) is not None]
+        return list(found | self._classes_of(left, skipped, left_out=True))
 
     def spec(self, identity: int, values: Values) -> ClassSpec | None:
         """A class with a context alone, None when the index does not have it."""
         found = self._index.filter_of(identity)
         return None if found is None else ClassSpec(identity, found, values)
 
-    def match(self, batch: pa.RecordBatch, position: int, skipped: frozenset[int] = NONE) -> ClassLists:
+    def match(self, batch: pa.RecordBatch, position: int, skipped: Skipped = NOTHING) -> ClassLists:
         """The classes of each row with the state of a pinned position."""
         return self.at(position, skipped).match(batch)
 
     def match_each(
-        self, batch: pa.RecordBatch, positions: npt.NDArray[np.int64], skipped: frozenset[int] = NONE
+        self, batch: pa.RecordBatch, positions: npt.NDArray[np.int64], skipped: Skipped = NOTHING
     ) -> ClassLists:
         """The classes of each row with the state of a position of its own; the rows stay in their order.
 

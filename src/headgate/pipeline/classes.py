@@ -14,7 +14,7 @@ from headgate.filters import context_types
 from headgate.filters.profiles import compile_profile
 from headgate.grid import layout_of, place_schema, with_grid, with_places
 from headgate.matching import ClassSpec, RowFilter
-from headgate.matching.admission import misses_nothing
+from headgate.matching.admission import tolerance_of, wants_true_state
 from headgate.matching.definitions import ClassDefinition, Compile, Reading, grouped
 from headgate.matching.live import LiveIndex
 from headgate.model import Stream, Subscription, parse_type, type_name
@@ -77,14 +77,31 @@ def definitions_of(snapshot: Snapshot, stream: str) -> dict[int, ClassDefinition
     return found
 
 
-def never_shed(snapshot: Snapshot, stream: str) -> dict[int, ClassDefinition]:
-    """The classes of a stream that rows are not shed for, by the requirements of their subscriptions."""
-    ids = {
-        snapshot.class_ids[name]
+def tolerances_of(snapshot: Snapshot, stream: str) -> dict[int, float]:
+    """What each class of a stream tolerates: the share of rows that may be withheld from it."""
+    otherwise = tolerance_of(snapshot.deployment.streams[stream].admission.require)
+    return {
+        snapshot.class_ids[name]: otherwise
+        if subscription.require is None
+        else tolerance_of(subscription.require, otherwise)
         for name, subscription in snapshot.deployment.subscriptions.items()
-        if subscription.require is not None and misses_nothing(subscription.require)
+        if subscription.stream == stream
     }
-    return {each: found for each, found in definitions_of(snapshot, stream).items() if each in ids} if ids else {}
+
+
+def stricter_than(snapshot: Snapshot, stream: str, tolerance: float) -> dict[int, ClassDefinition]:
+    """The classes of a stream that tolerate less than that."""
+    found = tolerances_of(snapshot, stream)
+    return {each: made for each, made in definitions_of(snapshot, stream).items() if found[each] < tolerance}
+
+
+def true_states(snapshot: Snapshot, stream: str) -> dict[int, bool]:
+    """The classes of a stream whose own requirement allows no wrong match, and whether each has a context."""
+    return {
+        snapshot.class_ids[name]: bool(subscription.context)
+        for name, subscription in snapshot.deployment.subscriptions.items()
+        if subscription.stream == stream and wants_true_state(subscription.require)
+    }
 
 
 def class_specs(snapshot: Snapshot, stream: str) -> list[ClassSpec]:

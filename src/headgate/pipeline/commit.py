@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from headgate import faults
 from headgate.errors import HeadgateError
 from headgate.fabric import FencedError, SyncFabric
 from headgate.matching.admission import UpdatePlan
+from headgate.matching.skipped import Skipped
 from headgate.wire.manifest import Manifest, PartRef, decode_manifest, encode_manifest
 
 
@@ -31,8 +32,9 @@ class Pin:
     """What a micro-batch is matched with (contract 8): a version of the catalog, and a place in the context log.
 
     `before` is the place of the batch before it: the updates in (before, context] arrived between the two. Under
-    overload the pin may lag behind `head`, the last update there was, and names the places of `skipped` updates: those
-    that were shed since the version began. This batch has shed `shed_updates` values.
+    overload the pin may lag behind `head`, the last update there was, and names what was shed since the version began:
+    updates at the places `skipped`, and of those in `partly` the changes whose bits are set, as hexadecimal text. This
+    batch has shed `shed_updates` values.
     """
 
     version: int
@@ -41,15 +43,32 @@ class Pin:
     head: int = 0
     skipped: tuple[int, ...] = ()
     shed_updates: int = 0
+    partly: tuple[tuple[int, str], ...] = ()
 
     @property
-    def behind(self) -> bool:
-        """Whether the state is not the one that holds at the head."""
-        return bool(self.skipped) or self.context < self.head
+    def left_out(self) -> Skipped:
+        """The updates that are not applied."""
+        return Skipped(frozenset(self.skipped), {place: bytes.fromhex(bits) for place, bits in self.partly})
+
+    def without(self, left_out: Skipped, shed_updates: int = 0) -> Pin:
+        """The pin with those updates left out."""
+        partly = tuple((place, left_out.partly[place].hex()) for place in sorted(left_out.partly))
+        return replace(self, skipped=tuple(sorted(left_out.whole)), partly=partly, shed_updates=shed_updates)
 
     def to_json(self, batch: int) -> bytes:
         """The stored form."""
-        return json.dumps({"batch": batch, **asdict(self)}).encode()
+        document = {"batch": batch, **asdict(self)}
+        if not self.partly:  # as drivers wrote it that knew whole updates only
+            del document["partly"]
+        return json.dumps(document).encode()
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Pin:
+        """Read the stored form, without its batch."""
+        known = {"head": document.get("context", 0), **document}
+        known["skipped"] = tuple(known.get("skipped", ()))
+        known["partly"] = tuple((place, bits) for place, bits in known.get("partly", ()))
+        return cls(**known)
 
 
 # By batch and version: what happens to updates that wait, from the place after which they do up to the head.
@@ -67,19 +86,19 @@ def pin_batch(fabric: SyncFabric, stream: str, batch: int, control: UpdateContro
         known: dict[str, Any] = json.loads(stored.data) if stored else {"batch": -1}
         number, before = int(known.pop("batch")), int(known.get("context", 0))
         if number == batch:
-            return Pin(**{"head": before, **known, "skipped": tuple(known.get("skipped", ()))})
+            return Pin.of(known)
         head = fabric.last(logs.state, logs.head)
         if head is None:
             raise HeadgateError("no version of the catalog is published", hint="is the service running?")
         update = fabric.last(logs.root(stream), logs.context(stream))
         version, place = int(head.data), update.sequence if update else 0
         pin = Pin(version, place, before, place)
-        if control is not None and known.get("version") == version and before < place:
-            plan = control(fabric, batch, version, before, place)
-            skipped = (*known.get("skipped", ()), *plan.shed)
-            pin = Pin(version, plan.upto, before, place, skipped, plan.shed_changes)
-        elif known.get("version") == version:
-            pin = replace(pin, skipped=tuple(known.get("skipped", ())))
+        if known.get("version") == version:
+            left_out = Pin.of(known).left_out
+            plan = UpdatePlan(place)
+            if control is not None and before < place:
+                plan = control(fabric, batch, version, before, place)
+            pin = replace(pin, context=plan.upto).without(left_out.joined(plan.shed), plan.shed_changes)
         try:
             fabric.publish(logs.pin(stream), pin.to_json(batch), expect=stored.sequence if stored else 0)
         except FencedError:
@@ -142,6 +161,8 @@ def build_manifest(stream: str, lineage: str, batch: int, pin: Pin, staged: Sequ
         version=pin.version,
         context=pin.context,
         skipped=np.array(pin.skipped, np.uint64),
+        partly=pin.left_out.partly,
+        withheld=withheld_of(staged),
         shed_updates=pin.shed_updates,
         partly_shed=sum(row["partly_shed"] for row in staged),
         after=after,
@@ -154,6 +175,15 @@ def build_manifest(stream: str, lineage: str, batch: int, pin: Pin, staged: Sequ
         time_ms=now_ms,
         lag_ms=int(now_ms - mean_ms),
     )
+
+
+def withheld_of(staged: Sequence[Any]) -> dict[str, int]:
+    """By what groups of classes tolerate, how many rows were withheld from each."""
+    found: dict[str, int] = {}
+    for row in staged:
+        for tolerance, count in json.loads(row["withheld"] or "{}").items():
+            found[tolerance] = found.get(tolerance, 0) + count
+    return found
 
 
 def sum_counts(

@@ -6,17 +6,30 @@ here and travels with the pin.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+from headgate.catalog import Snapshot
 from headgate.fabric import SyncFabric
-from headgate.matching.admission import BatchGate, Expected, UpdatePlan, plan_updates
+from headgate.matching import MatchingError
+from headgate.matching.admission import (
+    ALL,
+    BatchGate,
+    Expected,
+    Level,
+    UpdatePlan,
+    UpdateVictims,
+    levels_of,
+    plan_updates,
+)
 from headgate.model import Admission, Stream
-from headgate.pipeline.classes import never_shed
+from headgate.pipeline.classes import tolerances_of, true_states
 from headgate.pipeline.states import read_snapshot
-from headgate.wire.frame import decode_frame
+from headgate.wire.context import context_size, decode_context
 
 # New costs count for so much: one odd batch does not shed the next.
 _WEIGHT: Final = 0.3
@@ -27,6 +40,42 @@ def gate_of(admission: Admission) -> BatchGate:
     return BatchGate.of(admission.method, admission.bound_s, admission.options, admission.require)
 
 
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What the classes of a version demand of control: their groups, and whose updates may not be shed."""
+
+    version: int
+    levels: tuple[Level, ...]
+    in_order: bool
+    spared: frozenset[int]
+    names: Mapping[int, str]
+    victims: UpdateVictims | None = None
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, version: int, stream: str, gate: BatchGate) -> Demands:
+        """The demands under a snapshot. A choice of updates that its contexts have no values for is not made."""
+        strict = true_states(snapshot, stream)
+        mine = {
+            name: each
+            for name, each in snapshot.deployment.subscriptions.items()
+            if gate.update_victims is not None and each.stream == stream and each.context
+        }
+        victims = None
+        if gate.update_victims is not None:
+            try:
+                victims = UpdateVictims.parse(gate.update_victims, (each.context for each in mine.values()))
+            except MatchingError as error:
+                print(f"headgate: stream {stream!r} sheds updates at random: {error}", file=sys.stderr, flush=True)
+        return cls(
+            version,
+            levels_of(tolerances_of(snapshot, stream).values()) if gate.powers.rows else ALL,
+            bool(strict) and gate.powers.reorders,
+            frozenset(each for each, context in strict.items() if context),
+            {snapshot.class_ids[name]: name for name in mine},
+            victims,
+        )
+
+
 class Controller:
     """Learns costs from what batches staged, and plans the updates of the next. One per stream, in the driver."""
 
@@ -35,7 +84,8 @@ class Controller:
         self._gate = gate_of(stream.admission)
         self.row_cost_s = row_cost_s
         self.update_cost_s = update_cost_s
-        self._exempt: tuple[int, bool, bool] = (-1, False, False)
+        self.late_rows = 0
+        self._demands: Demands | None = None
         self._rows = 0
         self._age_s = 0.0
 
@@ -51,41 +101,50 @@ class Controller:
             self.row_cost_s = _smooth(self.row_cost_s, sum(row["busy_s"] for row in staged) / rows)
         if updates:
             self.update_cost_s = _smooth(self.update_cost_s, sum(row["update_s"] for row in staged) / updates)
+        self.late_rows += sum(row["late"] for row in staged)
         self._rows = max((row["given"] for row in staged), default=0)
         self._age_s = max((row["age_s"] for row in staged), default=0.0)
 
-    def never_sheds(self, fabric: SyncFabric, version: int) -> bool:
-        """Whether a version has classes that may miss nothing, although the stream's method sheds rows or reorders."""
-        powers = self._gate.powers
-        return (powers.rows or powers.reorders) and self._exemptions(fabric, version)[1]
-
-    def _exemptions(self, fabric: SyncFabric, version: int) -> tuple[int, bool, bool]:
-        """Of a version, whether some classes are exempt, and whether some of those have a context."""
-        if self._exempt[0] != version:
-            found = never_shed(read_snapshot(fabric, version), self._stream)
-            self._exempt = (version, bool(found), any(each.context for each in found.values()))
-        return self._exempt
+    def demands(self, fabric: SyncFabric, version: int) -> Demands:
+        """What the classes of a version demand."""
+        if self._demands is None or self._demands.version != version:
+            self._demands = Demands.of(read_snapshot(fabric, version), version, self._stream, self._gate)
+        return self._demands
 
     def plan(self, fabric: SyncFabric, batch: int, version: int, after: int, head: int) -> UpdatePlan:
         """What happens to the updates at places (after, head] of the context log; `pin_batch` asks.
 
-        Where a class that may miss nothing has a context, all updates are applied: a message of the log changes many
-        classes, and a state that lags would lag for that one too.
+        Updates of a class that tolerates no wrong match are never shed; where there is one with a context, none is
+        deferred either, since a state that lags would lag for that one too.
         """
-        if self._gate.powers.updates == "apply" or self._exemptions(fabric, version)[2]:
+        powers = self._gate.powers
+        if powers.updates == "apply":
             return UpdatePlan(head)
-        logs, place = fabric.logs, after
-        places, sizes = [], []
-        while place < head and (found := fabric.read(logs.root(self._stream), logs.context(self._stream), place)):
-            for stored in found:
-                if stored.sequence <= head:
-                    places.append(stored.sequence)
-                    sizes.append(int(decode_frame(stored.data, "c").header["classes"]))
-            place = found[-1].sequence
-        if not places:
+        demands = self.demands(fabric, version)
+        if powers.updates == "defer" and demands.spared:
             return UpdatePlan(head)
+        waiting = list(self._waiting(fabric, after, head))
+        if not waiting:
+            return UpdatePlan(head)
+        places = np.array([place for place, _ in waiting], np.int64)
+        sizes = np.array([context_size(data) for _, data in waiting], np.int64)
         expected = Expected(self._rows, self._age_s, self.row_cost_s, self.update_cost_s)
-        return plan_updates(self._gate, batch, np.array(places), np.array(sizes), expected)
+        plan = plan_updates(self._gate, batch, places, sizes, expected)
+        if not plan.shed or (demands.victims is None and not demands.spared):
+            return plan
+        changes = [change for _, data in waiting for change in decode_context(data).items()]
+        first = None
+        if demands.victims is not None:
+            first = demands.victims.first([(demands.names.get(each, ""), was, now) for each, (was, now) in changes])
+        spared = np.fromiter((each in demands.spared for each, _ in changes), bool, len(changes))
+        return plan_updates(self._gate, batch, places, sizes, expected, first, spared)
+
+    def _waiting(self, fabric: SyncFabric, after: int, head: int) -> Iterator[tuple[int, bytes]]:
+        """The updates at places (after, head] as they are stored."""
+        logs, place = fabric.logs, after
+        while place < head and (found := fabric.read(logs.root(self._stream), logs.context(self._stream), place)):
+            yield from ((stored.sequence, stored.data) for stored in found if stored.sequence <= head)
+            place = found[-1].sequence
 
 
 def _smooth(before: float, now: float) -> float:

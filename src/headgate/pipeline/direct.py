@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -62,8 +63,10 @@ class DirectCommits:
         pin = pin_batch(self._fabric, stream, batch, None if control is None else control.plan)
         keeper = self._keepers.get(stream)
         index = None if keeper is None else keeper.ensure(self._fabric, pin.version)
-        spares = control is not None and control.never_sheds(self._fabric, pin.version)
-        work = MatchPass(self._address, stream, pin, batch=batch, row_cost_s=row_cost_s, index=index, spares=spares)
+        work = MatchPass(self._address, stream, pin, batch=batch, row_cost_s=row_cost_s, index=index)
+        if control is not None:
+            demands = control.demands(self._fabric, pin.version)
+            work = replace(work, levels=demands.levels, in_order=demands.in_order)
         staged = [row for each in work(iter([marked])) for row in each.to_pylist()]
         if control is not None:
             control.learn(staged)

@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -20,9 +21,10 @@ import pyarrow.compute as pc
 from headgate import faults
 from headgate.filters import parse_filter
 from headgate.matching import ClassLists, ContextState
-from headgate.matching.admission import BatchGate, Gated, compare_lists, estimate_errors
+from headgate.matching.admission import ALL, BatchGate, Level, compare_lists, estimate_errors
 from headgate.pipeline.commit import Pin, sum_counts
 from headgate.pipeline.control import gate_of
+from headgate.pipeline.graded import Graded
 from headgate.pipeline.ordering import DRAWN, Ordering, micros
 from headgate.pipeline.states import IndexRef
 from headgate.pipeline.validate import DEAD
@@ -39,7 +41,7 @@ STAGED_DDL: Final = (
     "class_ids binary, class_counts binary, event_ms double, events bigint, busy_s double, "
     "match_s double, class_s double, class_bytes bigint, sampled bigint, missed double, missed_var double, "
     "wrong double, wrong_var double, trouble string, given bigint, age_s double, updates bigint, update_s double, "
-    "partly_shed bigint"
+    "partly_shed bigint, withheld string, late bigint"
 )
 STAGED = pa.schema(
     [
@@ -68,6 +70,8 @@ STAGED = pa.schema(
         ("updates", pa.int64()),
         ("update_s", pa.float64()),
         ("partly_shed", pa.int64()),
+        ("withheld", pa.string()),
+        ("late", pa.int64()),
     ]
 )
 
@@ -108,7 +112,8 @@ class MatchPass:
 
     `index` names the saved index of the pinned version. `row_cost_s` is what a row has taken in earlier batches and
     `began_s` when this one started: admission control decides by them how many rows still fit the latency bound.
-    `spares` says that there are classes that rows are not shed for: what others do not get is matched for those alone.
+    `levels` are the groups of classes by what they tolerate: rows withheld from some are matched for the rest alone.
+    `in_order` says that some classes tolerate no wrong match, so that rows must not pass updates.
     """
 
     address: Address
@@ -119,7 +124,8 @@ class MatchPass:
     row_cost_s: float = 0.0
     began_s: float = 0.0
     index: IndexRef | None = None
-    spares: bool = False
+    levels: tuple[Level, ...] = ALL
+    in_order: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Match and stage; yields what was staged."""
@@ -127,7 +133,7 @@ class MatchPass:
         held = me.state(self.stream, self.pin.version, self.index, max(self.pin.head, self.pin.context))
         stream, state = held.stream, held.state
         gate = gate_of(stream.admission)
-        if self.spares:  # who may miss nothing must not have its updates passed by rows either
+        if self.in_order:
             gate = replace(gate, order="arrival")
         ordering = Ordering.of(gate, self.pin)
         victims = None if gate.victims is None else parse_filter(gate.victims, stream.schema)
@@ -145,21 +151,17 @@ class MatchPass:
                 rows.append({"kind": "dead", "log_sequence": place, "dead": dead.num_rows})
             age_s = self._age(good, stream.event_time)
             first = None if victims is None else victims.evaluate(good, {})
-            gated = gate.admit(self.batch, good.num_rows, age_s, self.row_cost_s, first)
-            kept = good.filter(pa.array(gated.keep)) if gated.shed else good
+            gated = gate.admit(self.batch, good.num_rows, age_s, self.row_cost_s, first, self.levels)
+            graded = Graded(good, gated, self.levels, state, partial(self._stricter, me))
             given, oldest_s = given + good.num_rows, max(oldest_s, age_s)
-            spared = self._spared(me) if gated.shed else None
             begun = time.thread_time()
-            lists = ordering.match(state, kept)
-            if spared is not None:
-                left = good.filter(pa.array(~gated.keep))
-                lists = woven(lists, ordering.exact(spared, left), gated.keep)
+            lists = graded.match(ordering)
             spent = Spent(time.thread_time() - begun)
-            staging = kept if spared is None else good
-            rows.extend(self._stage(me, staging, lists, spent, stream.event_time, counted))
-            rows[-1]["shed" if spared is None else "partly_shed"] = gated.shed
+            rows.extend(self._stage(me, graded.evaluated, lists, spent, stream.event_time, counted))
+            rows[-1].update({"shed": gated.shed, "partly_shed": gated.partly, "late": gated.late})
+            rows[-1]["withheld"] = json.dumps(graded.withheld())
             rows[-1]["busy_s"] = time.perf_counter() - began
-            rows[-1].update(self._estimate(gate, gated, ordering, state, good, kept, spared))
+            rows[-1].update(self._estimate(gate, graded, ordering))
             rows[-1]["trouble"], trouble = trouble, ""
             yield pa.RecordBatch.from_pylist([{**_ZERO, **row} for row in rows], schema=STAGED)
         ids, counts = counted.total()
@@ -174,11 +176,9 @@ class MatchPass:
         }
         yield pa.RecordBatch.from_pylist([{**_ZERO, **row}], schema=STAGED)
 
-    def _spared(self, me: Worker) -> ContextState | None:
-        """The classes that rows are not shed for, None when there are none."""
-        if not self.spares:
-            return None
-        return me.never_shed(self.stream, self.pin.version, max(self.pin.head, self.pin.context)).state
+    def _stricter(self, me: Worker, tolerance: float) -> ContextState:
+        """The classes that tolerate less."""
+        return me.stricter(self.stream, self.pin.version, tolerance, max(self.pin.head, self.pin.context)).state
 
     def _age(self, good: pa.RecordBatch, event_time: str | None) -> float:
         """The age of the oldest row."""
@@ -222,30 +222,14 @@ class MatchPass:
                 rows[0]["events"] = good.num_rows
         return rows
 
-    def _estimate(
-        self,
-        gate: BatchGate,
-        gated: Gated,
-        ordering: Ordering,
-        state: ContextState,
-        good: pa.RecordBatch,
-        kept: pa.RecordBatch,
-        spared: ContextState | None,
-    ) -> dict[str, object]:
+    def _estimate(self, gate: BatchGate, graded: Graded, ordering: Ordering) -> dict[str, object]:
         """What control has cost in matches: a seeded sample of shed and of reordered rows is matched in order.
 
         Where updates are shed or deferred, matches of shed rows are those with the state that there is.
         """
         found: dict[str, object] = {}
-        missed, wrong, sampled = [], [], 0
-        if gated.shed:
-            shed = np.flatnonzero(~gated.keep)
-            places = gate.sample(self.batch, shed, kept.num_rows)
-            lists = ordering.exact(state, good.take(pa.array(places)))
-            if spared is not None:
-                lists = lists.restrict(np.setdiff1d(lists.ids, spared.classes))
-            missed.append(estimate_errors(lists.counts().tolist(), len(shed)))
-            sampled += len(places)
+        missed, sampled = graded.missed(gate, self.batch, ordering)
+        wrong, state, kept = [], graded.whole, graded.kept
         if ordering.behind and kept.num_rows:
             places = gate.sample(self.batch, np.arange(kept.num_rows), kept.num_rows, DRAWN, DRAWN)
             rows = kept.take(pa.array(places))
@@ -291,19 +275,9 @@ _ZERO: dict[str, object] = {
     "updates": 0,
     "update_s": 0.0,
     "partly_shed": 0,
+    "withheld": "",
+    "late": 0,
 }
-
-
-def woven(kept: ClassLists, left: ClassLists, keep: npt.NDArray[np.bool_]) -> ClassLists:
-    """The lists of all rows of a batch, from those of the rows that were kept and of the others.
-
-    >>> found = woven(ClassLists.of([[1], [2]]), ClassLists.of([[7]]), np.array([True, False, True]))
-    >>> [found.row(k).tolist() for k in range(3)]
-    [[1], [7], [2]]
-    """
-    places = np.empty(len(keep), np.int64)
-    places[keep], places[~keep] = np.arange(kept.rows), kept.rows + np.arange(left.rows)
-    return ClassLists.concat([kept, left]).take(places)
 
 
 def split_dead(batch: pa.RecordBatch, schema: pa.Schema) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:

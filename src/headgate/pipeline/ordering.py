@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from headgate.matching import ClassLists, ContextState
 from headgate.matching.admission import BatchGate, ErrorEstimate, estimate_crossed
+from headgate.matching.skipped import NOTHING, Skipped
 from headgate.pipeline.commit import Pin
 
 Places = npt.NDArray[np.int64]
@@ -41,12 +42,12 @@ class Ordering:
     before: int
     upto: int
     head: int
-    skipped: frozenset[int] = frozenset()
+    skipped: Skipped = NOTHING
 
     @classmethod
     def of(cls, gate: BatchGate, pin: Pin) -> Ordering:
         """The order of a stream's gate, for one batch."""
-        return cls(gate.order, gate.arrived, pin.before, pin.context, pin.head, frozenset(pin.skipped))
+        return cls(gate.order, gate.arrived, pin.before, pin.context, pin.head, pin.left_out)
 
     @property
     def behind(self) -> bool:
@@ -116,7 +117,7 @@ class Ordering:
         missed, wrong = [], []
         for identity in (concerned[each] for each in drawn.tolist()):
             given = self._alone(state, identity, rows, used, self.skipped)
-            true = self._alone(state, identity, rows, right, frozenset())
+            true = self._alone(state, identity, rows, right, NOTHING)
             missed.append(true & ~given)
             wrong.append(given & ~true)
         shape = (len(missed), rows.num_rows)
@@ -128,7 +129,7 @@ class Ordering:
 
     @staticmethod
     def _alone(
-        state: ContextState, identity: int, rows: pa.RecordBatch, places: Places, skipped: frozenset[int]
+        state: ContextState, identity: int, rows: pa.RecordBatch, places: Places, skipped: Skipped
     ) -> npt.NDArray[np.bool_]:
         """Which rows a class takes, each with the value that the class has at the row's place."""
         found = np.zeros(rows.num_rows, bool)

@@ -73,9 +73,18 @@ class Batches:
         name = self.stream.name
         pin = pin_batch(self.fabric, name, batch, self.control.plan)
         index = self.keeper.ensure(self.fabric, pin.version)
-        spares = self.control.never_sheds(self.fabric, pin.version)
+        demands = self.control.demands(self.fabric, pin.version)
         work = MatchPass(
-            self.address, name, pin, os.getpid(), batch, self.control.row_cost_s, time.time(), index, spares
+            self.address,
+            name,
+            pin,
+            os.getpid(),
+            batch,
+            self.control.row_cost_s,
+            time.time(),
+            index,
+            demands.levels,
+            demands.in_order,
         )
         rows = frame if self.gridding is None else self.gridding(frame, batch)
         staged = match(own_rows(rows, self.stream), work).collect()
@@ -111,6 +120,7 @@ class Batches:
             "admission": self.control.method,
             "row_cost_s": self.control.row_cost_s,
             "update_cost_s": self.control.update_cost_s,
+            "late_rows": self.control.late_rows,
             "time_ms": int(time.time() * 1000),
         }
         self.fabric.publish(self.fabric.logs.stats("job", self.stream.name), json.dumps(document).encode())

@@ -19,7 +19,7 @@ from headgate.matching import ContextState, ContextUpdate, MatchingError
 from headgate.matching.definitions import grouped
 from headgate.matching.live import LiveIndex
 from headgate.model import Stream
-from headgate.pipeline.classes import index_of, never_shed, reading_of
+from headgate.pipeline.classes import index_of, reading_of, stricter_than
 from headgate.wire.context import decode_context
 
 
@@ -79,12 +79,14 @@ def hold(fabric: SyncFabric, name: str, version: int, ref: IndexRef | None, held
     return held
 
 
-def hold_never_shed(fabric: SyncFabric, name: str, version: int, held: Held | None, context: int) -> Held:
-    """The state of the classes that rows are not shed for alone: a small index, compiled by who needs it."""
+def hold_stricter(
+    fabric: SyncFabric, name: str, version: int, tolerance: float, held: Held | None, context: int
+) -> Held:
+    """The state of the classes that tolerate less alone: a small index, compiled by who first needs it."""
     if held is None or held.version != version or held.state.base > context:
         snapshot = read_snapshot(fabric, version)
         stream = snapshot.deployment.streams[name]
-        index = LiveIndex.build(reading_of(stream), grouped(never_shed(snapshot, name).values()))
+        index = LiveIndex.build(reading_of(stream), grouped(stricter_than(snapshot, name, tolerance).values()))
         held = Held(stream, ContextState(index, snapshot.contexts.get(name, 0), time.perf_counter), version)
     held.state.record(read_updates(fabric, name, held.state.head, context))
     return held

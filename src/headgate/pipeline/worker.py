@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headgate.fabric import Logs, SyncFabric
-from headgate.pipeline.states import Held, IndexRef, hold, hold_never_shed
+from headgate.pipeline.states import Held, IndexRef, hold, hold_stricter
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Worker:
     def __init__(self, address: Address) -> None:
         self.fabric = address.connect()
         self._held: dict[str, Held] = {}
-        self._never_shed: dict[str, Held] = {}
+        self._stricter: dict[tuple[str, float], Held] = {}
 
     def state(self, stream: str, version: int, ref: IndexRef | None, context: int) -> Held:
         """A stream's index under a version, with its context log read up to a place; moved in place if it can be."""
@@ -38,10 +38,11 @@ class Worker:
         self._held[stream] = held
         return held
 
-    def never_shed(self, stream: str, version: int, context: int) -> Held:
-        """As `state`, of the classes that rows are not shed for alone."""
-        held = hold_never_shed(self.fabric, stream, version, self._never_shed.get(stream), context)
-        self._never_shed[stream] = held
+    def stricter(self, stream: str, version: int, tolerance: float, context: int) -> Held:
+        """As `state`, of the classes alone that tolerate less than that to be withheld from them."""
+        key = (stream, tolerance)
+        held = hold_stricter(self.fabric, stream, version, tolerance, self._stricter.get(key), context)
+        self._stricter[key] = held
         return held
 
 

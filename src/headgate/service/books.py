@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -76,6 +77,7 @@ class StreamBooks:
     gaps: int
     shed_updates: int
     partly_shed: int
+    withheld: Mapping[str, int]
     entries: tuple[Entry, ...]
 
     @property
@@ -110,6 +112,7 @@ async def read_books(fabric: Fabric, tables: Tables, streams: list[str]) -> list
                 matched.gaps,
                 matched.shed_updates,
                 matched.partly_shed,
+                dict(matched.withheld),
                 tuple(matched.entries(tallies.values())),
             )
         )

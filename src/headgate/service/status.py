@@ -9,6 +9,7 @@ from typing import Any
 from headgate.catalog import Snapshot
 from headgate.fabric import Fabric
 from headgate.fabric.logs import inbox_token
+from headgate.matching.admission import tolerance_of
 from headgate.model import Subscription
 from headgate.relay.tables import Tables
 from headgate.service.books import StreamBooks, read_books, read_tallies
@@ -125,6 +126,7 @@ def _subscriptions(
 ) -> dict[str, dict[str, Any]]:
     names = {identity: name for name, identity in snapshot.subscription_ids.items()}
     lines = {entry.subscription: entry for book in books for entry in book.entries}
+    totals = {book.stream: book for book in books}
     found = {}
     for identity, name in names.items():
         subscription = snapshot.deployment.subscriptions[name]
@@ -139,11 +141,25 @@ def _subscriptions(
             **_whereabouts(subscription, tallies.get(identity)),
             "queued_rows": output.get("rows", 0),
             "level": output.get("level", 0),
+            **_withheld(snapshot, subscription, totals[subscription.stream]),
         }
     for identity, entry in lines.items():
         if identity not in names:
             found[f"(ended {identity})"] = {"id": identity, "stream": entry.stream, "site": None, **_line(entry)}
     return found
+
+
+def _withheld(snapshot: Snapshot, subscription: Subscription, book: StreamBooks) -> dict[str, Any]:
+    """What a subscription tolerates, and the share of the stream's rows that was not matched for its group.
+
+    Said where admission control has withheld rows from somebody.
+    """
+    if not book.withheld:
+        return {}
+    stream = snapshot.deployment.streams[book.stream]
+    tolerance = tolerance_of(subscription.require, tolerance_of(stream.admission.require))
+    rows = book.rows_in - book.dead
+    return {"tolerates": tolerance, "withheld": round(book.withheld.get(f"{tolerance:g}", 0) / rows, 6)}
 
 
 def _reorderings(snapshot: Snapshot, relays: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:

@@ -132,7 +132,7 @@ def _presets(results: pd.DataFrame) -> tuple[str, str]:
         words.append(f"{name}: {found['chosen'].iloc[0]}, peak {peak:.1f} s, {extra:,} FP, {missing:,} FN")
         right &= need.bound_s is None or peak <= 1.05 * BOUND_S
         right &= need.false_positives or extra == 0
-        right &= need.false_negatives or missing == 0
+        right &= bool(need.false_negatives) or missing == 0
     return "; ".join(words), REPRODUCES if right else FAILS
 
 

@@ -24,6 +24,15 @@ def encode_context(changes: Changes) -> bytes:
     return encode_frame("c", {"classes": len(changes), "size": len(text)}, [packed])
 
 
+def context_size(data: bytes) -> int:
+    """How many classes an update changes, without reading it.
+
+    >>> context_size(encode_context({7: ({"x": 1}, {"x": 2.5})}))
+    1
+    """
+    return int(decode_frame(data, "c").header["classes"])
+
+
 def decode_context(data: bytes) -> dict[int, tuple[Mapping[str, Any], Mapping[str, Any]]]:
     """Read an update."""
     frame = decode_frame(data, "c")

@@ -170,7 +170,8 @@ class Matched:
     """The root's side for one stream: rows matched per subscription, exact at any boundary from `mark` on.
 
     Sums up to the mark lie in one table; what came after is kept per manifest, so that the sum can be taken at the
-    boundary that each subscriber has acknowledged. `fold` moves the mark when all of them have passed it.
+    boundary that each subscriber has acknowledged. `fold` moves the mark when all of them have passed it. `withheld`
+    counts rows by the tolerance of the group of classes that they were not matched for.
     """
 
     stream: str
@@ -187,6 +188,7 @@ class Matched:
     gaps: int = 0
     shed_updates: int = 0
     partly_shed: int = 0
+    withheld: dict[str, int] = field(default_factory=dict)
 
     @property
     def head(self) -> int:
@@ -221,6 +223,8 @@ class Matched:
         self.gaps += manifest.gaps
         self.shed_updates += manifest.shed_updates
         self.partly_shed += manifest.partly_shed
+        for tolerance, count in manifest.withheld.items():
+            self.withheld[tolerance] = self.withheld.get(tolerance, 0) + count
 
     def add_history(self, subscription: int, class_id: int, manifests: Iterable[Manifest]) -> None:
         """Count a subscription from manifests that were committed before it was made, oldest first."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from headgate.wire.frame import decode_frame, encode_frame
+from headgate.wire.frame import Frame, decode_frame, encode_frame
 from headgate.wire.integers import decode_sorted, decode_uints, encode_sorted, encode_uints
 
 
@@ -28,8 +28,9 @@ class Manifest:
     `lineage` identifies the checkpoint that numbers the batches: a batch of another lineage is refused, because its
     number says nothing about what was already committed. `lag_ms` is the mean age of the rows at the commit. `context`
     is the place in the root log up to which updates of contexts were applied, but for those at the places `skipped`,
-    which were shed: with `version` they are the batch's pin. `shed_updates` counts the values that this batch shed,
-    `partly_shed` the evaluated rows that were matched only for classes that may miss nothing.
+    which were shed, and of those in `partly` the changes whose bits are set: with `version` they are the batch's pin.
+    `shed_updates` counts the values that this batch shed, `partly_shed` the evaluated rows that were matched for some
+    groups of classes only, `withheld` by a group's tolerance the rows that were not matched for it.
     """
 
     stream: str
@@ -50,6 +51,8 @@ class Manifest:
     skipped: npt.NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64), repr=False)
     shed_updates: int = 0
     partly_shed: int = 0
+    partly: Mapping[int, bytes] = field(default_factory=dict, repr=False)
+    withheld: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def evaluated(self) -> int:
@@ -107,6 +110,17 @@ def encode_manifest(manifest: Manifest) -> bytes:
     if len(manifest.skipped) or manifest.shed_updates:
         header |= {"skipped": len(manifest.skipped), "shed_updates": manifest.shed_updates}
         sections.append(encode_sorted(manifest.skipped))
+    if manifest.withheld:
+        header["withheld"] = dict(manifest.withheld)
+    if manifest.partly:
+        places = sorted(manifest.partly)
+        bits = [manifest.partly[place] for place in places]
+        header["partly"] = [len(places), len(sections)]
+        sections += [
+            encode_sorted(np.array(places, np.uint64)),
+            encode_uints(np.array([len(each) for each in bits], np.uint64)),
+            b"".join(bits),
+        ]
     return encode_frame("m", header, sections)
 
 
@@ -134,4 +148,15 @@ def decode_manifest(data: bytes) -> Manifest:
         skipped=decode_sorted(frame.sections[2], skipped) if skipped else np.zeros(0, np.uint64),
         shed_updates=header.get("shed_updates", 0),
         partly_shed=header.get("partly_shed", 0),
+        partly=_decode_partly(frame) if "partly" in header else {},
+        withheld=header.get("withheld", {}),
     )
+
+
+def _decode_partly(frame: Frame) -> dict[int, bytes]:
+    count, first = frame.header["partly"]
+    places = decode_sorted(frame.sections[first], count).tolist()
+    ends = np.cumsum(decode_uints(frame.sections[first + 1], count)).tolist()
+    bits = frame.sections[first + 2]
+    starts = [0, *ends[:-1]] if ends else []
+    return {place: bytes(bits[start:end]) for place, start, end in zip(places, starts, ends, strict=True)}

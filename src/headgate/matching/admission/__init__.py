@@ -9,19 +9,31 @@ from headgate.matching.admission.costs import Costs, LearnedCosts, believed
 from headgate.matching.admission.estimate import ErrorEstimate, compare_lists, estimate_crossed, estimate_errors
 from headgate.matching.admission.fine_grained import FineGrained, Group
 from headgate.matching.admission.frontend import METHODS, PRESETS, Requirement, choose, make_method, requirement_of
-from headgate.matching.admission.gate import GATES, BatchGate, Gated, Powers, misses_nothing
+from headgate.matching.admission.gate import GATES, BatchGate, Gated, Powers
 from headgate.matching.admission.hybrid import Hybrid
 from headgate.matching.admission.method import Method, Step, Waiting
 from headgate.matching.admission.replay import Engine, Events, Outcome, compare, replay, replay_groups
 from headgate.matching.admission.shed_both import ShedBoth
 from headgate.matching.admission.shed_messages import ShedMessages
 from headgate.matching.admission.shed_updates import ShedUpdates
+from headgate.matching.admission.shedding import Shedder, Worth, victims_first
+from headgate.matching.admission.tolerance import (
+    ALL,
+    LEVELS,
+    Level,
+    levels_of,
+    tolerance_of,
+    wants_true_state,
+)
 from headgate.matching.admission.traditional_adaptive import TraditionalAdaptive
 from headgate.matching.admission.traditional_eager import TraditionalEager
 from headgate.matching.admission.updates import Expected, UpdatePlan, plan_updates
+from headgate.matching.admission.victims import UpdateVictims, update_schema
 
 __all__ = [
+    "ALL",
     "GATES",
+    "LEVELS",
     "METHODS",
     "ORDERS",
     "PRESETS",
@@ -37,6 +49,7 @@ __all__ = [
     "Group",
     "Hybrid",
     "LearnedCosts",
+    "Level",
     "Method",
     "Outcome",
     "Powers",
@@ -44,21 +57,28 @@ __all__ = [
     "ShedBoth",
     "ShedMessages",
     "ShedUpdates",
+    "Shedder",
     "Step",
     "TraditionalAdaptive",
     "TraditionalEager",
     "UpdatePlan",
+    "UpdateVictims",
     "Waiting",
+    "Worth",
     "believed",
     "choose",
     "compare",
     "compare_lists",
     "estimate_crossed",
     "estimate_errors",
+    "levels_of",
     "make_method",
-    "misses_nothing",
     "plan_updates",
     "replay",
     "replay_groups",
     "requirement_of",
+    "tolerance_of",
+    "update_schema",
+    "victims_first",
+    "wants_true_state",
 ]

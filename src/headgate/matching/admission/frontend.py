@@ -46,12 +46,13 @@ def make_method(name: str, bound_s: float, seed: int = 0) -> Method:
 class Requirement:
     """What delivery must keep to under overload.
 
-    `bound_s` None: latency does not matter. `false_negatives` and `false_positives` say whether some are tolerated;
+    `bound_s` None: latency does not matter. `false_negatives` and `false_positives` say whether some are tolerated, the
+    former also as the share of matches that may be missed (`headgate.matching.admission.tolerance`);
     `lasting` whether errors may outlive the burst; `state` which state a late message is matched with.
     """
 
     bound_s: float | None = None
-    false_negatives: bool = False
+    false_negatives: bool | float = False
     false_positives: bool = False
     lasting: bool = False
     state: Order = "arrival"

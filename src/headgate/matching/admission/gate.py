@@ -7,7 +7,7 @@ the batch and the seed, so a replayed batch sheds the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal
@@ -20,6 +20,7 @@ from headgate.matching.admission.frontend import choose, requirement_of
 from headgate.matching.admission.hybrid import Hybrid
 from headgate.matching.admission.shed_both import ShedBoth
 from headgate.matching.admission.shed_messages import ShedMessages
+from headgate.matching.admission.tolerance import ALL, Level, nested, tolerance_of, withhold
 from headgate.matching.index import MatchingError
 
 
@@ -49,23 +50,50 @@ GATES: Mapping[str, Powers] = MappingProxyType(
 )
 """The methods of a deployment file."""
 
-_OPTIONS = ("seed", "settle", "order", "arrived", "messages_share", "victims")
+_OPTIONS = ("seed", "settle", "order", "arrived", "messages_share", "victims", "update_victims")
 
 
 @dataclass(frozen=True, slots=True)
 class Gated:
-    """Which rows are kept, and how many are not."""
+    """For each row from how many groups of classes it is withheld, most tolerant first; 0 is matched for all.
 
-    keep: npt.NDArray[np.bool_]
-    shed: int
+    `groups` is how many there are, so a row of that depth is shed. `late` rows were kept although they do not fit the
+    bound: no group tolerates more.
+    """
+
+    depth: npt.NDArray[np.int8]
+    groups: int = 1
+    late: int = 0
+
+    @property
+    def keep(self) -> npt.NDArray[np.bool_]:
+        """The rows that are matched for all."""
+        kept: npt.NDArray[np.bool_] = self.depth == 0
+        return kept
+
+    @property
+    def shed(self) -> int:
+        """How many rows are matched for nobody."""
+        return int((self.depth == self.groups).sum())
+
+    @property
+    def partly(self) -> int:
+        """How many rows are matched for some groups only."""
+        return int(((self.depth > 0) & (self.depth < self.groups)).sum())
+
+    @property
+    def withheld(self) -> tuple[int, ...]:
+        """By group how many rows are withheld from it."""
+        return tuple(int((self.depth > group).sum()) for group in range(self.groups))
 
 
 @dataclass(frozen=True, slots=True)
 class BatchGate:
     """Admits what the bound allows. `settle` is the share of the remaining time that is planned with.
 
-    `messages_share` of the excess is taken from rows where both are shed; rows that the filter `victims` takes go
-    before others.
+    `messages_share` of the excess is taken from rows where both are shed; rows that the filter `victims` takes, and
+    updates that `update_victims` takes, go before others. `tolerance` is the share of rows that may be withheld from a
+    class that has no requirement of its own.
     """
 
     method: str
@@ -76,6 +104,8 @@ class BatchGate:
     arrived: str | None = None
     messages_share: float = 0.5
     victims: str | None = None
+    update_victims: str | None = None
+    tolerance: float = 1.0
 
     def __post_init__(self) -> None:
         if self.method not in GATES:
@@ -103,7 +133,7 @@ class BatchGate:
         >>> BatchGate.of("shed", 2.0, {"settel": 0.5})
         Traceback (most recent call last):
         headgate.matching.index.MatchingError: admission.options: unknown option 'settel' (options are seed, settle, \
-order, arrived, messages_share, victims)
+order, arrived, messages_share, victims, update_victims)
         >>> BatchGate.of("traditional", None, {}, {"preset": "sports results", "bound": 2.0}).method
         'shed'
         """
@@ -140,13 +170,20 @@ order, arrived, messages_share, victims)
                 where="admission.options.order",
                 hint="orders are " + ", ".join(ORDERS),
             )
-        victims, arrived = options.get("victims"), options.get("arrived")
-        found = cls(method, bound_s, seed, float(settle), messages_share=float(share))
+        found = cls(method, bound_s, seed, float(settle), messages_share=float(share), tolerance=tolerance_of(require))
+        victims, updates, arrived = (options.get(each) for each in ("victims", "update_victims", "arrived"))
+        if updates is not None and found.powers.updates != "shed":
+            raise MatchingError(
+                f"admission by {method!r} sheds no updates",
+                where="admission.options.update_victims",
+                hint="methods that do are " + ", ".join(name for name, each in GATES.items() if each.updates == "shed"),
+            )
         return replace(
             found,
             order=order if found.powers.reorders else "arrival",
             arrived=None if arrived is None else str(arrived),
             victims=None if victims is None else str(victims),
+            update_victims=None if updates is None else str(updates),
         )
 
     def admit(
@@ -156,30 +193,26 @@ order, arrived, messages_share, victims)
         oldest_age_s: float,
         row_cost_s: float,
         first: npt.NDArray[np.bool_] | None = None,
+        levels: Sequence[Level] = ALL,
     ) -> Gated:
         """Which rows of a batch to keep: `oldest_age_s` is the age of its oldest row, `row_cost_s` what a row takes.
 
-        Rows in `first` are victims before any other is.
+        Rows in `first` are victims before any other is. `levels` are the groups of classes by what they tolerate.
 
         >>> BatchGate("shed", 2.0).admit(7, 1000, 1.0, 0.002).shed
         550
         """
-        keep = np.ones(rows, bool)
-        if not self.powers.rows or self.bound_s is None:
-            return Gated(keep, 0)
+        nothing = Gated(np.zeros(rows, np.int8), len(levels))
+        if not self.powers.rows or self.bound_s is None or rows == 0:
+            return nothing
         remaining = max(0.0, self.bound_s - oldest_age_s)
         if rows * row_cost_s <= remaining:
-            return Gated(keep, 0)
-        # One row is always kept: it carries the word of what was shed, and tells what a row costs.
-        kept = min(rows, max(1, int(self.settle * remaining / row_cost_s)))
-        keep[:] = False
-        random = np.random.default_rng([self.seed, batch])
-        spared = np.arange(rows) if first is None else np.flatnonzero(~first)
-        if len(spared) < kept and first is not None:
-            keep[spared] = True
-            spared, kept = np.flatnonzero(first), kept - len(spared)
-        keep[spared[random.choice(len(spared), kept, replace=False, shuffle=False)]] = True
-        return Gated(keep, rows - int(keep.sum()))
+            return nothing
+        counts, late = withhold(levels, rows, int(self.settle * remaining / row_cost_s))
+        order = np.random.default_rng([self.seed, batch]).permutation(rows)
+        if first is not None:
+            order = np.concatenate([order[first[order]], order[~first[order]]])
+        return Gated(nested(counts, order), len(levels), late)
 
     def sample(
         self, batch: int, rows: npt.NDArray[np.int64], admitted: int, least: int = 16, most: int = 256
@@ -192,15 +225,6 @@ order, arrived, messages_share, victims)
         count = min(len(rows), max(least, min(most, admitted // 100)))
         chosen = np.random.default_rng([self.seed, batch, 1]).choice(len(rows), count, replace=False, shuffle=False)
         return np.sort(rows[chosen])
-
-
-def misses_nothing(require: Mapping[str, Any]) -> bool:
-    """Whether a requirement is kept by methods only that never shed a row.
-
-    >>> misses_nothing({"preset": "e-science"}), misses_nothing({"preset": "sports results"})
-    (True, False)
-    """
-    return not GATES[_chosen(require)[0]].rows
 
 
 def _number(value: object) -> bool:

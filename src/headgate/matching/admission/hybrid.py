@@ -4,7 +4,8 @@ Five gears, the first that fits the time that the oldest message has left: in or
 that waits; a batch of all messages with as many of the oldest updates as there is time for, the others deferred; and
 the same with messages shed. The first two make no errors. Updates are deferred and never lost, because only messages
 have a bound: the state lags while the burst lasts and is exact again once the queue is empty, so no error is lasting,
-and messages, which cost little in a batch, are shed only when they alone are too much.
+and messages, which cost little in a batch, are shed only when they alone are too much, those of least worth first.
+Updates wait in their order whatever they are worth: an older one that came in after a newer would undo it.
 """
 
 from __future__ import annotations

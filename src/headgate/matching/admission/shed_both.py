@@ -33,5 +33,5 @@ class ShedBoth:
         return shed_and_go(
             waiting,
             self.shedder.victims(waiting.messages, messages),
-            self.shedder.victims(waiting.updates, count_for(max(from_updates, lacking), costs.update_s)),
+            self.shedder.update_victims(waiting.updates, count_for(max(from_updates, lacking), costs.update_s)),
         )

@@ -23,5 +23,5 @@ class ShedUpdates:
     def plan(self, waiting: Waiting, now_s: float, costs: Costs) -> Sequence[Step]:
         """Shed if need be, then the next message."""
         excess = excess_work(self.shedder, waiting, now_s, costs)
-        victims = self.shedder.victims(waiting.updates, count_for(excess, costs.update_s))
+        victims = self.shedder.update_victims(waiting.updates, count_for(excess, costs.update_s))
         return shed_and_go(waiting, waiting.messages[:0], victims)

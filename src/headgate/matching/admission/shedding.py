@@ -22,12 +22,16 @@ Worth = Callable[[Numbers], npt.NDArray[np.float64]]
 
 @dataclass(slots=True)
 class Shedder:
-    """Chooses victims, at random by seed or by least worth."""
+    """Chooses victims, at random by seed or by least worth; events of equal worth are drawn at random.
+
+    `worth` is that of messages, and of updates too where `update_worth` does not say otherwise.
+    """
 
     bound_s: float
     seed: int = 0
     worth: Worth | None = None
     settle: float = 0.9
+    update_worth: Worth | None = None
     _random: np.random.Generator = field(init=False)
 
     def __post_init__(self) -> None:
@@ -40,15 +44,31 @@ class Shedder:
         return 0.0 if work_s <= remaining_s else work_s - self.settle * max(0.0, remaining_s)
 
     def victims(self, events: Numbers, count: int) -> Numbers:
-        """So many of the events, ascending; the newest is always kept, so that work goes on and costs are learned."""
+        """So many of the messages, ascending; the newest is always kept, so that work goes on and costs are learned."""
+        return self._chosen(events, count, self.worth)
+
+    def update_victims(self, events: Numbers, count: int) -> Numbers:
+        """As `victims`, of updates."""
+        return self._chosen(events, count, self.update_worth or self.worth)
+
+    def _chosen(self, events: Numbers, count: int, worth: Worth | None) -> Numbers:
         events = events[:-1]
         if count >= len(events):
             return events
-        if self.worth is None:
+        if worth is None:
             chosen = self._random.choice(len(events), count, replace=False, shuffle=False)
         else:
-            chosen = np.argpartition(self.worth(events), count)[:count]
+            chosen = np.lexsort([self._random.random(len(events)), worth(events)])[:count]
         return events[np.sort(chosen)]
+
+
+def victims_first(first: npt.NDArray[np.bool_]) -> Worth:
+    """The worth that sheds before others the events that an expression has marked, by number.
+
+    >>> victims_first(np.array([True, False, True]))(np.array([1, 2])).tolist()
+    [1.0, 0.0]
+    """
+    return lambda events: (~first[events]).astype(np.float64)
 
 
 def shed_and_go(waiting: Waiting, messages: Numbers, updates: Numbers) -> list[Step]:

@@ -13,8 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from headgate.matching.admission.gate import BatchGate
+from headgate.matching.skipped import NOTHING, Skipped
 
 Places = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 # As in the hybrid of the library: the share of the remaining time that a batch may use, and what the state gets of it.
 _EASE = 0.4
@@ -33,21 +35,31 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class UpdatePlan:
-    """Updates up to the place `upto` are applied, except those at the places `shed`, of `shed_changes` values."""
+    """Updates up to the place `upto` are applied, except those that are `shed`, which change `shed_changes` values."""
 
     upto: int
-    shed: tuple[int, ...] = ()
+    shed: Skipped = NOTHING
     shed_changes: int = 0
 
 
-def plan_updates(gate: BatchGate, batch: int, places: Places, sizes: Places, expected: Expected) -> UpdatePlan:
+def plan_updates(
+    gate: BatchGate,
+    batch: int,
+    places: Places,
+    sizes: Places,
+    expected: Expected,
+    first: Flags | None = None,
+    spared: Flags | None = None,
+) -> UpdatePlan:
     """What happens to the updates that wait: their places in the log, ascending, and how many values each changes.
 
-    >>> waiting, sizes = np.array([3, 5, 9]), np.array([10, 10, 10])
-    >>> plan_updates(BatchGate("shed updates", 1.0), 1, waiting, sizes, Expected(update_cost_s=0.1)).shed
-    (3, 5)
-    >>> plan_updates(BatchGate("hybrid", 1.0), 1, waiting, sizes, Expected(update_cost_s=0.02))
-    UpdatePlan(upto=5, shed=(), shed_changes=0)
+    Of all those values in order, the ones in `first` are shed before others and the ones in `spared` never.
+
+    >>> waiting, sizes = np.array([3, 5, 9]), np.array([1, 1, 1])
+    >>> plan_updates(BatchGate("shed updates", 1.0), 1, waiting, sizes, Expected(update_cost_s=0.8)).shed.places()
+    [3, 5]
+    >>> plan_updates(BatchGate("hybrid", 1.0), 1, waiting, 10 * sizes, Expected(update_cost_s=0.02)).upto
+    5
     """
     last, powers = int(places[-1]), gate.powers
     if powers.updates == "apply" or gate.bound_s is None:
@@ -66,13 +78,26 @@ def plan_updates(gate: BatchGate, batch: int, places: Places, sizes: Places, exp
     excess = matching + applying - gate.settle * remaining
     if powers.rows:  # rows give their share, and more where updates alone cannot give the rest
         excess = max((1 - gate.messages_share) * excess, excess - matching)
-    return _shed(gate, batch, places, sizes, excess / expected.update_cost_s if expected.update_cost_s else 0.0)
+    changes = int(np.ceil(excess / expected.update_cost_s)) if expected.update_cost_s else 0
+    return _shed(gate, batch, places, sizes, changes, first, spared)
 
 
-def _shed(gate: BatchGate, batch: int, places: Places, sizes: Places, changes: float) -> UpdatePlan:
-    """Shed updates at random until so many values are; the newest is always kept, so that costs go on being learned."""
-    order = np.random.default_rng([gate.seed, batch, 2]).permutation(len(places) - 1)
-    given = np.cumsum(sizes[order])
-    count = min(int(np.searchsorted(given, changes)) + 1 if changes > 0 else 0, len(order))
-    victims = np.sort(places[order[:count]])
-    return UpdatePlan(int(places[-1]), tuple(victims.tolist()), int(given[count - 1]) if count else 0)
+def _shed(
+    gate: BatchGate,
+    batch: int,
+    places: Places,
+    sizes: Places,
+    changes: int,
+    first: Flags | None,
+    spared: Flags | None,
+) -> UpdatePlan:
+    """Shed so many values at random; the newest is always kept, so that costs go on being learned."""
+    total = int(sizes.sum())
+    order = np.random.default_rng([gate.seed, batch, 2]).permutation(max(0, total - 1))
+    if spared is not None:
+        order = order[~spared[order]]
+    if first is not None:
+        order = np.concatenate([order[first[order]], order[~first[order]]])
+    chosen = np.zeros(total, bool)
+    chosen[order[:changes]] = True
+    return UpdatePlan(int(places[-1]), Skipped.of(places, sizes, chosen), int(chosen.sum()))
