@@ -1,22 +1,30 @@
 """Events: everybody active is served after each, moves stay few, steps lose nothing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.model import Plan, Tree
-from headgate.planning import Pieces, ProblemError
+from headgate.model import Plan, Site, Tree
+from headgate.planning import Graph, Pieces, ProblemError, construct, measure
 from headgate.planning.difference import difference, moves
 from headgate.planning.generate import Workload, generate
+from headgate.planning.kernel.repair import tend
 from headgate.planning.life import Life, Upkeep
+from headgate.planning.net import ZEROS, scalar_of
 from headgate.planning.problem import tree_members
-from headgate.planning.search import Search
+from headgate.planning.search import Objective, Search
+from headgate.planning.search.improve import wishes
+from headgate.planning.validity import require_valid
 
 
-def served(life):
-    net = life.graph.net
-    return all(net.node["parent"][life.graph.node(*name)] >= 0 for name in life.active)
+def moment(life, problem):
+    """Who takes part now, as a problem that knows nothing of the living graph's arrays."""
+    active = set(life.active)
+    members = tuple(member for member in problem.members if (member.stream, member.site) in active)
+    return replace(problem, members=members)
 
 
 def test_a_life_of_events():
@@ -24,11 +32,12 @@ def test_a_life_of_events():
     names = [(member.stream, member.site) for member in tree_members(problem)]
     rng = np.random.default_rng(4)
     roots = {flow.root for flow in problem.flows}
-    life = Life(problem, names[::2], 1, Upkeep(search=Search(steps=6_000, hot=0.3)))
-    counts = []
+    upkeep = Upkeep(wide=300, steps=3_000, judge_every=3, search=Search(steps=6_000))
+    life = Life(problem, names[::2], 1, upkeep)
+    counts, judged = [], 0
     failed: list[str] = []
-    for step in range(24):
-        kind = step % 6
+    for step in range(36):
+        kind, before = step % 6, life.plan
         inactive = [name for name in names if name not in life.active and name[1] not in failed]
         if kind == 0 and inactive:
             happened = life.join(*inactive[rng.integers(len(inactive))])
@@ -37,7 +46,12 @@ def test_a_life_of_events():
         elif kind == 2:
             stream, site = life.active[rng.integers(len(life.active))]
             universe = problem.flows[0].universe
-            happened = life.change(stream, site, Pieces(universe, int(rng.integers(1, 1 << 10))))
+            pieces = Pieces(universe, int(rng.integers(1, 1 << 10)))
+            happened = life.change(stream, site, pieces)
+            members = (
+                replace(m, interest=pieces) if (m.stream, m.site) == (stream, site) else m for m in problem.members
+            )
+            problem = replace(problem, members=tuple(members))
         elif kind == 3:
             free = [site.name for site in problem.sites if site.name not in roots and site.name not in failed]
             failed.append(free[rng.integers(len(free))])
@@ -45,14 +59,71 @@ def test_a_life_of_events():
         elif kind == 4:
             happened = life.restore(failed.pop())
         else:
-            happened = life.bandwidth(f"p{rng.integers(25)}", rng.uniform(5e4, 4e5), rng.uniform(1e5, 6e5))
-        assert served(life), happened.event
+            up, down, name = rng.uniform(5e4, 4e5), rng.uniform(1e5, 6e5), f"p{rng.integers(25)}"
+            happened = life.bandwidth(name, up, down)
+            sites = (Site(name, up, down) if site.name == name else site for site in problem.sites)
+            problem = replace(problem, sites=tuple(sites))
+        now = moment(life, problem)
+        require_valid(now, life.graph.parents())  # everybody active is served by a path from the root
         kept = life.graph.net.node["kept"].copy()
         life.graph.evaluate()
         assert life.graph.net.node["kept"] == pytest.approx(kept, abs=1e-9)
+        # The same plan judged from nothing, on a problem of only those who are there.
+        alone = measure(Graph.of(now, life.plan)).geometric_mean
+        assert happened.metrics.geometric_mean == pytest.approx(alone, rel=1e-9)
+        assert happened.moves == parents_changed(before, life.plan)
+        if happened.fresh is not None:
+            judged += 1
+            assert happened.fresh.zeros == 0
+            assert alone >= (1 - upkeep.loss) * happened.fresh.quality
         if not happened.replanned:
             counts.append(happened.moves)
+    assert judged == 12
     assert np.mean(counts) < 8
+
+
+def parents_changed(old, new):
+    """Members with another parent, come or gone, by comparing plans name by name."""
+    pairs = [
+        {(name, site, parent) for name, tree in plan.trees.items() for site, parent in tree.parents.items()}
+        for plan in (old, new)
+    ]
+    return len({(name, site) for name, site, _ in pairs[0] ^ pairs[1]})
+
+
+def test_a_graph_that_is_too_far_behind_takes_the_fresh_plan_over():
+    problem = generate(Workload(sites=20, streams=4, filters_per_stream=10, scale=2.0), 2)
+    members = tree_members(problem)
+    upkeep = Upkeep(trials=0, wide=0, steps=0, judge_every=1, search=Search(steps=4_000))
+    life = Life(problem, seed=3, upkeep=upkeep)
+    star = np.array([life.graph.net.node["stream"][node] for node in range(len(life.graph.net.node))], np.int32)
+    star[: life.graph.streams] = -1
+    life.adopt(star)
+    behind = life.mark.quality
+    happened = life.bandwidth(problem.sites[0].name, 1e5, 1e5)
+    assert happened.fresh is not None
+    assert behind < 0.9 * happened.fresh.quality
+    assert happened.replanned
+    assert happened.metrics.geometric_mean == pytest.approx(happened.fresh.quality)
+    assert 0 < happened.moves <= len(members)
+
+
+@pytest.mark.parametrize("hot", [0.0, 0.3])
+def test_every_move_brings_its_price(hot):
+    problem = generate(Workload(sites=20, streams=4, filters_per_stream=10), 2)
+    counts = []
+    for price in (0.0, 0.5, 1e9):
+        graph = construct(problem, "qasdg", 3).graph
+        wish, homes, parents = wishes(graph, Objective()), graph.parent_array, graph.parent_array
+        before = scalar_of(graph.net, wish)[1]
+        nodes, heat = np.arange(graph.streams, len(homes), dtype=np.int32), np.array([hot, 0.04])
+        gain = tend(graph.net, np.array([7], np.uint64), nodes, homes, 1_500, heat, price, wish, parents)
+        graph.assign(parents)
+        counts.append(int((parents != homes).sum()))
+        assert graph.net.total[ZEROS] == 0
+        assert gain == pytest.approx(scalar_of(graph.net, wish)[1] - before - price * counts[-1], abs=1e-6)
+        assert gain >= 0.0
+    assert counts[0] > counts[1] > counts[2] == 0
 
 
 def test_events_that_cannot_be():

@@ -1,8 +1,10 @@
 """A plan that lives: joins, departures, changed filters, failed sites, changed bandwidths, with few moves each.
 
 The problem lists everybody who may ever take part; who does is `active`. An event changes the graph where it must, then
-looks for improvements around the place that are worth a move. When the quality has fallen too far below that of the
-last full plan, the whole is planned again from where it stands, and what that gives is the new mark.
+looks for improvements, first around the place and then everywhere, that are worth their moves. When the quality has
+fallen too far below the mark, the search is long. The mark is the best standing since the last long search or
+judgement: every so many events a plan is made from nothing for the same moment, and where the living graph is too far
+below that one, it searches again, or takes the new plan over with as few moves as that can be done.
 """
 
 from __future__ import annotations
@@ -14,38 +16,51 @@ import numpy as np
 import numpy.typing as npt
 
 from headgate.model import Plan
+from headgate.planning.anew import Anew, Standing, standing_of
 from headgate.planning.evaluation import Metrics, measure
 from headgate.planning.graph import Graph
 from headgate.planning.interest import Pieces
-from headgate.planning.kernel.repair import LOOSE, place_best, repair, retune
+from headgate.planning.kernel.repair import LOOSE, place_best, retune, tend
 from headgate.planning.net import EXACT, TOLERANCE
 from headgate.planning.problem import Problem, ProblemError
-from headgate.planning.search import Objective, Search, improve
+from headgate.planning.search import Objective, Search
 from headgate.planning.search.improve import wishes
+
+COLD = 0.04  # where every search ends, in sums of weighted log qualities
 
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """How much work an event is worth: parents tried, trials of repair, the gain in log quality that a move must bring.
+    """How much work an event is worth: parents tried, trials around the place and everywhere, what a move must bring.
 
-    `loss` is the part of the quality of the last full plan that may be lost before everything is planned again.
+    That is `margin`, a gain in the sum of weighted log qualities for each member that gets another parent. `loss` is
+    the part of the quality that may be lost against the mark. `steps` and `hot` are a long search from where the graph
+    stands; `search` makes the plans from nothing, at the start and every `judge_every` events (0: never).
     """
 
     tries: int = 12
     trials: int = 400
-    margin: float = 0.02
+    wide: int = 2_000
+    margin: float = 0.4
     loss: float = 0.05
-    search: Search = field(default_factory=lambda: Search(steps=60_000, hot=0.2))
+    steps: int = 60_000
+    hot: float = 0.5
+    judge_every: int = 16
+    search: Search = field(default_factory=lambda: Search(steps=60_000))
 
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """What an event did: members with another parent, whether everything was planned again, the metrics after it."""
+    """What an event did: members with another parent, whether a long search was made, the metrics after it.
+
+    `fresh` is the standing of the plan from nothing that the graph was judged by, if it was.
+    """
 
     event: str
     moves: int
     replanned: bool
     metrics: Metrics
+    fresh: Standing | None = None
 
 
 class Life:
@@ -70,10 +85,13 @@ class Life:
         self._places = np.zeros(self.upkeep.tries, np.int32)
         wanted = self._members if active is None else np.array([self.graph.node(*name) for name in active], np.int32)
         self._set_active(self._members, False)
-        order = np.random.default_rng([seed, 5]).permutation(wanted)
-        for node in order:
+        self._set_active(wanted, True)
+        self._anew, self._since = Anew(self.graph), 0
+        if len(wanted):
+            self.graph.assign(self._fresh().parent_array)
+        for node in wanted[self.graph.net.node["parent"][wanted] < 0]:  # the physical model: a parent may come late
             self.enter(int(node))
-        self.mark = self._replan()
+        self.mark = standing_of(self.graph)
 
     @property
     def plan(self) -> Plan:
@@ -169,41 +187,69 @@ class Life:
         self._set_active(np.flatnonzero(parents >= 0).astype(np.int32), True)
         self._set_active(list(out), False)
         self.graph.assign(parents)
-        self.mark = measure(self.graph).geometric_mean
+        self.mark = standing_of(self.graph)
 
     def _exit(self, node: int) -> list[int]:
-        """Take a node out; its children find other parents, the largest first."""
+        """Take a node out; its children go to its parent, and once it is out find better ones, the largest first."""
         net = self.graph.net
         orphans, child = [], int(net.node["first"][node])
         while child >= 0:
             orphans.append(child)
             child = int(net.node["after"][child])
         parent = int(net.node["parent"][node])
-        for orphan in sorted(orphans, key=lambda found: -net.node["size"][found]):
+        for orphan in orphans:
             self.graph.move(orphan, parent)
-            place_best(net, self._state, orphan, self._places, self._wish, self.upkeep.margin)
         self.graph.move(node, -1)
         self._set_active([node], False)
+        for orphan in sorted(orphans, key=lambda found: -net.node["size"][found]):
+            place_best(net, self._state, orphan, self._places, self._wish, self.upkeep.margin)
         return orphans
 
     def _after(self, event: str, before: npt.NDArray[np.int32], near: list[int]) -> Happened:
-        """Repair around the place of an event, plan again when too much is lost, and count the moves."""
-        net = self.graph.net
+        """Look for what is worth a move, search long when too much is lost, judge when it is time; count the moves."""
+        upkeep, active = self.upkeep, np.flatnonzero(self._active).astype(np.int32)
         self.graph.evaluate()
-        active = np.flatnonzero(self._active).astype(np.int32)
-        if len(active):
-            net.rule[TOLERANCE] = LOOSE
-            for nodes in (self._around(near, active), active):
-                repair(net, self._state, nodes, self.upkeep.trials, self.upkeep.margin, self._wish)
-            net.rule[TOLERANCE] = EXACT
-        self.graph.evaluate()
-        metrics, replanned = measure(self.graph), False
-        if metrics.geometric_mean < (1.0 - self.upkeep.loss) * self.mark:
-            self.mark, replanned = self._replan(), True
-            metrics = measure(self.graph)
-        self.mark = max(self.mark, metrics.geometric_mean)
+        self._tend(self._around(near, active), before, upkeep.trials, 0.0)
+        self._tend(active, before, upkeep.wide, 0.2 * upkeep.hot)
+        now, replanned, fresh = standing_of(self.graph), False, None
+        if now.lags(self.mark, upkeep.loss):
+            self._tend(active, before, upkeep.steps, upkeep.hot)
+            now = self.mark = standing_of(self.graph)
+            replanned = True
+        self._since += 1
+        if 0 < upkeep.judge_every <= self._since and len(active):
+            anew = self._fresh()
+            self._since, fresh = 0, standing_of(anew)
+            if now.lags(fresh, upkeep.loss):
+                self._catch_up(anew, fresh, active, before)
+                now, replanned = standing_of(self.graph), True
+            self.mark = fresh if now.lags(fresh, 0.0) else now
+        elif not now.lags(self.mark, 0.0):
+            self.mark = now
         moved = int((before != self.graph.parent_array).sum())
-        return Happened(event, moved, replanned, metrics)
+        return Happened(event, moved, replanned, measure(self.graph), fresh)
+
+    def _catch_up(
+        self, anew: Graph, fresh: Standing, active: npt.NDArray[np.int32], before: npt.NDArray[np.int32]
+    ) -> None:
+        """Come within the loss of a plan from nothing: from where the graph stands, else from that plan, else by it."""
+        self._tend(active, before, self.upkeep.steps, self.upkeep.hot)
+        for steps in (self.upkeep.steps, 0):
+            outside = (anew.net.node["parent"][active] < 0).any()
+            if outside or not standing_of(self.graph).lags(fresh, self.upkeep.loss):
+                return
+            self.graph.assign(anew.parent_array)
+            self._tend(active, before, steps, COLD)
+
+    def _tend(self, nodes: npt.NDArray[np.int32], homes: npt.NDArray[np.int32], trials: int, hot: float) -> None:
+        """Search among some nodes for moves that are worth it, against the parents that they had before the event."""
+        if not (len(nodes) and trials):
+            return
+        net, parents = self.graph.net, self.graph.parent_array
+        net.rule[TOLERANCE] = LOOSE
+        tend(net, self._state, nodes, homes, trials, np.array([hot, COLD]), self.upkeep.margin, self._wish, parents)
+        net.rule[TOLERANCE] = EXACT
+        self.graph.assign(parents)
 
     def _around(self, near: list[int], active: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         """Active nodes at or under the sites that an event touched."""
@@ -214,9 +260,7 @@ class Life:
         touched = np.isin(net.node["site"][active], list(sites)) | np.isin(net.node["site"][parents], list(sites))
         return active[touched] if touched.any() else active
 
-    def _replan(self) -> float:
-        """Search from where the graph stands, over the active members; the quality that it reaches."""
+    def _fresh(self) -> Graph:
+        """A plan from nothing for the members, filters and bandwidths of this moment."""
         self._seed += 1
-        active = np.flatnonzero(self._active).astype(np.int32)
-        improve(self.graph, self._seed, self.upkeep.search, active)
-        return measure(self.graph).geometric_mean
+        return self._anew.plan(np.flatnonzero(self._active).astype(np.int32), self._seed, self.upkeep.search)

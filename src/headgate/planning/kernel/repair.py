@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from headgate.planning.jit import entry, jit
-from headgate.planning.kernel.anneal import pick, propose, worth
+from headgate.planning.kernel.anneal import pick, propose, uniform, worth
 from headgate.planning.kernel.flow import settle
 from headgate.planning.kernel.tree import begin, below, linked, move, push, rollback, within
 from headgate.planning.net import N_MOVED, TOLERANCE, Net
@@ -83,22 +84,60 @@ def place_best(net: Net, state: Any, node: int, found: Any, wish: Any, margin: f
     return True
 
 
+@jit
+def strayed(net: Net, homes: Any) -> int:
+    """How many more members a trial has away from their homes than there were before it."""
+    change = 0
+    for at in range(net.counter[N_MOVED]):
+        node, before = net.moved[at, 0], net.moved[at, 1]
+        change += int(net.node[node].parent != homes[node]) - int(before != homes[node])
+    return change
+
+
+@jit
+def suggest(net: Net, state: Any, nodes: Any, homes: Any) -> bool:
+    """One random change: half of the members that are drawn away from home are tried there, else any move."""
+    node = nodes[pick(state, nodes.shape[0])]
+    home = homes[node]
+    if home >= 0 and home != net.node[node].parent and uniform(state) < 0.5 and admissible(net, node, home):
+        move(net, node, home)
+        return True
+    return propose(net, state, nodes)
+
+
 @entry
-def repair(net: Net, state: Any, nodes: Any, trials: int, margin: float, wish: Any) -> int:
-    """Random moves of the given nodes that gain at least the margin per moved node. How many were taken."""
-    taken = 0
-    now = worth(net, wish)
-    for _ in range(trials):
+def tend(
+    net: Net, state: Any, nodes: Any, homes: Any, trials: int, heat: Any, price: float, wish: Any, parents: Any
+) -> float:
+    """Annealing that pays a price for every member away from its home; the best gain met, whose graph is in `parents`.
+
+    Homes are the parents before an event: what does not bring its price goes back there, or never leaves. The heat
+    falls geometrically from the first to the second of its numbers; without any it is a climb. A trial moves a node at
+    most once, so its journal says who left home.
+    """
+    now, best = 0.0, 0.0
+    start = worth(net, wish)
+    for node in range(net.node.shape[0]):
+        parents[node] = net.node[node].parent
+    cooling = math.log(heat[1] / heat[0]) / max(1, trials - 1) if heat[0] > 0.0 else 0.0
+    paid = 0.0
+    for trial in range(trials):
         begin(net)
-        found = propose(net, state, nodes)
+        found = suggest(net, state, nodes, homes)
         settle(net)
-        value = worth(net, wish)
-        if found and value - now >= margin * net.counter[N_MOVED]:
-            now = value
-            taken += 1
+        cost = paid + price * strayed(net, homes)
+        value = worth(net, wish) - start - cost
+        gain = value - now
+        hot = heat[0] * math.exp(cooling * trial)
+        if found and (gain > 0.0 or (hot > 0.0 and uniform(state) < math.exp(gain / hot))):
+            now, paid = value, cost
+            if now > best:
+                best = now
+                for node in range(net.node.shape[0]):
+                    parents[node] = net.node[node].parent
         else:
             rollback(net)
-    return taken
+    return best
 
 
 @entry
