@@ -40,12 +40,12 @@ class Upkeep:
 
     tries: int = 12
     trials: int = 400
-    wide: int = 2_000
+    wide: int = 4_000
     margin: float = 0.4
     loss: float = 0.05
-    steps: int = 60_000
+    steps: int = 120_000
     hot: float = 0.5
-    judge_every: int = 16
+    judge_every: int = 23
     search: Search = field(default_factory=lambda: Search(steps=60_000))
 
 

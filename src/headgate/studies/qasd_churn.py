@@ -166,7 +166,7 @@ STUDY = Study(
     parameters={
         "events": [1000],
         "every": [20],
-        "full_every": [100],
+        "full_every": [200],
         "sites": [60],
         "scale": [1.0],
         "steps": [60_000],
@@ -179,6 +179,6 @@ STUDY = Study(
         Statement("Ours: and of what `headgate plan --algorithm search` plans, 500 steps a member", _stays_full),
         Statement("Ours: an event moves few members", _few),
     ),
-    seeds=6,
+    seeds=4,
     paper="000",
 )
