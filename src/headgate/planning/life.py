@@ -10,7 +10,7 @@ below that one, it searches again, or takes the new plan over with as few moves 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from headgate.planning.interest import Pieces
 from headgate.planning.kernel.repair import LOOSE, place_best, retune, tend
 from headgate.planning.net import EXACT, TOLERANCE
 from headgate.planning.problem import Problem, ProblemError
-from headgate.planning.search import Objective, Search
+from headgate.planning.search import Objective, Search, usual_steps
 from headgate.planning.search.improve import wishes
 
 COLD = 0.04  # where every search ends, in sums of weighted log qualities
@@ -35,18 +35,19 @@ class Upkeep:
 
     That is `margin`, a gain in the sum of weighted log qualities for each member that gets another parent. `loss` is
     the part of the quality that may be lost against the mark. `steps` and `hot` are a long search from where the graph
-    stands; `search` makes the plans from nothing, at the start and every `judge_every` events (0: never).
+    stands; `search` makes the plans from nothing, at the start and every `judge_every` events (0: never), without it in
+    as many steps as `headgate plan` takes.
     """
 
     tries: int = 12
     trials: int = 400
-    wide: int = 4_000
-    margin: float = 0.4
+    wide: int = 2_000
+    margin: float = 0.2
     loss: float = 0.05
     steps: int = 120_000
     hot: float = 0.5
-    judge_every: int = 23
-    search: Search = field(default_factory=lambda: Search(steps=60_000))
+    judge_every: int = 37
+    search: Search | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +221,7 @@ class Life:
         if 0 < upkeep.judge_every <= self._since and len(active):
             anew = self._fresh()
             self._since, fresh = 0, standing_of(anew)
-            if now.lags(fresh, upkeep.loss):
+            if now.lags(fresh, 0.0):
                 self._catch_up(anew, fresh, active, before)
                 now, replanned = standing_of(self.graph), True
             self.mark = fresh if now.lags(fresh, 0.0) else now
@@ -263,4 +264,5 @@ class Life:
     def _fresh(self) -> Graph:
         """A plan from nothing for the members, filters and bandwidths of this moment."""
         self._seed += 1
-        return self._anew.plan(np.flatnonzero(self._active).astype(np.int32), self._seed, self.upkeep.search)
+        active = np.flatnonzero(self._active).astype(np.int32)
+        return self._anew.plan(active, self._seed, self.upkeep.search or Search(steps=usual_steps(len(active))))

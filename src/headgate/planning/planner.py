@@ -13,7 +13,7 @@ from headgate.planning.evaluation import Metrics, Prediction, measure, predict
 from headgate.planning.exact import best_quality, least_bandwidth
 from headgate.planning.graph import Graph
 from headgate.planning.problem import Problem, unreachable
-from headgate.planning.search import Search, improve
+from headgate.planning.search import Search, improve, usual_steps
 from headgate.planning.validity import InvalidPlanError, Violation, edges_of, require_valid, violations
 
 
@@ -71,8 +71,7 @@ def plan_problem(problem: Problem, algorithm: str = "qasdg", seed: int = 0, sear
     if name not in ("search", "optimum"):
         return result_of(construct(problem, algorithm, seed).graph, name)
     graph = construct(problem, "qasdg", seed).graph
-    steps = min(400_000, max(4_000, 500 * len(problem.members)))
-    graph = improve(graph, seed, search or Search(steps=steps)).graph
+    graph = improve(graph, seed, search or Search(steps=usual_steps(len(problem.members)))).graph
     return result_of(graph, "search") if name == "search" else _optimum(problem, graph)
 
 

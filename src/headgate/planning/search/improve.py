@@ -36,6 +36,15 @@ class Search:
     clock: Callable[[], float] | None = None
 
 
+def usual_steps(members: int) -> int:
+    """How many steps a search takes that is given none: as many as help, by the number of members.
+
+    >>> usual_steps(2), usual_steps(600), usual_steps(100_000)
+    (4000, 300000, 400000)
+    """
+    return min(400_000, max(4_000, 500 * members))
+
+
 @dataclass(frozen=True, slots=True)
 class Improved:
     """The best graph met, what it is worth, and how the search went."""
