@@ -38,6 +38,8 @@ def test_a_field_becomes_a_picture(tmp_path):
 def test_the_column_to_draw_is_chosen_or_checked():
     assert choose_value(None, LAYOUT, SCHEMA) == "temp"
     assert choose_value("step", LAYOUT, SCHEMA) == "step"
+    placed = Schema.of({"x": "int", "y": "int", "lat": "double", "lon": "double", "wind": "double", "step": "int"})
+    assert choose_value(None, LAYOUT, placed) == "wind"
     with pytest.raises(HeadgateError, match="did you mean 'temp'"):
         choose_value("tmp", LAYOUT, SCHEMA)
     with pytest.raises(HeadgateError, match="leaves out 'y'"):

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headgate.planning import Problem, edges_of
+
+
+def bulky(problem: Problem, rng) -> Problem:
+    """The same problem with links that take half to twice the bytes for a row."""
+    members = tuple(replace(member, bulk=float(rng.uniform(0.5, 2.0))) for member in problem.members)
+    return replace(problem, members=members)
 
 
 def evaluate(problem: Problem, parents, sweeps: int = 20000, damp: float = 0.5):
@@ -10,6 +18,7 @@ def evaluate(problem: Problem, parents, sweeps: int = 20000, damp: float = 0.5):
     edges = {(edge.stream, edge.child): edge for edge in edges_of(problem, parents)}
     index = problem.site_index
     rate = {flow.name: flow.rate_rows_per_s for flow in problem.flows}
+    bulk = {(member.stream, member.site): member.bulk for member in problem.members}
     roots = {flow.name: flow.root for flow in problem.flows}
     sites = {site.name: site for site in problem.sites}
     inf = float("inf")
@@ -28,6 +37,7 @@ def evaluate(problem: Problem, parents, sweeps: int = 20000, damp: float = 0.5):
         load: dict = {}
         for edge in edges.values():
             sent = rate[edge.stream] * edge.interest.size * kept[edge.stream, edge.parent]
+            sent *= bulk[edge.stream, edge.child]
             for place in (("up", edge.parent), ("down", edge.child), frozenset((edge.parent, edge.child))):
                 load[place] = load.get(place, 0.0) + sent
         change = 0.0

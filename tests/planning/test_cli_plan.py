@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -12,6 +13,8 @@ from headgate.planning.construct import construct
 from headgate.planning.document import parse_plan, parse_problem, plan_document, problem_document
 from headgate.planning.generate import Workload, generate
 from headgate.planning.graph import Graph
+
+from .oracle import bulky
 
 FILE = """
 sites:
@@ -87,7 +90,7 @@ def test_compare_lists_all_algorithms(run):
 
 
 def test_evaluate_judges_a_plan_of_any_origin(run, tmp_path):
-    problem = generate(Workload(sites=12, streams=2, filters_per_stream=6), 1)
+    problem = bulky(generate(Workload(sites=12, streams=2, filters_per_stream=6), 1), np.random.default_rng(1))
     graph = construct(problem, "unfas", 1).graph
     (tmp_path / "problem.json").write_text(json.dumps(problem_document(problem)))
     (tmp_path / "plan.json").write_text(json.dumps(plan_document(graph.plan())))

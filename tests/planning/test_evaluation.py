@@ -12,6 +12,7 @@ from headgate.planning.generate import Workload, generate
 from headgate.planning.kernel.flow import evaluate as full
 from headgate.planning.problem import Delays
 
+from .oracle import bulky
 from .oracle import evaluate as oracle
 
 SMALL = Workload(sites=12, streams=4, filters_per_stream=8)
@@ -35,6 +36,8 @@ def physical(problem, rng, keep=0.7):
 def test_drop_and_delay_agree_with_the_oracle(name, model):
     for seed in range(2):
         problem = generate(SMALL, seed)
+        if seed:
+            problem = bulky(problem, np.random.default_rng(seed))
         if model == "physical":
             problem = physical(problem, np.random.default_rng(seed))
         graph = construct(problem, name, seed).graph
@@ -51,6 +54,8 @@ def test_drop_and_delay_agree_with_the_oracle(name, model):
 def test_moving_subtrees_agrees_with_full_evaluation(seed, scale, links, data):
     rng = np.random.default_rng(seed)
     problem = generate(Workload(sites=15, streams=5, filters_per_stream=9, scale=scale), seed)
+    if seed % 2:
+        problem = bulky(problem, rng)
     if links:
         problem = physical(problem, rng)
     name = data.draw(st.sampled_from(["brush", "chain", "unfas", "qasdg"]))

@@ -23,6 +23,8 @@ from headgate.planning.generate import Workload, generate
 from headgate.planning.problem import tree_members
 from headgate.planning.search import Search, improve
 
+from .oracle import bulky
+
 TINY = Workload(sites=5, streams=2, filters_per_stream=3, upload_mbit=(0.3, 0.9), download_mbit=(0.8, 2.0))
 
 
@@ -75,10 +77,13 @@ def with_columns(problem, rng):
 def test_the_bandwidth_programme_finds_the_cheapest_valid_graph(scale, columns):
     problem = generate(Workload(sites=5, streams=2, filters_per_stream=3, blocks=4, scale=0.3 * scale), 2)
     if columns:
-        problem = with_columns(problem, np.random.default_rng(2))
+        problem = bulky(with_columns(problem, np.random.default_rng(2)), np.random.default_rng(3))
+    bulk = {(member.stream, member.site): member.bulk for member in problem.members}
     costs = [
         sum(
-            problem.flows[problem.flow_index[edge.stream]].rate_rows_per_s * edge.interest.size
+            problem.flows[problem.flow_index[edge.stream]].rate_rows_per_s
+            * edge.interest.size
+            * bulk[edge.stream, edge.child]
             for edge in edges_of(problem, parents)
         )
         for parents, _ in every_graph(problem)

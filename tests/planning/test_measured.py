@@ -119,13 +119,12 @@ def test_the_rarest_rows_are_counted_with_those_most_alike(monkeypatch: pytest.M
     assert sizes == pytest.approx({"x": row * 7 / 12, "y": row * 5 / 12})
 
 
-def test_what_messages_cost_travels_with_the_site_that_they_are_for() -> None:
+def test_what_a_link_takes_for_a_row_goes_with_the_site_that_it_leads_to() -> None:
     rows = [frozenset({0, 1}), frozenset({0})]
     deployment, ids = _deployment([("x", 0, None), ("y", 1, ("b",))])
-    seen = replace(_observed(rows), overhead={"x": 20.0, "y": 30.0})
-    problem = measured_problem(deployment, ids, Measured({"s": seen}))
+    problem = measured_problem(deployment, ids, Measured({"s": replace(_observed(rows), bulk={"x": 0.8, "y": 1.5})}))
     row = BASE + sum(COLUMNS.values())
-    for parent, above in (("x", 50.0), ("root", 20.0)):
+    for parent in ("x", "root"):
         graph = Graph.of(problem, Plan({"s": Tree("s", "root", {"x": "root", "y": parent})}))
         sizes = {graph.name(node)[1]: float(graph.net.node["size"][node]) for node in range(1, 3)}
-        assert sizes == pytest.approx({"x": 100 * row + above, "y": 50 * (BASE + 1.5) + 30.0})
+        assert sizes == pytest.approx({"x": 0.8 * 100 * row, "y": 1.5 * 50 * (BASE + 1.5)})

@@ -30,6 +30,7 @@ def problem(**changes):
         ({"members": (Member("s", "b", Pieces(TEN, 1 << 12), (Want("x"),)),)}, "served by nobody"),
         ({"members": (Member("s", "b", Pieces(TEN, 1)), Member("s", "b", Pieces(TEN, 2)))}, "twice a member"),
         ({"members": tuple(Member("s", x, Pieces(TEN, 1), (Want("w"),)) for x in "bc")}, "two subscriptions"),
+        ({"members": (Member("s", "b", Pieces(TEN, 1), (Want("x"),), 0.0),)}, "the bulk of site 'b'"),
         ({"delays": Delays(np.full((3, 3), -0.1))}, "the delay between 'a' and 'a' is -0.1"),
         ({"delays": Delays(np.zeros((2, 2)))}, "delay matrix"),
         ({"capacities": {frozenset("ad"): 1.0}}, "not between two sites"),

@@ -9,6 +9,8 @@ from headgate.planning.generate import Workload, generate
 from headgate.planning.oracle import ModelNetwork, construct_slowly
 from headgate.planning.protocol import ControlPoint, Request
 
+from .oracle import bulky
+
 SMALL = Workload(sites=16, streams=5, filters_per_stream=8)
 
 
@@ -17,6 +19,8 @@ def test_the_protocol_builds_what_the_kernels_build(name):
     same, fast, slow = [], [], []
     for seed in range(5):
         problem = generate(SMALL, seed)
+        if seed % 2:
+            problem = bulky(problem, np.random.default_rng(seed))
         one, two = construct(problem, name, seed).graph, construct_slowly(problem, name, seed)
         parents, others = one.parents(), two.parents()
         same.append(np.mean([parents[key] == others[key] for key in parents]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 from headgate.matching import ClassLists
 from headgate.model import Subscription
 from headgate.relay.budget import MESSAGE_S, Bucket
-from headgate.relay.core import NO_ROOM, Key, RelayCore, Room, key_of
+from headgate.relay.core import Key, RelayCore, Room, key_of
 from headgate.relay.output import Output, QueueLimits
 from headgate.relay.routes import Child, Receiver, Routes
 from headgate.wire.block import Block, Commit
@@ -41,10 +42,18 @@ def _block(head: int, rng: np.random.Generator) -> Block:
     return Block("s", head, head + RATE, (Commit(head, head + RATE, 1, 0),), seqs, rows, ClassLists.of(lists))
 
 
-def _run(limits: QueueLimits, part: float, seconds: int, children: tuple[Child, ...] = CHILDREN) -> dict[int, float]:
+def _run(
+    limits: QueueLimits,
+    part: float,
+    seconds: int,
+    children: tuple[Child, ...] = CHILDREN,
+    settled_s: float = SETTLED_S,
+    own: Mapping[str, float] | None = None,
+) -> dict[int, float]:
     """The part of its rows that each receiver loses when one upload takes `part` of what comes, once it has settled.
 
-    Everything is accounted for, from the first row to the last.
+    Blocks come each second, up to half a second late. `own` are the rates of links with a budget of their own, in rows
+    a second. Everything is accounted for, from the first row to the last.
     """
     routes = Routes("root", "s", 1, None, SCHEMA, children, ())
     core = RelayCore("root", limits)
@@ -52,6 +61,8 @@ def _run(limits: QueueLimits, part: float, seconds: int, children: tuple[Child, 
         core.restore(key_of("s", child), None, 0)
     needed = RATE * sum(max(SHARE[each.class_id] for each in child.receivers) for child in children)
     bucket = Bucket(needed * part)
+    links = {site: Bucket(rate) for site, rate in (own or {}).items()}
+    blocks, due = 0, 0.0
     rng = np.random.default_rng(7)
     came: Counter[int] = Counter()
     got: Counter[int] = Counter()
@@ -61,8 +72,9 @@ def _run(limits: QueueLimits, part: float, seconds: int, children: tuple[Child, 
     below = {child.site: child.receivers for child in children}
     for tick in range((seconds + 10) * 50):
         now = tick * 0.02
-        if tick % 50 == 0 and tick < seconds * 50:
-            block = _block(RATE * (tick // 50), rng)
+        if now >= due and blocks < seconds:
+            block, blocks = _block(RATE * blocks, rng), blocks + 1
+            due = blocks + rng.uniform(0.0, 0.5)
             assert block.classes is not None
             for child in children:
                 for each in child.receivers:
@@ -70,29 +82,42 @@ def _run(limits: QueueLimits, part: float, seconds: int, children: tuple[Child, 
             core.receive(block, routes, now)
 
         def room(key: Key, output: Output, now: float = now) -> Room:
-            return Room(int(bucket.rate_bytes_per_s * MESSAGE_S), 1.0, shared=True) if bucket.ready(now) else NO_ROOM
+            assert key.child is not None
+            link = links.get(key.child, bucket)
+            rate = min(bucket.rate_bytes_per_s, link.rate_bytes_per_s)
+            if bucket.ready(now) and link.ready(now):
+                return Room(max(1, int(rate * MESSAGE_S)), 1.0, shared=True)
+            return Room(0, narrow=not link.ready(now) and link is not bucket)
 
         for send in core.sends(now, room):
             sequence += 1
-            bucket.spend(len(send.block.seqs), now)
             assert send.block.classes is not None
             assert send.key.child is not None
+            for budget in {id(each): each for each in (bucket, links.get(send.key.child, bucket))}.values():
+                budget.spend(len(send.block.seqs), now)
             for each in below[send.key.child]:
                 found = int((send.block.classes.ids == each.class_id).sum())
                 given_up = sum(send.block.declared.get(each.id, {}).values())
                 got[each.id] += found
                 lost[each.id] += given_up
-                if SETTLED_S < now < seconds:
+                if settled_s < now < seconds:
                     steady[each.id] += np.array([found, given_up])
             core.outputs[send.key].published(sequence)
     assert {each: got[each] + lost[each] for each in came} == dict(came)
     return {each: float(found[1] / found.sum()) for each, found in steady.items()}
 
 
-@pytest.mark.parametrize("part", [0.5])
-def test_links_and_classes_lose_the_same_part(part: float) -> None:
-    lost = _run(QueueLimits(shed_after_s=2.0), part, 60)
-    assert lost == pytest.approx(dict.fromkeys(lost, 1.0 - part), abs=0.05)
+@pytest.mark.parametrize(("part", "settled_s", "off"), [(0.5, 15, 0.03), (0.9, 60, 0.02), (0.15, 15, 0.03)])
+def test_links_and_classes_lose_the_same_part(part: float, settled_s: float, off: float) -> None:
+    lost = _run(QueueLimits(shed_after_s=2.0), part, 160, settled_s=settled_s)
+    assert lost == pytest.approx(dict.fromkeys(lost, 1.0 - part), abs=off)
+
+
+def test_a_narrower_link_loses_more_and_the_others_what_the_upload_makes_them_lose() -> None:
+    # 500, 50 and 20 rows a second come; the middle link takes 15 of them, the upload three quarters of what is left.
+    lost = _run(QueueLimits(shed_after_s=2.0), 0.75 * 535 / 570, 120, settled_s=40, own={"middle": 15.0})
+    assert lost[3] == pytest.approx(0.7, abs=0.05)
+    assert [lost[each] for each in (1, 2, 4)] == pytest.approx([0.25] * 3, abs=0.05)
 
 
 def test_nothing_is_lost_where_everything_fits() -> None:
@@ -106,7 +131,7 @@ def test_without_it_the_small_lose_nothing() -> None:
 
 
 def test_other_policies_still_choose_the_rows() -> None:
-    lost = _run(QueueLimits(shed_after_s=1.0), 0.5, 30, (Child("large", (NEWEST,), SCHEMA),))
+    lost = _run(QueueLimits(shed_after_s=2.0), 0.5, 60, (Child("large", (NEWEST,), SCHEMA),))
     assert lost[5] == pytest.approx(0.5, abs=0.08)
 
 

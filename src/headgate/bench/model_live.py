@@ -11,7 +11,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate.bench.model_demo import scaled
-from headgate.bench.model_lines import SEARCH, Line, Times, describe, describe_load, difference, judged, lines_of, show
+from headgate.bench.model_lines import (
+    LINGER_S,
+    SEARCH,
+    Line,
+    Times,
+    describe,
+    describe_load,
+    difference,
+    judged,
+    lines_of,
+    show,
+)
 from headgate.client import Client
 from headgate.errors import HeadgateError
 from headgate.model import Deployment
@@ -31,7 +42,6 @@ _WIDE: Final = 1000.0
 # Every message is on disk before it is acknowledged, and an output waits for that: a disk that syncs 250 times a second
 # for twenty links and fifty inboxes limits them far below their bandwidths. So the logs lie in memory here.
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a directory of its own is made in it
-_LINGER_S: Final = 0.2  # what inboxes wait to fill a message: fifty of them share two cores with Spark and NATS here
 
 
 async def lines(
@@ -47,7 +57,7 @@ async def lines(
             trigger_s=trigger_s,
             replan=Rules(every_s=86_400.0),
             window_s=times.most_s,
-            limits=QueueLimits(linger_s=_LINGER_S),
+            limits=QueueLimits(linger_s=LINGER_S),
         )
         async with open_runtime(settings, scaled(demo, factor * _WIDE)) as runtime:
             assert runtime.server is not None
@@ -145,8 +155,8 @@ async def _at(watch: Watch, deployment: Deployment, scale: float, measured: Meas
     runtime.catalog.set_plan(before.plan)
     await runtime.control.publish()
     await watch.pass_by(times.settle_s, f"scale {scale:g}: settling")
-    first = await read_tallies(runtime.fabric)
     runtime.observer.forget()
+    first = await read_tallies(runtime.fabric)
     began, want, last = time.monotonic(), times.seconds, first
     while True:
         await watch.pass_by(want, f"scale {scale:g}: counting")

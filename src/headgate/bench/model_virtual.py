@@ -15,7 +15,18 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.bench.model_demo import scaled
-from headgate.bench.model_lines import SEARCH, Line, Times, describe, describe_load, difference, judged, lines_of, show
+from headgate.bench.model_lines import (
+    LINGER_S,
+    SEARCH,
+    Line,
+    Times,
+    describe,
+    describe_load,
+    difference,
+    judged,
+    lines_of,
+    show,
+)
 from headgate.catalog import Catalog, Snapshot
 from headgate.model import Deployment, Stream
 from headgate.pipeline.classes import index_of
@@ -23,7 +34,7 @@ from headgate.pipeline.sources import generate
 from headgate.planning import plan_deployment, plan_problem
 from headgate.planning.measured import Measured, measured_problem
 from headgate.relay.budget import MESSAGE_S, Budgets
-from headgate.relay.core import NO_ROOM, Key, RelayCore, Room, key_of
+from headgate.relay.core import Key, RelayCore, Room, key_of
 from headgate.relay.output import Output, QueueLimits, limits_of
 from headgate.relay.routes import Routes, build_routes
 from headgate.service.observer import Link, calibrated
@@ -35,6 +46,7 @@ from headgate.wire.message import encode_block
 _TICK_S = 0.02
 _ANY = 20_000
 _COUNT_S = 10.0
+_LATE_S = 0.6  # a micro-batch comes each second, at most so much late
 _START = 1 << 40  # milliseconds: the clock starts here, so that no time is 0
 
 
@@ -83,10 +95,13 @@ class World:
 
     def __post_init__(self) -> None:
         deployment = self.snapshot.deployment
-        limits = limits_of(deployment, QueueLimits())
+        limits = limits_of(deployment, QueueLimits(linger_s=LINGER_S))
         self.cores = {site: RelayCore(site, limits) for site in deployment.sites}
         self._budgets = Budgets(deployment)
         self._feeds = [Feed(stream, self.snapshot) for stream in deployment.streams.values()]
+        self._chance = np.random.default_rng(1)
+        self._due = [number / len(self._feeds) for number in range(len(self._feeds))]
+        self._commits = [0] * len(self._feeds)
         self._row_bytes: dict[tuple[str, Key], float] = {}
         self._coming: list[tuple[float, int, str, Block]] = []
         self._number = 0
@@ -105,10 +120,12 @@ class World:
         """Let so much time pass."""
         end = self.now + seconds
         while self.now < end:
-            before, self.now = self.now, round(self.now + _TICK_S, 6)
+            self.now = round(self.now + _TICK_S, 6)
             for number, feed in enumerate(self._feeds):
-                phase = number / len(self._feeds)
-                if int(before - phase) != int(self.now - phase) and self.now > phase:
+                if self.now >= self._due[number]:
+                    self._commits[number] += 1
+                    on_time = self._commits[number] + number / len(self._feeds)
+                    self._due[number] = on_time + self._chance.uniform(0.0, _LATE_S)
                     self._commit(feed)
             while self._coming and self._coming[0][0] <= self.now:
                 _, _, site, block = heapq.heappop(self._coming)
@@ -136,8 +153,10 @@ class World:
             if key.child is None:
                 return Room(_ANY)
             rate = self._budgets.rate(site, key.child)
-            if rate is None or not self._budgets.ready(site, key.child, self.now):
-                return Room(_ANY) if rate is None else NO_ROOM
+            if rate is None:
+                return Room(_ANY)
+            if not self._budgets.ready(site, key.child, self.now):
+                return Room(0, narrow=self._budgets.narrow(site, key.child, self.now))
             row_bytes = self._row_bytes.get((site, key), 64.0)
             return Room(max(int(rate * MESSAGE_S / row_bytes), 1), row_bytes, shared=True)
 
@@ -173,7 +192,7 @@ class World:
         """The rows that the subscriber with the fewest was owed since then."""
         return min(difference(before[identity], tally)[0] for identity, tally in self.tallies().items())
 
-    def measured(self, links: Mapping[Link, tuple[int, int, int]], seconds: float) -> Measured:
+    def measured(self, links: Mapping[Link, tuple[int, int, int]]) -> Measured:
         """What the observer would say of these counts of links."""
         found = {}
         for name, stream in self.snapshot.deployment.streams.items():
@@ -183,7 +202,7 @@ class World:
                 if each.stream == name
             )
             seen = observed(self.samples[name], stream.rate_rows_per_s, wanted)
-            found[name] = calibrated(name, self.snapshot, seen, links, seconds)
+            found[name] = calibrated(name, self.snapshot, seen, links)
         return Measured(found)
 
 
@@ -203,7 +222,7 @@ def lines(demo: Deployment, scales: list[float], factor: float, times: Times) ->
     free.run(5.0)
     start = dict(free.links)
     free.run(times.free_s)
-    measured = free.measured(_grown(start, free.links), times.free_s)
+    measured = free.measured(_grown(start, free.links))
     describe(demo, measured)
     found: list[Line] = []
     for scale in scales:
@@ -219,7 +238,7 @@ def lines(demo: Deployment, scales: list[float], factor: float, times: Times) ->
             world.run(_COUNT_S)
             seconds += _COUNT_S
             print(f"scale {scale:g}: {seconds:.0f} s counted", flush=True)
-        loaded = world.measured(_grown(links, world.links), seconds)
+        loaded = world.measured(_grown(links, world.links))
         under_load = judged(deployment, world.snapshot.class_ids, loaded, before.plan)
         describe_load(scale, measured, loaded)
         for name, site in deployment.sites.items():

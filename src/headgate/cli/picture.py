@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
 def view(
     names: Annotated[list[str], typer.Argument(help="A subscription of a gridded stream; several make one field.")],
     png: Annotated[Path, typer.Option(help="The picture to write.")],
-    value: Annotated[str | None, typer.Option(help="The column to draw; default: the first that is no axis.")] = None,
+    value: Annotated[str | None, typer.Option(help="The column to draw; default: the first that is no place.")] = None,
     zarr: Annotated[Path | None, typer.Option(help="Also write the field to this Zarr store.")] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="How long to read what comes in.")] = 5.0,
     state_dir: o.StateDir = o.STATE_DIR,
@@ -138,8 +138,11 @@ async def _add(client: Client, field: Field, wanted: Subscription, data: bytes, 
     return block
 
 
+_PLACES = frozenset(("lat", "latitude", "lon", "long", "longitude", "lng"))
+
+
 def choose_value(value: str | None, layout: Any, schema: Any) -> str:
-    """The column to draw: as asked, or the first number that is neither an axis nor the time."""
+    """The column to draw: as asked, or the first number that is neither an axis nor the time nor another place."""
     import pyarrow as pa
 
     axes = {layout.x.column, layout.y.column, layout.time.column if layout.time else None}
@@ -151,7 +154,7 @@ def choose_value(value: str | None, layout: Any, schema: Any) -> str:
     if value is None:
         if not free:
             raise HeadgateError("the subscription has no number to draw", hint="name one with --value")
-        return str(free[0])
+        return str(next((column for column in free if column.lower() not in _PLACES), free[0]))
     if value not in numbers:
         close = nearest(value, numbers)
         raise HeadgateError(f"no number {value!r} to draw", hint=f"did you mean {close!r}?" if close else None)

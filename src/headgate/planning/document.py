@@ -55,6 +55,7 @@ def _member_document(member: Member) -> dict[str, Any]:
         "site": member.site,
         "rows": _indices(member.interest.rows),
         "columns": _indices(member.interest.columns),
+        **({"bulk": member.bulk} if member.bulk != 1.0 else {}),
         "wants": [
             {"name": want.name, "weight": want.weight, "quality": _quality_document(want.quality)}
             for want in member.wants
@@ -111,9 +112,8 @@ def _parse_problem(document: Mapping[str, Any]) -> Problem:
             Want(str(want["name"]), _parse_quality(want.get("quality", {})), float(want.get("weight", 1.0)))
             for want in entry.get("wants", ())
         )
-        members.append(
-            Member(entry["stream"], str(entry["site"]), Pieces(universes[entry["stream"]], rows, columns), wants)
-        )
+        interest, bulk = Pieces(universes[entry["stream"]], rows, columns), float(entry.get("bulk", 1.0))
+        members.append(Member(entry["stream"], str(entry["site"]), interest, wants, bulk))
     delays = document.get("delays", 0.0)
     return Problem(
         sites,

@@ -30,15 +30,15 @@ class Observed:
         classes: Parts of the rows by the set of class ids that they satisfy; rows of no class may be left out.
         column_bytes: Bytes on the wire of a value of each column, amortised over a message and compressed.
         base_bytes: Bytes of a row besides its columns: sequence number, class ids.
-        overhead: Bytes per second that a site's messages cost besides their rows, on the link into it and on every link
-            above: a link with few rows has small messages, and each has a header and packs worse.
+        bulk: What the links into sites took for a row, as a multiple of these bytes: a link with few rows has small
+            messages with headers of their own, and rows that are left after thinning are less alike and pack worse.
     """
 
     rate_rows_per_s: float
     classes: Mapping[frozenset[int], float]
     column_bytes: Mapping[str, float]
     base_bytes: float
-    overhead: Mapping[str, float] = field(default_factory=dict)
+    bulk: Mapping[str, float] = field(default_factory=dict)
 
     def selectivity(self, class_id: int) -> float:
         """The part of the rows that satisfy a class."""
@@ -126,9 +126,7 @@ def _measured(
     wants: dict[str, list[Want]] = {}
     for each in subscriptions:
         wants.setdefault(each.site, []).append(Want(each.name, each.quality, each.weight))
-    rate = seen.rate_rows_per_s
-    overhead = {site: seen.overhead[site] / rate for site in wants if rate > 0 and seen.overhead.get(site, 0.0) > 0}
-    whole = seen.row_bytes + sum(overhead.values())
+    whole = seen.row_bytes
     weights: list[float] = []
     held = dict.fromkeys(wants, 0)
     for needs, part in pieces:
@@ -137,9 +135,6 @@ def _measured(
             weights.append(part * (size + seen.base_bytes * (_BASE in columns)) / whole)
             for site in sites:
                 held[site] |= 1 << (len(weights) - 1)
-    for site, size in overhead.items():
-        held[site] |= 1 << len(weights)
-        weights.append(size / whole)
     # One more piece for what nobody needs, so that the whole stream weighs the whole stream.
     weights.append(max(0.0, 1.0 - sum(weights)))
     for site, pieces_held in held.items():
@@ -147,8 +142,11 @@ def _measured(
             held[site] = 1 << len(weights)
             weights.append(0.0)
     universe = Universe(tuple(weights), (), whole)
-    members = [Member(stream.name, site, Pieces(universe, held[site]), tuple(wants[site])) for site in wants]
-    return Flow(stream.name, stream.root, rate, universe), members
+    members = [
+        Member(stream.name, site, Pieces(universe, held[site]), tuple(wants[site]), seen.bulk.get(site, 1.0))
+        for site in wants
+    ]
+    return Flow(stream.name, stream.root, seen.rate_rows_per_s, universe), members
 
 
 _BASE = ""  # stands for what a row costs besides its columns, among the names of columns

@@ -46,8 +46,8 @@ NODE = np.dtype(
         for name in ("site", "stream", "parent", "first", "after", "before", "depth", "old_depth", "waiting", "next")
     ]
     # size: bytes/s on the link into the node; out: bytes/s it forwards, both without drops; kept: fraction of its rows
-    # that arrive; lag: seconds from the source; score and zeros: what its wants contribute.
-    + [(name, _F8) for name in ("size", "out", "kept", "lag", "score", "zeros")]
+    # that arrive; lag: seconds from the source; score and zeros: what its wants contribute; bulk: see `Member`.
+    + [(name, _F8) for name in ("size", "out", "kept", "lag", "score", "zeros", "bulk")]
     + [(name, _F8) for name in ("old_size", "old_out", "old_kept", "old_lag", "old_score", "old_zeros")]
     + [(name, _I8) for name in ("stamp", "stamp_mask", "stamp_out", "want_first", "want_last")],
     align=True,
@@ -126,7 +126,7 @@ def compile_problem(problem: Problem) -> tuple[Net, Layout]:
     bytes_columns = max([0, *(-(-len(flow.universe.widths) // 8) for flow in problem.flows)])
     site_of, stream_of = np.zeros(total, np.int32), np.zeros(total, np.int32)
     own = np.zeros((total, bytes_rows + bytes_columns), np.uint8)
-    relay = np.zeros(total, np.bool_)
+    relay, bulk = np.zeros(total, np.bool_), np.ones(total)
     member_first = np.zeros(s + 1, np.int64)
     nodes: dict[tuple[str, str], int] = {}
     wants: list[tuple[int, Any]] = []
@@ -145,6 +145,7 @@ def compile_problem(problem: Problem) -> tuple[Net, Layout]:
             if member is not None:
                 interest = member.interest
                 own[position] = _bytes(interest.rows, interest.columns, bytes_rows, bytes_columns)
+                bulk[position] = member.bulk
                 wants.extend((position, want) for want in member.wants)
             position += 1
     member_first[s] = position
@@ -164,7 +165,7 @@ def compile_problem(problem: Problem) -> tuple[Net, Layout]:
     flow_records["base"] = [flow.universe.base_bytes for flow in problem.flows]
     flow_records["first"], flow_records["last"] = member_first[:-1], member_first[1:]
     node = np.zeros(total, NODE)
-    node["site"], node["stream"] = site_of, stream_of
+    node["site"], node["stream"], node["bulk"] = site_of, stream_of, bulk
     for name in ("parent", "first", "after", "before"):
         node[name] = -1
     node["kept"][:s] = 1.0

@@ -24,6 +24,7 @@ class ModelNetwork:
         self._problem = problem
         self._site = problem.site_index
         self._interest = {(m.stream, m.site): m.interest for m in problem.members}
+        self._bulk = {(m.stream, m.site): m.bulk for m in problem.members}
         inf = float("inf")
         self._up = np.array([inf if s.upload_bytes_per_s is None else s.upload_bytes_per_s for s in problem.sites])
         self._down = np.array(
@@ -37,6 +38,7 @@ class ModelNetwork:
         self._depth: list[int] = []
         self._lag: list[float] = []
         self._size: list[float] = []
+        self._scale: list[float] = []
         for flow in problem.flows:
             self._add(flow.name, flow.root, -1, flow.universe.everything)
         self._kept = np.ones(len(self._sites))
@@ -49,7 +51,8 @@ class ModelNetwork:
         self._parent.append(parent)
         self._link.append(interest)
         self._depth.append(0 if parent < 0 else self._depth[parent] + 1)
-        self._size.append(0.0 if parent < 0 else self._rate[stream] * interest.size)
+        self._scale.append(self._rate[stream] * self._bulk.get((stream, site), 1.0))
+        self._size.append(0.0 if parent < 0 else self._scale[-1] * interest.size)
         lag = 0.0
         if parent >= 0:
             upper = self._sites[parent]
@@ -64,7 +67,7 @@ class ModelNetwork:
         self._add(stream, child, at, self._interest[stream, child])
         while self._parent[at] >= 0:
             self._link[at] = self._link[at].merge(self._interest[stream, child])
-            self._size[at] = self._rate[stream] * self._link[at].size
+            self._size[at] = self._scale[at] * self._link[at].size
             at = self._parent[at]
         self._settle()
 
@@ -79,7 +82,7 @@ class ModelNetwork:
                 self._add(stream, child, at, interest)
                 while self._parent[at] >= 0:
                     self._link[at] = self._link[at].merge(interest)
-                    self._size[at] = self._rate[stream] * self._link[at].size
+                    self._size[at] = self._scale[at] * self._link[at].size
                     at = self._parent[at]
         self._settle()
 
@@ -87,7 +90,7 @@ class ModelNetwork:
         """Take back the last assignment; links shrink to what is still wanted."""
         last = self._index.pop((stream, child))
         at = self._parent[last]
-        for items in (self._sites, self._parent, self._link, self._depth, self._lag, self._size):
+        for items in (self._sites, self._parent, self._link, self._depth, self._lag, self._size, self._scale):
             items.pop()
         while self._parent[at] >= 0:
             name = next(key for key, index in self._index.items() if index == at)
@@ -96,7 +99,7 @@ class ModelNetwork:
                 if parent == at:
                     link = link.merge(self._link[index])
             self._link[at] = link
-            self._size[at] = self._rate[stream] * link.size
+            self._size[at] = self._scale[at] * link.size
             at = self._parent[at]
         assert self._saved is not None
         self._kept, self._passing = self._saved
@@ -159,7 +162,7 @@ def construct_slowly(problem: Problem, name: str, seed: int = 0) -> Graph:
     parents: dict[tuple[str, str], str] = {}
     for node in join_order(graph, seed):
         member = members[graph.name(int(node))]
-        request = Request(member.stream, member.site, member.interest, member.wants)
+        request = Request(member.stream, member.site, member.interest, member.wants, member.bulk)
         point = points[roots[member.stream] if by_source else ""]
         if name.startswith("unfa"):
             parents[member.stream, member.site] = point.join_unfa(request)

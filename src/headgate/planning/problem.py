@@ -49,12 +49,17 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A site's interest in a stream: the merge of its local subscriptions. Without wants it only relays."""
+    """A site's interest in a stream: the merge of its local subscriptions. Without wants it only relays.
+
+    `bulk` is what the link into it takes, as a multiple of the stream's bytes a row: small messages and rows that are
+    less alike take more of them.
+    """
 
     stream: str
     site: str
     interest: Pieces
     wants: tuple[Want, ...] = ()
+    bulk: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +120,11 @@ class Problem:
                     hint="a site has one member per stream, with the merge of its subscriptions",
                 )
             seen.add((member.stream, member.site))
+            if not (math.isfinite(member.bulk) and member.bulk > 0):
+                raise ProblemError(
+                    f"the bulk of site {member.site!r} in stream {member.stream!r} is {member.bulk}",
+                    hint="it is a factor of the bytes on the link into the site: a number above 0",
+                )
             universe = flows[member.stream].universe
             if not universe.everything.covers(member.interest) or (member.wants and not member.interest.rows):
                 raise ProblemError(

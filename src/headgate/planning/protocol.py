@@ -58,6 +58,7 @@ class Request:
     site: str
     interest: Pieces
     wants: tuple[Want, ...]
+    bulk: float = 1.0
 
 
 @dataclass
@@ -68,6 +69,7 @@ class _Tree:
     sites: list[str]
     own: list[Pieces]
     link: list[Pieces]  # filter of the link into each member
+    bulk: list[float] = field(default_factory=lambda: [1.0])
     parent: list[int] = field(default_factory=lambda: [-1])
     above: npt.NDArray[np.bool_] = field(
         default_factory=lambda: np.ones((1, 1), np.bool_)
@@ -76,8 +78,8 @@ class _Tree:
     @property
     def sizes(self) -> F8:
         """Bytes per second on the link into each member, 0 for the source."""
-        rate = self.flow.rate_rows_per_s
-        return np.array([0.0, *(rate * link.size for link in self.link[1:])])
+        rate, links = self.flow.rate_rows_per_s, zip(self.bulk[1:], self.link[1:], strict=True)
+        return np.array([0.0, *(rate * bulk * link.size for bulk, link in links)])
 
     @property
     def depth(self) -> F8:
@@ -93,6 +95,7 @@ class _Tree:
         self.sites.append(request.site)
         self.own.append(request.interest)
         self.link.append(request.interest)
+        self.bulk.append(request.bulk)
         self.parent.append(parent)
         count = len(self.sites)
         grown = np.zeros((count, count), np.bool_)
@@ -133,7 +136,7 @@ class ControlPoint:
     def join_qasd(self, request: Request) -> tuple[str, int]:
         """Algorithm 2: the parent that was confirmed, and the rounds it took."""
         tree = self._trees[request.stream]
-        needed = tree.flow.rate_rows_per_s * request.interest.size
+        needed = tree.flow.rate_rows_per_s * request.bulk * request.interest.size
         rounds = 0
         while True:
             rounds += 1
@@ -191,10 +194,11 @@ class ControlPoint:
     def _fairest(self, tree: _Tree, request: Request, candidates: npt.NDArray[np.int64], *, with_depth: bool) -> int:
         """The candidate with the least variance of forwarding (times that of depth) over the tree's members."""
         count, rate = len(tree.sites), tree.flow.rate_rows_per_s
-        added = np.array([0.0, *(rate * (link.merge(request.interest).size - link.size) for link in tree.link[1:])])
+        wider = [rate * (link.merge(request.interest).size - link.size) for link in tree.link[1:]]
+        added = np.array([0.0, *wider]) * tree.bulk
         change = np.zeros((count, count))
         np.add.at(change.T, np.array(tree.parent[1:], np.int64), (tree.above[:, 1:] * added[1:]).T)
-        change[np.arange(count), np.arange(count)] += rate * request.interest.size
+        change[np.arange(count), np.arange(count)] += rate * request.bulk * request.interest.size
         loads = np.array([self._forwarded(site) for site in tree.sites]) + change[candidates]
         cost = np.column_stack([loads, np.zeros(len(candidates))]).var(axis=1)
         cost = np.where(cost < 1e-12 * (loads**2).sum(axis=1), 0.0, cost)

@@ -141,11 +141,12 @@ def _forwarding(
 
 def _bandwidth(problem: Problem, edges: list[Edge]) -> list[Violation]:
     rates = {flow.name: flow.rate_rows_per_s for flow in problem.flows}
+    bulk = {(member.stream, member.site): member.bulk for member in problem.members}
     up: dict[str, float] = {}
     down: dict[str, float] = {}
     links: dict[frozenset[str], float] = {}
     for edge in edges:
-        load = rates[edge.stream] * edge.interest.size
+        load = rates[edge.stream] * bulk.get((edge.stream, edge.child), 1.0) * edge.interest.size
         pair = frozenset((edge.parent, edge.child))
         up[edge.parent] = up.get(edge.parent, 0.0) + load
         down[edge.child] = down.get(edge.child, 0.0) + load

@@ -110,6 +110,12 @@ class Budgets:
         )
         return [bucket for bucket in found if bucket is not None]
 
+    def narrow(self, sender: str, receiver: str, now: float) -> bool:
+        """Whether the link or the receiver's download, and not only the sender's upload, holds a message up now."""
+        path = self._on_path(sender, receiver)
+        upload = self._buckets[("upload", sender, "")]
+        return not all(bucket.ready(now) for bucket in path if bucket is not upload)
+
     def ready(self, sender: str, receiver: str, now: float) -> bool:
         """Whether a message may go now; asking counts as having one."""
         path = self._on_path(sender, receiver)

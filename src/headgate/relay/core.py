@@ -8,7 +8,7 @@ from typing import Final
 
 from headgate.fabric.logs import inbox_token
 from headgate.reduction import FairDrain
-from headgate.relay.evenly import Evenly
+from headgate.relay.evenly import Evenly, Queue
 from headgate.relay.output import Output, QueueLimits
 from headgate.relay.routes import Child, Receiver, Routes
 from headgate.relay.split import split
@@ -64,14 +64,19 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How many rows an output may send now, and how many bytes each is thought to take. `shared`: others want them."""
+    """How many rows an output may send now, and how many bytes each is thought to take. `shared`: others want them.
+
+    `narrow` says that it is not the site's upload, which others share, that holds the output up.
+    """
 
     rows: int
     row_bytes: float = 0.0
     shared: bool = False
+    narrow: bool = False
 
 
 NO_ROOM: Final = Room(0)
+_ASKS: Final = 100
 
 
 @dataclass
@@ -95,7 +100,8 @@ class RelayCore:
         self._drain = FairDrain()
         self._contenders: dict[Key, Child | Receiver] = {}
         self._max_held = max_held
-        self._evenly: Evenly | None = None
+        self._evenly: Evenly[Key] | None = None
+        self._lacking: dict[Key, float] = {}
         self._defer = defer
         self.overfull: list[Output] = []
 
@@ -162,7 +168,7 @@ class RelayCore:
                     self._active.pop(key)
             elif key.child is not None and not output.due(now):
                 held.append(key.token)  # asking for room would count as having something to send
-            elif (found := room(key, output)).rows and output.due(now):
+            elif self._noted(key, found := room(key, output)) and output.due(now):
                 charge = min(found.rows, max(1, output.rows)) * found.row_bytes
                 if found.shared and self.limits.shed_after_s is None:
                     sharing[key] = charge
@@ -213,10 +219,26 @@ class RelayCore:
             return list(self._active)
         if self._evenly is None:
             self._evenly = Evenly(self.limits.shed_after_s)
-        waits = {key: self.outputs[key].waited(now) for key in self._active if key.child is not None}
-        for key, part in self._evenly.parts(waits, now).items():
-            self.outputs[key].thin(part, now)
+        links = [key for key in self._active if key.child is not None]
+        for key in links:
+            self.outputs[key].note_wait(now)
+            self.outputs[key].thin_fresh(self._evenly.kept(key), now)
+        if self._evenly.due(now):
+            queues = {
+                key: Queue(output.waited(now), output.rows, output.went, self._lacking.get(key, 0.0))
+                for key, output in self.outputs.items()
+                if key.child is not None
+            }
+            for key, part in self._evenly.look(queues, now).items():
+                self.outputs[key].thin(part, now)
         return sorted(self._active, key=lambda key: self.outputs[key].oldest)
+
+    def _noted(self, key: Key, room: Room) -> int:
+        """The rows that an output may send; how often it lacks a budget of its own is kept, over the last asks."""
+        if key.child is not None and self.limits.shed_after_s is not None:
+            before = self._lacking.get(key, 0.0)
+            self._lacking[key] = before + (room.narrow - before) / _ASKS
+        return room.rows
 
     def settled(self, stream: str) -> int | None:
         """The end of what no output needs from the site log any more, None when nothing is settled."""
@@ -231,5 +253,6 @@ class RelayCore:
         """Drop an output that no version will use again."""
         self.outputs.pop(key, None)
         self._active.pop(key, None)
+        self._lacking.pop(key, None)
         if self._contenders.pop(key, None) is not None:
             self._drain.remove(key.token)

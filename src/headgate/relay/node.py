@@ -300,7 +300,7 @@ class RelayNode:
         if key.child is None or self.budgets is None:
             return Room(_ROWS)
         if not self.budgets.ready(self.site, key.child, now):
-            return NO_ROOM
+            return Room(0, narrow=self.budgets.narrow(self.site, key.child, now))
         rate = self.budgets.rate(self.site, key.child)
         if rate is None:
             return Room(_ROWS)

@@ -31,6 +31,7 @@ SPAN: Final = 4
 HEAVY_GROUPS: Final = 16
 HEAVY_ROWS: Final = 5_000
 _FRONT: Final = 8
+_ASTRAY: Final = 8  # so many messages may end inside a commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,8 @@ class Output:
         self.went = 0
         self._offered_s = self._looked_s = -math.inf
         self._waits = (0.0, 0.0)
+        self._fresh = 0
+        self._astray = 0
         self._message_rows = 1
 
     @property
@@ -102,6 +105,7 @@ class Output:
         self._offered_s = now
         self.queue.append(Waiting(block, target, now, self.came, block.after, span_s))
         self.came += len(block.seqs)
+        self._fresh += len(block.seqs)
         self.rows += len(block.seqs)
         self.bytes += block.rows.nbytes
         self.reducer.offered(block, target)
@@ -131,12 +135,15 @@ class Output:
         """Since when the rows of the next message have waited; infinite when there are none."""
         return self.queue[0].due(self._message_rows) if self.queue else math.inf
 
-    def waited(self, now: float) -> float:
-        """The longest wait of late: an output that empties between two blocks has waited long only before its turn."""
-        after = self.limits.shed_after_s or 0.0
-        if now - self._looked_s > after:
+    def note_wait(self, now: float) -> None:
+        """Look how long the next rows have waited."""
+        if now - self._looked_s > (self.limits.shed_after_s or 0.0) / 2:
             self._looked_s, self._waits = now, (self._waits[1], 0.0)
         self._waits = (self._waits[0], max(self._waits[1], now - self.oldest))
+
+    def waited(self, now: float) -> float:
+        """The longest wait of late: an output that empties between two blocks has waited long only before its turn."""
+        self.note_wait(now)
         return max(self._waits)
 
     def thin(self, part: float, now: float) -> None:
@@ -144,6 +151,14 @@ class Output:
         sent, waiting = self._apart()
         if waiting and not self.packing:
             self._refill([*sent, *self.reducer.thin(waiting, part, now)])
+
+    def thin_fresh(self, part: float, now: float) -> None:
+        """Give up as many rows as make that part of what came since the last time, of every class that waits alike."""
+        if self._fresh and not self.packing:
+            fresh, self._fresh = self._fresh, 0
+            rows = self.rows - (len(self.busy.seqs) if self.busy is not None else 0)
+            if part < 1.0 and rows > 0:
+                self.thin(max(0.0, 1.0 - (1.0 - part) * fresh / rows), now)
 
     def _room_behind(self, sent: list[Waiting], limit: Limit) -> Limit | None:
         """What the rest may take behind the first entries, None when it does not take more.
@@ -255,9 +270,22 @@ class Output:
             if blocks[-1].declared or block.version != first.version or rows > max_rows:
                 break
             blocks.append(block)
-        merged = concat(blocks)
-        self.busy = next(iter(merged.pieces(max_rows)))
+        self.busy = self._settling(next(iter(concat(blocks).pieces(max_rows))))
         return self.busy
+
+    def _settling(self, message: Block) -> Block:
+        """The message, cut where a commit ends if none of the last ones did: a subscriber counts up to such ends only.
+
+        Blocks that come through other relays end anywhere, so without it hundreds of messages in a row may not.
+        """
+        self._astray = 0 if message.at_boundary else self._astray + 1
+        if self._astray < _ASTRAY:
+            return message
+        ends = [commit.upto for commit in message.commits if message.after < commit.upto <= message.upto]
+        if not ends:
+            return message
+        self._astray = 0
+        return message.until(ends[-1])
 
     def published(self, sequence: int) -> None:
         """The message was stored: its end is now the coverage."""

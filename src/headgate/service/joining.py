@@ -249,9 +249,9 @@ def control_point(
             parent = tree.parents[other]
             while parent != tree.root and parent not in members:
                 parent = tree.parents[parent]
-            point.adopt(Request(stream, other, mine.interest, mine.wants), parent)
+            point.adopt(Request(stream, other, mine.interest, mine.wants, mine.bulk), parent)
     interest = members[site].interest
     for other in below:
         if other in members:
             interest = interest.merge(members[other].interest)
-    return point, Request(stream, site, interest, members[site].wants)
+    return point, Request(stream, site, interest, members[site].wants, members[site].bulk)

@@ -15,9 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
 from headgate.catalog import Snapshot
 from headgate.fabric import Crew, Fabric, FabricError
 from headgate.model import Links
@@ -38,10 +35,8 @@ _SAMPLES: Final = 6
 _MESSAGE_ROWS: Final = 200  # until a link has carried any
 SHEDS: Final = 0.01  # shedding less than this is no sign of a limit
 _MOST_OFF: Final = 4.0
-_LEAST_KEPT: Final = 0.02
 
 
-Floats = npt.NDArray[np.float64]
 Link = tuple[str, str, str]
 """A stream, a parent and a child."""
 
@@ -241,7 +236,7 @@ class Observer:
         if not known or len(mine.ends) < 2 or mine.ends[-1][0] <= mine.ends[0][0]:
             return None
         rate = (mine.ends[-1][1] - mine.ends[0][1]) / (mine.ends[-1][0] - mine.ends[0][0])
-        return calibrated(name, snapshot, observed(known, rate, wanted), self._links(), self.seconds)
+        return calibrated(name, snapshot, observed(known, rate, wanted), self._links())
 
     def _known(self, found: Sample, stream: str) -> frozenset[int]:
         """The classes that a sample's version had."""
@@ -249,51 +244,29 @@ class Observer:
         return _classes(stream, snapshot) if snapshot else frozenset()
 
 
-def calibrated(
-    name: str, snapshot: Snapshot, seen: Observed, links: Mapping[Link, tuple[int, int, int]], seconds: float
-) -> Observed:
-    """A stream whose bytes agree with what its links carried: so many for a row, by its columns, and for a message.
+def calibrated(name: str, snapshot: Snapshot, seen: Observed, links: Mapping[Link, tuple[int, int, int]]) -> Observed:
+    """A stream whose bytes agree with what its links carried: in the mean, and link by link through the sites' bulk.
 
-    Least squares over the links, each weighed by its bytes. What a link's messages cost goes to the site that it leads
-    to, less what goes to those below it. Shedding makes rows fewer and not messages, and the model sheds everything
-    alike: so a cost counts as what it would be if it were shed too.
+    A link's messages have headers, and rows that are left after thinning are less alike, so links differ in what they
+    take for a row. What is known of a link goes with the site that it leads to, whoever will serve that.
     """
     tree = snapshot.plan.trees.get(name) if snapshot.plan else None
-    if tree is None or seconds <= 0:
+    if tree is None:
         return seen
     mine = [each for each in snapshot.deployment.subscriptions.values() if each.stream == name]
     stream = snapshot.deployment.streams[name]
-    found: dict[str, tuple[float, float, float]] = {}
-    kept: dict[str, float] = {}
-    for (other, parent, child), (size, rows, messages) in links.items():
+    promised: dict[str, float] = {}
+    carried: dict[str, float] = {}
+    for (other, parent, child), (size, rows, _) in links.items():
         if other == name and rows and tree.parents.get(child) == parent:
             part, promise = crossing(stream, mine, snapshot.class_ids, seen, {child, *tree.below(child)})
             if part > 0:
-                found[child] = (rows * promise / part, float(messages), float(size))
-                kept[child] = min(max(rows / (part * seen.rate_rows_per_s * seconds), _LEAST_KEPT), 1.0)
-    if not found:
+                promised[child], carried[child] = rows * promise / part, float(size)
+    if not promised:
         return seen
-    promised, messages_, carried = (np.array(column) for column in zip(*found.values(), strict=True))
-    of_bytes, of_message = _fit(promised, messages_, carried)
-    costs = {child: of_message * each[1] / seconds / kept[child] for child, each in found.items()}
-    overhead = {
-        child: max(0.0, cost - sum(costs.get(below, 0.0) for below in tree.children(child)))
-        for child, cost in costs.items()
-    }
-    return replace(seen.scaled(of_bytes), overhead=overhead)
-
-
-def _fit(promised: Floats, messages: Floats, carried: Floats) -> tuple[float, float]:
-    """Bytes for a promised byte and for a message that explain best what was carried; neither below 0."""
-    weight = 1.0 / np.maximum(carried, 1.0)
-    both = np.stack([promised, messages])
-    normal, right = (both * weight) @ both.T, (both * weight) @ carried
-    alone = float(right[0] / normal[0, 0])
-    if len(carried) > 1 and np.linalg.det(normal) > 1e-9 * normal[0, 0] * normal[1, 1]:
-        of_bytes, of_message = np.linalg.solve(normal, right).tolist()
-        if of_bytes > 1 / _MOST_OFF and of_message > 0:
-            return min(of_bytes, _MOST_OFF), of_message
-    return min(max(alone, 1 / _MOST_OFF), _MOST_OFF), 0.0
+    mean = min(max(sum(carried.values()) / sum(promised.values()), 1 / _MOST_OFF), _MOST_OFF)
+    bulk = {child: min(max(size / promised[child] / mean, 1 / _MOST_OFF), _MOST_OFF) for child, size in carried.items()}
+    return replace(seen.scaled(mean), bulk=bulk)
 
 
 def _classes(stream: str, snapshot: Snapshot) -> frozenset[int]:

@@ -61,6 +61,7 @@ class _Programme:
     def __init__(self, model: Any, problem: Problem) -> None:
         self.model = model
         self.problem = problem
+        self.bulk = {(member.stream, member.site): member.bulk for member in problem.members}
         self.links: dict[tuple[str, str, str], Any] = {}
         self.loads: list[tuple[str, str, float, Any]] = []  # parent, child, bytes per second, piece variable
 
@@ -101,7 +102,7 @@ class _Programme:
 
     def add_size(self, flow: Flow, parent: str, child: str, parts: list[Any]) -> None:
         """The load of one link: each piece with the bytes that every row has, and each pair of a piece and a column."""
-        universe, rate = flow.universe, flow.rate_rows_per_s
+        universe, rate = flow.universe, flow.rate_rows_per_s * self.bulk.get((flow.name, child), 1.0)
         pieces, columns = parts[: len(universe.weights)], parts[len(universe.weights) :]
         for weight, piece in zip(universe.weights, pieces, strict=True):
             self.loads.append((parent, child, rate * weight * universe.base_bytes, piece))

@@ -41,7 +41,7 @@ def spread_cost(net: Net, book: Book, parent: int, joining: int, with_depth: boo
     while lower >= streams and not within(own, net.mask[lower]):
         for position in range(own.shape[0]):
             book.width[position] = net.mask[lower, position] | own[position]
-        added = bits_size(net, stream, book.width) - net.node[lower].size
+        added = bits_size(net, lower, book.width) - net.node[lower].size
         upper = net.node[lower].parent
         load_sum += added
         load_squares += added * (2.0 * loads[net.node[upper].site] + added)

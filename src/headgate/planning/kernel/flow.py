@@ -267,13 +267,13 @@ def size_all(net: Net, reached: int) -> None:
         put(net.mask[node], net.own[node])
         record.out, record.score, record.zeros = 0.0, 0.0, 0.0
         record.kept = 1.0 if node < streams else 0.0
-        record.size = bits_size(net, record.stream, net.mask[node])
+        record.size = bits_size(net, node, net.mask[node])
     for at in range(reached - 1, -1, -1):
         node = net.work[NODES, at]
         record = net.node[node]
         if record.parent < 0:
             continue
-        record.size = bits_size(net, record.stream, net.mask[node])
+        record.size = bits_size(net, node, net.mask[node])
         net.node[record.parent].out += record.size
         forward(net, net.node[record.parent].site, record.size)
         net.total[BANDWIDTH] += record.size

@@ -44,15 +44,16 @@ def put(target: Any, source: Any) -> None:
 
 
 @jit
-def bits_size(net: Net, stream: int, bits: Any) -> float:
-    """Bytes per second of a stream under a filter: rate times amortised size."""
+def bits_size(net: Net, node: int, bits: Any) -> float:
+    """Bytes per second of the link into a node under a filter: rate times amortised size times its bulk."""
+    stream = net.node[node].stream
     rows, width = 0.0, net.flow[stream].base
     split = net.counter[ROW_BYTES]
     for position in range(split):
         rows += net.weight_table[stream, position, bits[position]]
     for position in range(split, bits.shape[0]):
         width += net.width_table[stream, position - split, bits[position]]
-    return float(net.flow[stream].rate * min(1.0, rows) * width)
+    return float(net.flow[stream].rate * min(1.0, rows) * width * net.node[node].bulk)
 
 
 @jit
@@ -216,7 +217,7 @@ def relink(net: Net, node: int, parent: int) -> None:
 @jit
 def resize(net: Net, node: int) -> None:
     """Give the link into a node the size of its filter, and its parent the changed load."""
-    size = bits_size(net, net.node[node].stream, net.mask[node])
+    size = bits_size(net, node, net.mask[node])
     parent = net.node[node].parent
     if parent >= 0:
         add_out(net, parent, size - net.node[node].size)
