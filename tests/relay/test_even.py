@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from headgate.matching import ClassLists
-from headgate.model import Subscription
-from headgate.relay.budget import MESSAGE_S, Bucket
+from headgate.model import Deployment, Link, Links, Site, Subscription
+from headgate.relay.budget import MESSAGE_S, Bucket, Budgets
 from headgate.relay.core import Key, RelayCore, Room, key_of
 from headgate.relay.output import Output, QueueLimits
 from headgate.relay.routes import Child, Receiver, Routes
-from headgate.wire.block import Block, Commit
+from headgate.wire.block import Block, Commit, concat
 
 SCHEMA = pa.schema([("x", pa.int64())])
 RATE = 500
@@ -165,3 +166,33 @@ def test_what_is_given_up_while_a_message_is_under_way_is_declared_once(seed: in
             got += mine(send)
             declared += sum(send.declared.get(1, {}).values())
     assert got + declared == came
+
+
+def test_a_message_ends_where_a_commit_does_now_and_then() -> None:
+    # Blocks as another relay sends them: each holds the end of one commit and the beginning of the next.
+    output = Output(QueueLimits(linger_s=0.0, idle_s=0.0))
+    whole = [_block(RATE * number, np.random.default_rng(number)) for number in range(40)]
+    ended, rows = [], 0
+    for number, (first, second) in enumerate(pairwise(whole)):
+        middle = RATE * number + RATE // 2
+        output.offer(concat([first.since(middle), second.until(middle + RATE)]), CHILDREN[0], float(number))
+        while (send := output.next_message(number + 0.5, 10**6)) is not None:
+            ended.append(send.at_boundary)
+            rows += len(send.seqs)
+            output.published(len(ended))
+    gaps = np.diff([-1, *np.flatnonzero(ended)])
+    assert len(gaps) >= 4
+    assert gaps.max() <= 9
+    assert rows == 39 * RATE
+
+
+def test_a_link_is_narrow_where_it_and_not_the_upload_is_spent() -> None:
+    ends = frozenset(("a", "b"))
+    links = Links(0.0, {ends: Link(ends, 0.0, 1000.0)})
+    sites = {"a": Site("a", upload_bytes_per_s=1000.0), "b": Site("b"), "c": Site("c")}
+    budgets = Budgets(Deployment({}, sites, links=links))
+    budgets.spend("a", "c", 500.0, 0.0)
+    assert [budgets.narrow("a", child, 0.1) for child in "bc"] == [False, False]
+    assert not budgets.ready("a", "b", 0.1)
+    budgets.spend("a", "b", 500.0, 0.1)
+    assert [budgets.narrow("a", child, 0.2) for child in "bc"] == [True, False]
