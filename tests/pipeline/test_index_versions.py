@@ -3,7 +3,6 @@
 import asyncio
 from pathlib import Path
 
-import numpy as np
 import pytest
 from tests.live import expected, running, small
 from tests.pipeline.replaying import replay
@@ -11,6 +10,7 @@ from tests.pipeline.replaying import replay
 from headgate.fabric import SyncFabric
 from headgate.matching.build import SCAN_LIMIT
 from headgate.pipeline.commit import pin_batch
+from headgate.pipeline.counts import read_counts
 from headgate.pipeline.indexes import IndexKeeper
 from headgate.pipeline.sources.generators import generate
 from headgate.pipeline.states import IndexRef, hold, read_snapshot
@@ -128,8 +128,7 @@ def test_a_replayed_batch_gives_the_same_rows_after_later_context_updates(tmp_pa
             return pin, dict(counts)
 
     def total(staged):
-        (row,) = [row for row in staged if row["kind"] == "counts"]
-        ids, counts = (np.frombuffer(row[name], "<u4") for name in ("class_ids", "class_counts"))
+        ids, counts = read_counts(staged)
         return dict(zip(ids.tolist(), counts.tolist(), strict=True))
 
     asyncio.run(run())

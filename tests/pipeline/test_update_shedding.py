@@ -3,7 +3,6 @@
 import asyncio
 import time
 
-import numpy as np
 import pytest
 from tests.live import expected, running, small, until
 from tests.pipeline.replaying import replay
@@ -13,6 +12,7 @@ from headgate.fabric import SyncFabric
 from headgate.matching.admission import compare_lists
 from headgate.pipeline.commit import pin_batch
 from headgate.pipeline.control import Controller
+from headgate.pipeline.counts import read_counts
 from headgate.pipeline.sources.generators import generate
 from headgate.service.books import read_tallies
 from headgate.wire.manifest import decode_manifest
@@ -83,9 +83,7 @@ def test_updates_that_do_not_fit_are_left_out_and_a_replay_leaves_out_the_same(t
             await live.commit("fleet", rows(120, 121), 2)
             for fresh in (False, True):
                 staged = await asyncio.to_thread(replay, live, pin, rows(60, 120), fresh)
-                (row,) = [row for row in staged if row["kind"] == "counts"]
-                found = (np.frombuffer(row[name], "<u4") for name in ("class_ids", "class_counts"))
-                assert counts(*found) == counts(manifest.class_ids, manifest.class_counts)
+                assert counts(*read_counts(staged)) == counts(manifest.class_ids, manifest.class_counts)
             true = {snapshot.class_ids[name]: values for name, values in new.items()}
             right, given = (expected(snapshot, rows(60, 120), each) for each in (true, applied))
             part = next(row for row in staged if row["kind"] == "part")

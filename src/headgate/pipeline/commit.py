@@ -13,13 +13,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from headgate import faults
 from headgate.errors import HeadgateError
 from headgate.fabric import FencedError, SyncFabric
 from headgate.matching.admission import UpdatePlan
 from headgate.matching.skipped import Skipped
+from headgate.pipeline.counts import read_counts
 from headgate.wire.manifest import Manifest, PartRef, decode_manifest, encode_manifest
 
 
@@ -146,11 +146,7 @@ def build_manifest(stream: str, lineage: str, batch: int, pin: Pin, staged: Sequ
     """The manifest of what was staged, with sequence numbers by prefix sums."""
     parts = [row for row in staged if row["kind"] == "part"]
     dead = [row for row in staged if row["kind"] == "dead"]
-    ids, counts = (
-        np.concatenate([np.frombuffer(row[name], dtype="<u4") for row in staged] or [np.zeros(0, "<u4")])
-        for name in ("class_ids", "class_counts")
-    )
-    class_ids, totals = sum_counts(ids, counts.astype(np.int64))
+    class_ids, totals = read_counts(staged)
     events = sum(row["events"] for row in parts)
     now_ms = int(time.time() * 1000)
     mean_ms = sum(row["event_ms"] * row["events"] for row in parts) / events if events else float(now_ms)
@@ -167,7 +163,7 @@ def build_manifest(stream: str, lineage: str, batch: int, pin: Pin, staged: Sequ
         partly_shed=sum(row["partly_shed"] for row in staged),
         after=after,
         parts=tuple(PartRef(row["log_sequence"], row["evaluated"], row["kept"]) for row in parts),
-        class_ids=class_ids.astype(np.uint64),
+        class_ids=class_ids,
         class_counts=totals,
         dead=sum(row["dead"] for row in dead),
         shed=sum(row["shed"] for row in staged),
@@ -184,21 +180,3 @@ def withheld_of(staged: Sequence[Any]) -> dict[str, int]:
         for tolerance, count in json.loads(row["withheld"] or "{}").items():
             found[tolerance] = found.get(tolerance, 0) + count
     return found
-
-
-def sum_counts(
-    ids: npt.NDArray[np.uint32], counts: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]:
-    """Counts by id, each id once and ascending.
-
-    >>> [each.tolist() for each in sum_counts(np.array([7, 3, 7], np.uint32), np.array([1, 2, 3]))]
-    [[3, 7], [2, 4]]
-    """
-    if len(ids) and int(ids.max()) < 16 * len(ids) + 4096:  # counting beats sorting; sums below 2**53 are exact
-        found = np.bincount(ids, weights=counts)
-        present = np.flatnonzero(found)
-        return present.astype(np.uint32), found[present].astype(np.uint64)
-    class_ids, places = np.unique(ids, return_inverse=True)
-    totals = np.zeros(len(class_ids), dtype=np.uint64)
-    np.add.at(totals, places, counts.astype(np.uint64))
-    return class_ids, totals

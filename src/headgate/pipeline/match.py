@@ -14,7 +14,6 @@ from functools import partial
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,8 +21,9 @@ from headgate import faults
 from headgate.filters import parse_filter
 from headgate.matching import ClassLists, ContextState
 from headgate.matching.admission import ALL, BatchGate, Level, compare_lists, estimate_errors
-from headgate.pipeline.commit import Pin, sum_counts
+from headgate.pipeline.commit import Pin
 from headgate.pipeline.control import gate_of
+from headgate.pipeline.counts import Counted
 from headgate.pipeline.graded import Graded
 from headgate.pipeline.ordering import DRAWN, Ordering, micros
 from headgate.pipeline.states import IndexRef
@@ -35,10 +35,9 @@ from headgate.wire.message import json_value
 from headgate.wire.part import Part, encode_part
 
 RAW: Final = "_raw"
-_MERGE_AT: Final = 16
 STAGED_DDL: Final = (
     "kind string, log_sequence bigint, evaluated bigint, kept bigint, dead bigint, shed bigint, "
-    "class_ids binary, class_counts binary, event_ms double, events bigint, busy_s double, "
+    "classes bigint, class_ids binary, class_counts binary, event_ms double, events bigint, busy_s double, "
     "match_s double, class_s double, class_bytes bigint, sampled bigint, missed double, missed_var double, "
     "wrong double, wrong_var double, trouble string, given bigint, age_s double, updates bigint, update_s double, "
     "partly_shed bigint, withheld string, late bigint"
@@ -51,6 +50,7 @@ STAGED = pa.schema(
         ("kept", pa.int64()),
         ("dead", pa.int64()),
         ("shed", pa.int64()),
+        ("classes", pa.int64()),
         ("class_ids", pa.binary()),
         ("class_counts", pa.binary()),
         ("event_ms", pa.float64()),
@@ -83,27 +83,6 @@ class Spent:
     match_s: float = 0.0
     class_s: float = 0.0
     class_bytes: int = 0
-
-
-class Counted:
-    """Matched counts by class of a whole partition: told once, because with many classes they outweigh the rest."""
-
-    def __init__(self) -> None:
-        self._ids = [np.empty(0, np.uint32)]
-        self._counts = [np.empty(0, np.int64)]
-
-    def add(self, lists: ClassLists) -> None:
-        """Count the lists of some rows."""
-        ids, counts = lists.class_counts()
-        self._ids.append(ids)
-        self._counts.append(counts)
-        if len(self._ids) > _MERGE_AT:
-            ids, totals = self.total()
-            self._ids, self._counts = [ids], [totals.astype(np.int64)]
-
-    def total(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]:
-        """Ids and counts, each id once."""
-        return sum_counts(np.concatenate(self._ids), np.concatenate(self._counts))
 
 
 @dataclass(frozen=True)
@@ -164,11 +143,9 @@ class MatchPass:
             rows[-1].update(self._estimate(gate, graded, ordering))
             rows[-1]["trouble"], trouble = trouble, ""
             yield pa.RecordBatch.from_pylist([{**_ZERO, **row} for row in rows], schema=STAGED)
-        ids, counts = counted.total()
         row = {
             "kind": "counts",
-            "class_ids": ids.astype("<u4").tobytes(),
-            "class_counts": counts.astype("<u4").tobytes(),
+            **counted.packed(),
             "given": given,
             "age_s": oldest_s,
             "updates": state.bound - bound,
@@ -256,6 +233,7 @@ _ZERO: dict[str, object] = {
     "kept": 0,
     "dead": 0,
     "shed": 0,
+    "classes": 0,
     "class_ids": b"",
     "class_counts": b"",
     "event_ms": 0.0,

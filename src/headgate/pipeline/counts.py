@@ -1,0 +1,75 @@
+"""Matched counts by class on their way from the workers to the manifest.
+
+With many classes they outweigh everything else that a partition tells the driver, and what the driver does with them is
+serial: so a partition sums them up, tells them once, and packs them as manifests do. 500,000 classes take a quarter
+of a megabyte instead of four.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headgate.matching import ClassLists
+from headgate.wire.integers import decode_sorted, decode_uints, encode_sorted, encode_uints
+
+UInts = npt.NDArray[np.uint64]
+Counts = tuple[npt.NDArray[Any], npt.NDArray[Any]]
+"""Ids, each once and ascending, and how many rows each has."""
+
+_MERGE_AT = 16
+
+
+class Counted:
+    """The counts of a partition while its batches are matched."""
+
+    def __init__(self) -> None:
+        self._parts: list[Counts] = []
+
+    def add(self, lists: ClassLists) -> None:
+        """Count the lists of some rows."""
+        self._parts.append(lists.class_counts())
+        if len(self._parts) > _MERGE_AT:
+            self._parts = [sum_counts(self._parts)]
+
+    def packed(self) -> dict[str, Any]:
+        """The counts as a staged row holds them."""
+        ids, counts = sum_counts(self._parts)
+        return {"classes": len(ids), "class_ids": encode_sorted(ids), "class_counts": encode_uints(counts)}
+
+
+def read_counts(staged: Iterable[Any]) -> tuple[UInts, UInts]:
+    """The counts of all staged rows together."""
+    return sum_counts(
+        [
+            (decode_sorted(row["class_ids"], row["classes"]), decode_uints(row["class_counts"], row["classes"]))
+            for row in staged
+            if row["classes"]
+        ]
+    )
+
+
+def sum_counts(parts: Sequence[Counts]) -> tuple[UInts, UInts]:
+    """Counts by id, each id once and ascending; within a part each id stands once.
+
+    >>> one, two = (np.array([3, 7]), np.array([2, 1])), (np.array([7]), np.array([3]))
+    >>> [each.tolist() for each in sum_counts([one, two])]
+    [[3, 7], [2, 4]]
+    """
+    parts = [part for part in parts if len(part[0])]
+    if not parts:
+        return np.zeros(0, np.uint64), np.zeros(0, np.uint64)
+    top, total = max(int(ids[-1]) for ids, _ in parts), sum(len(ids) for ids, _ in parts)
+    if top < 16 * total + 4096:  # a table of all ids beats sorting
+        table = np.zeros(top + 1, np.uint64)
+        for ids, counts in parts:
+            table[ids.astype(np.int64, copy=False)] += counts.astype(np.uint64, copy=False)
+        present = np.flatnonzero(table)
+        return present.astype(np.uint64), table[present]
+    found, places = np.unique(np.concatenate([ids for ids, _ in parts]), return_inverse=True)
+    sums = np.zeros(len(found), np.uint64)
+    np.add.at(sums, places, np.concatenate([counts for _, counts in parts]).astype(np.uint64))
+    return found.astype(np.uint64), sums
