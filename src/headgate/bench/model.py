@@ -22,7 +22,7 @@ from headgate.bench.model_lines import Times, figures
 
 
 def run(
-    scales: Sequence[float] | float = (0.1, 0.07, 0.05),
+    scales: Sequence[float] = (0.1, 0.07, 0.05),
     factor: float = 10.0,
     free_s: float = 20.0,
     settle_s: float = 60.0,
@@ -41,7 +41,7 @@ def run(
     that a busy machine does not count. A site that is 5 % over its upload needs 40 s until its rows wait for 2 s and it
     begins to shed: `settle_s`.
     """
-    chosen = [scales] if isinstance(scales, int | float) else list(scales)
+    chosen = list(scales)
     demo, times = faster(factor, shed_after), Times(free_s, settle_s, seconds, max(most_s, seconds), rows)
     print(f"wider than in the demo, so that {rows:,} rows come in time: {', '.join(WIDER)}", flush=True)
     if live:

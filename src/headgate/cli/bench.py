@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -34,7 +36,7 @@ def bench(
             f"no benchmark {name!r}", hint=f"did you mean {close!r}?" if close else "`headgate bench` lists them"
         )
     module = importlib.import_module(BENCHMARKS[name].module)
-    figures = module.run(**parameters(option or []))
+    figures = module.run(**checked(parameters(option or []), module.run))
     typer.echo(json.dumps(figures))
 
 
@@ -50,3 +52,22 @@ def parameters(options: list[str]) -> dict[str, Any]:
         except json.JSONDecodeError:
             found[key] = value
     return found
+
+
+def checked(given: dict[str, Any], run: Callable[..., Any]) -> dict[str, Any]:
+    """Parameters that a benchmark has; one value stands for a list of one where it takes several.
+
+    >>> def run(rows=(1, 2), seed=1): ...
+    >>> checked({"rows": 5, "seed": 3}, run)
+    {'rows': [5], 'seed': 3}
+    """
+    known = inspect.signature(run).parameters
+    for name in given:
+        if name not in known:
+            close = nearest(name, known)
+            fix = f"did you mean {close!r}?" if close else f"it has {', '.join(known)}"
+            raise HeadgateError(f"the benchmark has no parameter {name!r}", hint=fix)
+    return {
+        name: [value] if isinstance(known[name].default, tuple) and not isinstance(value, list) else value
+        for name, value in given.items()
+    }
