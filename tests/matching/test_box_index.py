@@ -259,3 +259,19 @@ def test_threads_may_match_on_one_index_at_once():
         for _ in range(5):
             found = list(pool.map(lambda case: index.match(batch_of(*case)), cases))
             assert all(one.same(other) for one, other in zip(found, expected, strict=True))
+
+
+def test_bounds_are_tightened_for_many_rows_and_left_loose_for_few():
+    rng = np.random.default_rng(12)
+    boxes, keys, valid = random_case(rng, 600, 3, 1000, 500)
+    index = BoxIndex.build(attributes_of(3), boxes)
+    other, _, _ = random_case(rng, 600, 3, 1000, 1)
+    index.remove(boxes.ids)
+    index.add(other)
+    assert index.changed == 600
+    few = slice(0, 3)
+    assert index.match(batch_of(keys[few], valid[few])).same(oracle(other, keys[few], valid[few]))
+    assert index.changed == 600
+    for adapt, left in ((False, 600), (True, 0)):
+        assert index.match(batch_of(keys, valid), adapt=adapt).same(oracle(other, keys, valid))
+        assert index.changed == left

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -45,10 +45,10 @@ class Demands:
     """What the classes of a version demand of control: their groups, and whose updates may not be shed."""
 
     version: int
-    levels: tuple[Level, ...]
-    in_order: bool
-    spared: frozenset[int]
-    names: Mapping[int, str]
+    levels: tuple[Level, ...] = ALL
+    in_order: bool = False
+    spared: frozenset[int] = frozenset()
+    names: Mapping[int, str] = field(default_factory=dict)
     victims: UpdateVictims | None = None
 
     @classmethod
@@ -106,7 +106,10 @@ class Controller:
         self._age_s = max((row["age_s"] for row in staged), default=0.0)
 
     def demands(self, fabric: SyncFabric, version: int) -> Demands:
-        """What the classes of a version demand."""
+        """What the classes of a version demand; nothing is read where control could not act on it."""
+        powers = self._gate.powers
+        if not powers.bounded and not powers.reorders:
+            return Demands(version)
         if self._demands is None or self._demands.version != version:
             self._demands = Demands.of(read_snapshot(fabric, version), version, self._stream, self._gate)
         return self._demands

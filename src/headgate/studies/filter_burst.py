@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from headgate.matching.admission import METHODS, PRESETS
@@ -47,18 +48,26 @@ def _of(results: pd.DataFrame, method: str, **case: Any) -> pd.DataFrame:
 
 
 def _peak(results: pd.DataFrame, method: str, **case: Any) -> float:
+    """The highest latency over all seeds: a bound is held when it is held in each."""
     return float(_of(results, method, **case)["latency_s"].max())
 
 
 def _errors(results: pd.DataFrame, method: str, **case: Any) -> int:
-    found = _of(results, method, **case)
-    return int(found["false_positives"].sum() + found["false_negatives"].sum())
+    return _per_seed(_of(results, method, **case))
+
+
+def _per_seed(found: pd.DataFrame, columns: Sequence[str] = ("false_positives", "false_negatives")) -> int:
+    """The sum of columns over a run, as the mean of the seeds."""
+    return round(float(found[list(columns)].to_numpy().sum()) / max(1, found["seed"].nunique()))
 
 
 def _traditional(results: pd.DataFrame) -> tuple[str, str]:
     peak, adaptive = _peak(results, "traditional eager"), _peak(results, "traditional adaptive")
     verdict = REPRODUCES if 15 <= peak <= 25 else PARTLY if peak > BOUND_S else FAILS
-    return f"{peak:.1f} s eager, {adaptive:.1f} s adaptive (rates were scaled to overload by as much)", verdict
+    return (
+        f"{peak:.1f} s eager, {adaptive:.1f} s adaptive (rates were scaled until eager is overloaded by as much)",
+        verdict,
+    )
 
 
 def _sheds_hold(results: pd.DataFrame) -> tuple[str, str]:
@@ -87,8 +96,7 @@ def _batching_errors(results: pd.DataFrame) -> tuple[str, str]:
     after = late[late["second"] > 30]
     tail = _of(results, "shed both")
     tail = tail[tail["second"] > 30]
-    lasting = int(tail["false_positives"].sum() + tail["false_negatives"].sum())
-    calm = int(after["false_positives"].sum() + after["false_negatives"].sum())
+    lasting, calm = _per_seed(tail), _per_seed(after)
     right = ours < min(shed, both) and calm * 10 <= max(1, lasting)
     words = f"errors: batching {ours:,}, shed messages {shed:,}, shed both {both:,}"
     return f"{words}; after second 30: batching {calm:,}, shed both {lasting:,}", REPRODUCES if right else PARTLY
@@ -128,7 +136,7 @@ def _presets(results: pd.DataFrame) -> tuple[str, str]:
     for name, need in PRESETS.items():
         found = _of(results, f"preset {name}")
         peak = float(found["latency_s"].max())
-        extra, missing = int(found["false_positives"].sum()), int(found["false_negatives"].sum())
+        extra, missing = (_per_seed(found, [name]) for name in ("false_positives", "false_negatives"))
         words.append(f"{name}: {found['chosen'].iloc[0]}, peak {peak:.1f} s, {extra:,} FP, {missing:,} FN")
         right &= need.bound_s is None or peak <= 1.05 * BOUND_S
         right &= need.false_positives or extra == 0
@@ -144,10 +152,11 @@ def chart(results: pd.DataFrame) -> Figure:
     for panel, (column, label) in zip(axes, columns, strict=False):
         for number, method in enumerate(shown):
             found = _of(results, method).assign(errors=lambda f: f["false_positives"] + f["false_negatives"])
-            grouped = found.groupby("second")[column].mean()
+            grouped = found.groupby("second")[column].agg(["mean", "min", "max"]) + 1e-4
             colour = charts.COLOURS[number % len(charts.COLOURS)]
             style = "-" if number < len(charts.COLOURS) else "--"
-            panel.plot(grouped.index, grouped.to_numpy() + 1e-4, color=colour, linestyle=style, label=method)
+            panel.plot(grouped.index, grouped["mean"], color=colour, linestyle=style, label=method)
+            panel.fill_between(grouped.index, grouped["min"], grouped["max"], color=colour, alpha=0.15, linewidth=0)
         panel.set(xlabel="second of arrival", ylabel=label, yscale="log")
     axes[0].axhline(BOUND_S, color="#888888", linewidth=0.8)
     axes[0].legend(fontsize=7)
@@ -171,12 +180,12 @@ def summary(results: pd.DataFrame) -> dict[str, Any]:
                 continue
             found[f"{rates}: {method}"] = (
                 f"peak {rows['latency_s'].max():.3f} s, jitter {rows['jitter_s'].max():.3f} s, "
-                f"{rows['false_positives'].sum():,} FP, {rows['false_negatives'].sum():,} FN, "
-                f"{rows['shed'].sum():,} shed of {rows['messages'].sum():,} messages"
+                f"{_per_seed(rows, ['false_positives']):,} FP, {_per_seed(rows, ['false_negatives']):,} FN, "
+                f"{_per_seed(rows, ['shed']):,} shed of {_per_seed(rows, ['messages']):,} messages"
             )
     loaded = results[results["rates"] == "overload"]
     if len(loaded):
-        found["rates scaled by"] = float(loaded["scale"].iloc[0])
+        found["rates scaled by"] = float(loaded["scale"].median())
     found["message_us"], found["update_us"] = (
         float(results["message_us"].median()),
         float(results["update_us"].median()),
@@ -205,7 +214,7 @@ STUDY = Study(
         Statement("The front end's choice meets each scenario's requirement (ours)", _presets),
     ),
     summary=summary,
-    seeds=1,
+    seeds=3,
     live=True,
     paper="Fischer and Kossmann, Quality of Service in Stateful Information Filters (2006), sections 5.3 and 5.4",
     notes="""Time follows the paper's rule (section 5.1): events carry arrival times, work takes what it takes, here as
@@ -213,7 +222,10 @@ CPU time of the thread on the real index. The paper's hardware served about 540 
 tens of thousands, so the paper's rates are also scaled until in-order execution is overloaded by the paper's 2.95, with
 all durations and bounds divided by 80 and reported in the paper's seconds. Errors are pairs of message and profile,
 against traditional execution; the paper counts differently (its printed numbers are of messages), so orders compare,
-numbers do not. Costs are learned while running. In this index updates are most of the burst's work (about 12 us a
-message and 0.4 us an update, 144 updates a message): shedding messages alone cannot hold the bound, shedding updates
-can, and batching speeds up messages far more than updates; with the paper's engine it was the other way round.""",
+numbers do not. Peaks are the highest of all seeds, counts are means over seeds, bands are from the lowest seed to the
+highest; each case runs three times on its events, and the one with the median peak counts. Costs are learned while
+running. In this index updates are most of the burst's work (about 12 us a
+message and 0.4 us an update, 144 updates a message): updates alone overload it, so that shedding messages holds the
+bound only by shedding every message that stands behind too many of them, shedding updates holds it easily, and batching
+speeds up messages far more than updates; with the paper's engine it was the other way round.""",
 )

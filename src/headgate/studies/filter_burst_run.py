@@ -40,6 +40,8 @@ COMPRESS = 80.0
 OVERLOAD = 2.95
 BOUND_S = 5.0
 TICK_S = 0.01
+REPEATS = 3
+CALIBRATIONS = 4
 
 
 class Phase(NamedTuple):
@@ -102,25 +104,54 @@ def _arrivals(rng: np.random.Generator, phases: tuple[Phase, ...], scale: float,
 
 
 def _measure(index: BoxIndex, workload: Workload, rng: np.random.Generator) -> Costs:
-    """True costs now: medians of single messages, of updates between two messages, and of batches."""
+    """True costs now: medians of single messages, of updates between two messages, and of batches.
+
+    Every kind of work is done once before it is measured: the first call compiles kernels or loads them.
+    """
     messages = workload.messages(rng, 1200)
-    updates = workload.updates(rng, 40_000)
-    engine = IndexEngine(index.copy(), workload, np.arange(40_000), messages, updates, time.thread_time)
+    updates = workload.updates(rng, 100_000)
+    engine = IndexEngine(index.copy(), workload, np.arange(100_000), messages, updates, time.thread_time)
+    engine.match(np.arange(1200), batched=True)
+    engine.match(np.arange(10), batched=False)
+    engine.update(np.arange(90_000, 100_000), batched=True, lazy=False)
+    engine.update(np.arange(89_000, 90_000), batched=False, lazy=True)
     single = np.median([engine.match(np.array([k]), batched=False)[1] for k in range(400)])
     between = [engine.update(np.arange(k, k + 144), batched=False, lazy=False) for k in range(0, 20_000, 144)]
-    batched = engine.match(np.arange(1200), batched=True)[1] / 1200
-    bulk = engine.update(np.arange(20_000, 40_000), batched=True, lazy=False) / 20_000
-    return Costs(float(single), float(np.median(between)) / 144, batched, bulk)
+    batched = [engine.match(np.arange(1200), batched=True)[1] for _ in range(5)]
+    bulk = [engine.update(np.arange(k, k + 20_000), batched=True, lazy=False) for k in range(20_000, 80_000, 20_000)]
+    return Costs(
+        float(single),
+        float(np.median(between)) / 144,
+        float(np.median(batched)) / 1200,
+        float(np.median(bulk)) / 20_000,
+    )
 
 
-@functools.lru_cache(maxsize=2)
+@functools.lru_cache(maxsize=3)
 def setting(burst: str, overload: bool, profiles: int, seed: int) -> Setting:
-    """The setting of a burst; kept, because every method runs on the same one."""
+    """The setting of a burst; kept, because every method runs on the same one.
+
+    What in-order execution takes in the burst itself is known only after it ran: where the overload was not the one
+    aimed at, to a tenth, the rates are scaled by what it was, and the burst is made anew.
+    """
     rng = np.random.default_rng([seed, profiles])
     workload = Workload(profiles=profiles)
-    sample = workload.messages(rng, 4000)
-    index = _index(workload, rng, sample)
+    index = _index(workload, rng, workload.messages(rng, 4000))
     costs = _measure(index, workload, rng)
+    for _ in range(CALIBRATIONS if overload else 1):
+        made = _made(burst, overload, index, workload, costs, rng)
+        overloaded = 1 + float(np.nanmax(made.truth.latencies_s)) * made.compress / BURSTS[burst][1].seconds
+        found = overloaded / OVERLOAD
+        if abs(found - 1) <= 0.1:
+            break
+        costs = replace(costs, message_s=costs.message_s * found, update_s=costs.update_s * found)
+    return made
+
+
+def _made(
+    burst: str, overload: bool, index: BoxIndex, workload: Workload, costs: Costs, rng: np.random.Generator
+) -> Setting:
+    """A burst at the rates that these costs ask for."""
     scale, compress = 1.0, 1.0
     if overload:
         peak = BURSTS["combined"][1] if burst == "longer" else BURSTS[burst][1]
@@ -148,18 +179,22 @@ def method_of(name: str, bound_s: float, seed: int) -> Method:
 
 
 def run(parameters: Parameters, seed: int) -> list[dict[str, Any]]:
-    """Run one method through one burst; a row for each of the paper's seconds."""
+    """Run one method through one burst; a row for each of the paper's seconds.
+
+    With durations divided by 80, a disturbance of the machine of 10 ms is one of 0.8 s. Under overload each case is
+    therefore run three times on the same events, and the run with the median peak counts.
+    """
     overload = parameters["rates"] == "overload"
     made = setting(parameters["burst"], overload, int(parameters["profiles"]), seed)
     bound = float(parameters["bound_s"])
-    method = method_of(parameters["method"], bound / made.compress, seed)
-    eager = parameters["method"] == "traditional eager"
-    outcome = (
-        made.truth
-        if eager
-        else replay(made.events, method, made.engine(), LearnedCosts(made.costs), TICK_S / made.compress)
-    )
-    return list(_rows(made, outcome, method.name))
+    if parameters["method"] == "traditional eager":
+        return list(_rows(made, made.truth, made.truth.method))
+    found = []
+    for _ in range(REPEATS if overload else 1):
+        method = method_of(parameters["method"], bound / made.compress, seed)
+        found.append(replay(made.events, method, made.engine(), LearnedCosts(made.costs), TICK_S / made.compress))
+    found.sort(key=lambda outcome: float(np.nanmax(outcome.latencies_s, initial=0.0)))
+    return list(_rows(made, found[len(found) // 2], method.name))
 
 
 def _rows(made: Setting, outcome: Outcome, name: str) -> Iterator[dict[str, Any]]:

@@ -26,6 +26,8 @@ from headgate.matching.lists import ClassLists, Ids
 CELL_BITS = {1: (12,), 2: (7, 6), 3: (5, 4, 4), 4: (4, 3, 3, 3)}
 REPACK_SHARE = 1 / 8
 TIGHTEN_SHARE = 1
+# Tightening costs as much for so many boxes as one row of a batch gains by it when every box has changed once.
+TIGHTEN_GAIN = 20
 GROWTH = 0.25
 # Changes a kernel takes at once: more of them share leaves, fewer of them fit into the cache.
 BULK = 1 << 17
@@ -100,6 +102,11 @@ class BoxIndex:
         """Changes since the last `tighten` that stayed where they were."""
         return self._widened
 
+    @property
+    def changed(self) -> int:
+        """Changes since its bounds were last tight."""
+        return self._changed
+
     def __len__(self) -> int:
         return int(self._tree.state[LIVE])
 
@@ -140,12 +147,14 @@ class BoxIndex:
         order_rows(codes, chosen, np.array(CELL_BITS[len(chosen)], np.int64), limits, order)
         return order
 
-    def match(self, batch: pa.RecordBatch, threads: int = 1) -> ClassLists:
-        """The ids of the boxes that contain each row, on that many threads."""
+    def match(self, batch: pa.RecordBatch, threads: int = 1, *, adapt: bool = True) -> ClassLists:
+        """The ids of the boxes that contain each row, on that many threads; `adapt`: tightened first if that pays."""
         codes, keys = self._encode(batch)
         rows = len(codes)
         if rows == 0 or len(self) == 0:
             return ClassLists.empty(rows)
+        if adapt:
+            self._adapt(rows)
         keys = np.ascontiguousarray(keys.T) if self._tree.coder.inexact.any() else np.empty((rows, 0), np.int64)
         order = self._order(codes)
         spans = np.zeros((rows, 2), np.int64)
@@ -222,7 +231,8 @@ class BoxIndex:
             )
             self._rebuild(together, GROWTH)
             return
-        self._maintain()
+        self._changed += added
+        self._worn()
 
     def remove(self, ids: npt.NDArray[np.uint32]) -> int:
         """Remove classes with all their boxes; returns how many boxes went. Unknown ids are ignored."""
@@ -246,11 +256,25 @@ class BoxIndex:
         summarise(self._tree.blocks, self._tree.levels, self._tree.used)
         self._changed = self._widened = 0
 
-    def _maintain(self) -> None:
+    def _adapt(self, rows: int) -> None:
+        """Tighten before a batch if its rows gain more than that takes.
+
+        So the index adapts to the ratio of messages to updates (AGILE, section 4.1 of the filter paper): it is kept
+        tight where rows are many, and left loose where updates are.
+        """
         count = max(1, len(self))
-        if self._tree.state[MISPLACED] > REPACK_SHARE * count + 64:
+        if rows * TIGHTEN_GAIN * min(self._changed, count) > count * count:
+            self.tighten()
+
+    def _worn(self) -> bool:
+        """Build again when too many boxes lie where nobody would look first; whether it was."""
+        worn = bool(self._tree.state[MISPLACED] > REPACK_SHARE * max(1, len(self)) + 64)
+        if worn:
             self.repack()
-        elif self._changed > TIGHTEN_SHARE * count + 1024:
+        return worn
+
+    def _maintain(self) -> None:
+        if not self._worn() and self._changed > TIGHTEN_SHARE * max(1, len(self)) + 1024:
             self.tighten()
 
     def _rebuild(self, boxes: Boxes, spare: float) -> None:
