@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headgate.model import Column, Deployment, Plan, Schema, Site, Source, Stream, Subscription, Tree
 from headgate.planning import Graph, problem_of
 from headgate.planning import measured as measured_module
-from headgate.planning.measured import Bandwidth, Measured, Observed, crossing, measured_problem
+from headgate.planning.measured import Bandwidth, Measured, Observed, cautious, crossing, measured_problem
 
 COLUMNS = {"a": 4.0, "b": 1.5, "c": 9.0}
 BASE = 2.0
@@ -128,3 +128,15 @@ def test_what_a_link_takes_for_a_row_goes_with_the_site_that_it_leads_to() -> No
         graph = Graph.of(problem, Plan({"s": Tree("s", "root", {"x": "root", "y": parent})}))
         sizes = {graph.name(node)[1]: float(graph.net.node["size"][node]) for node in range(1, 3)}
         assert sizes == pytest.approx({"x": 0.8 * 100 * row, "y": 1.5 * 50 * (BASE + 1.5)})
+
+
+def test_an_unknown_upload_is_taken_for_little_more_than_it_has_shown() -> None:
+    deployment, ids = _deployment([("x", 0, None), ("y", 0, None), ("z", 0, None)])
+    problem = measured_problem(deployment, ids, Measured({"s": _observed([frozenset({0})])}))
+    graph = Graph.of(problem, Plan({"s": Tree("s", "root", {"x": "root", "y": "x", "z": "x"})}))
+    row = 100 * (BASE + sum(COLUMNS.values()))
+    found = {site.name: site.upload_bytes_per_s for site in cautious(graph).sites}
+    # The root sends one copy and x two: each may be given twice that, who has shown nothing counts as the usual one.
+    assert found == pytest.approx({"root": 2 * row, "x": 4 * row, "y": 1.5 * row, "z": 1.5 * row})
+    told = replace(problem, sites=tuple(replace(site, upload_bytes_per_s=5.0) for site in problem.sites))
+    assert cautious(Graph.of(told, graph.plan())) is told

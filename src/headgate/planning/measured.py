@@ -14,8 +14,12 @@ from dataclasses import dataclass, field, replace
 
 from headgate.model import Deployment, Plan, Site, Stream, Subscription
 from headgate.planning.deployment import Sizes, problem_of
+from headgate.planning.graph import Graph
 from headgate.planning.interest import Pieces, Universe
 from headgate.planning.problem import Flow, Member, Problem, Want
+
+BOLDNESS = 2.0
+"""How much more than it forwards now a site of unknown upload may be given by one change of plan."""
 
 MAX_PIECES = 600
 """Most pieces of a stream; what the rarest rows need is added to the piece that already needs most of it."""
@@ -105,6 +109,28 @@ def with_relays_of(problem: Problem, plan: Plan) -> Problem:
     members = {(member.stream, member.site) for member in problem.members}
     passing = {site for name, tree in plan.trees.items() for site in tree.parents if (name, site) not in members}
     return replace(problem, relays=problem.relays | passing)
+
+
+def cautious(graph: Graph) -> Problem:
+    """The problem of a graph in force with uploads that nobody knows taken as little more than what they have shown.
+
+    A search that believes an unknown upload to be unlimited puts everything on it. What a site forwards without
+    shedding it can do, and twice that is tried at most; one that forwards nothing is taken for one of the others. So a
+    search goes on from what works, and each change shows more.
+    """
+    problem = graph.problem
+    shown = dict(zip((site.name for site in problem.sites), graph.net.place["forwarded"].tolist(), strict=True))
+    proven = [shown[site.name] for site in problem.sites if shown[site.name] > 0]
+    if not proven or all(site.upload_bytes_per_s is not None for site in problem.sites):
+        return problem
+    usual = sum(proven) / len(proven)
+    sites = tuple(
+        replace(site, upload_bytes_per_s=max(BOLDNESS * shown[site.name], usual))
+        if site.upload_bytes_per_s is None
+        else site
+        for site in problem.sites
+    )
+    return replace(problem, sites=sites)
 
 
 def _known(site: Site, found: Bandwidth | None) -> Site:

@@ -23,7 +23,7 @@ from headgate.model import Plan
 from headgate.planning import Graph, Metrics, PlanResult, problem_of
 from headgate.planning.deployment import assumed_part
 from headgate.planning.difference import moves
-from headgate.planning.measured import Measured, measured_problem, with_relays_of
+from headgate.planning.measured import Measured, cautious, measured_problem, with_relays_of
 from headgate.planning.planner import result_of
 from headgate.planning.search import Search, improve
 from headgate.service.observer import Observer
@@ -64,10 +64,11 @@ class Outlook:
 
 
 def judge(snapshot: Snapshot, plan: Plan, measured: Measured, seed: int = 0) -> Outlook:
-    """Judge a plan by what was measured, and look for a better one near it."""
+    """Judge a plan by what was measured, and look for a better one near it, cautious where an upload is unknown."""
     problem = with_relays_of(measured_problem(snapshot.deployment, snapshot.class_ids, measured), plan)
-    now = result_of(Graph.of(problem, plan), "in force")
-    better = improve(Graph.of(problem, plan), seed, _SEARCH)
+    graph = Graph.of(problem, plan)
+    now = result_of(graph, "in force")
+    better = improve(Graph.of(cautious(graph), plan), seed, _SEARCH)
     found = better.graph.plan()
     return Outlook(now, better.metrics, found, moves(plan, found))
 
