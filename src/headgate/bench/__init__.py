@@ -30,6 +30,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "algebra": Benchmark("headgate.bench.algebra", "filters: covering and merging against brute force, refusals"),
     "matching": Benchmark("headgate.bench.matching", "the compiled index against rtree, DuckDB, Polars, Spark, a scan"),
     "pipeline": Benchmark("headgate.bench.pipeline", "the whole Spark job with 500,000 profiles against no matching"),
+    "admission": Benchmark(
+        "headgate.bench.admission", "live: context updates beyond what a Spark job can apply, by method of control"
+    ),
     "reduction": Benchmark("headgate.bench.reduction", "policies: filters, link buffers, time and memory"),
     "tuning": Benchmark("headgate.bench.tuning", "overlay tuning: exact benefits, convergence, constraints, traffic"),
     "feeds": Benchmark("headgate.bench.feeds", "live: hundreds of feeds, every item once at every subscriber"),

@@ -147,7 +147,8 @@ class MatchPass:
             "kind": "counts",
             **counted.packed(),
             "given": given,
-            "age_s": oldest_s,
+            # Without what updates took: whoever plans the next ones adds what those will take.
+            "age_s": max(0.0, oldest_s - (state.bound_s - bound_s)),
             "updates": state.bound - bound,
             "update_s": state.bound_s - bound_s,
         }
