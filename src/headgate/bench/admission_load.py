@@ -93,7 +93,7 @@ def update_cost_s(subscribers: int, seed: int, tries: int = 300) -> float:
     return float(np.median(spent))
 
 
-def adaptive_figures(seed: int, profiles: int = 100_000, batches: int = 10) -> dict[str, Any]:
+def adaptive_figures(seed: int, profiles: int = 50_000, batches: int = 8) -> dict[str, Any]:
     """What an index of ranges that is tightened never, before every batch, or by the ratio, takes for a micro-batch."""
     workload = Workload(profiles=profiles, narrowest=FEW_MATCHES.narrowest)
     rng = np.random.default_rng(seed)
@@ -106,7 +106,7 @@ def adaptive_figures(seed: int, profiles: int = 100_000, batches: int = 10) -> d
     table = pa.RecordBatch.from_arrays([pa.array(np.ascontiguousarray(each)) for each in contexts.T], names=names)
     group = ClassGroup(where, np.arange(profiles, dtype=np.uint32), table)
     figures: dict[str, Any] = {}
-    for rows, updates in ((500, 50_000), (50_000, 50_000)):
+    for rows, updates in ((500, 25_000), (50_000, 25_000)):
         for mode in ("never", "always", "adaptive"):
             index = LiveIndex.build(Reading(schema, lambda _: compiled), [group])
             spent = _batches(index, workload, contexts.copy(), names, (rows, updates), mode, batches)
