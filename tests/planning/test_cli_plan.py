@@ -73,6 +73,14 @@ def test_what_if(run):
     assert "(was 0." in text
     assert "└ lyon" not in run("headgate.yaml", "--what-if", "without site lyon")
     assert "40 ms" in run("headgate.yaml", "--what-if", "link oslo-paris delay=40ms")
+
+
+def test_a_plan_is_carried_over_with_few_moves(run):
+    text = run("headgate.yaml", "--what-if", "without site lyon", "--keep")
+    assert "kept: 1 members have another parent, join or leave" in text
+    assert "-> lyon" in text
+    with pytest.raises(HeadgateError, match="nothing changes"):
+        run("headgate.yaml", "--keep")
     for question, part in (
         ("site osslo upload=1Mbit/s", "did you mean 'oslo'"),
         ("site oslo uplaod=1Mbit/s", "did you mean 'upload'"),

@@ -165,3 +165,24 @@ def test_every_graph_between_two_plans_serves_those_in_both(old, new):
         assert both <= reached
     assert links == {(parent, child) for child, parent in new.trees["s"].parents.items()}
     assert (moves(old, new) == 0) == (difference(old, new) == ())
+
+
+def test_a_plan_is_taken_over_by_those_who_are_left():
+    problem = generate(Workload(sites=25, streams=5, filters_per_stream=12), 4)
+    before = construct(problem, "qasdg", 4).graph
+    plan = before.plan()
+    site = max(
+        (site.name for site in problem.sites if site.name not in {flow.root for flow in problem.flows}),
+        key=lambda name: sum(name == parent for tree in plan.trees.values() for parent in tree.parents.values()),
+    )
+    left = replace(problem, members=tuple(member for member in problem.members if member.site != site))
+    life = Life(left, plan=plan)
+    taken = {(name, child): parent for name, tree in life.plan.trees.items() for child, parent in tree.parents.items()}
+    for (stream, child), parent in taken.items():
+        was = plan.trees[stream].parents[child]
+        while was == site:
+            was = plan.trees[stream].parents[was]
+        assert parent == was
+    happened = life.settle(plan)
+    require_valid(left, life.graph.parents())
+    assert 0 <= happened.moves < len(taken)

@@ -41,6 +41,9 @@ def plan(
     what_if: Annotated[
         list[str] | None, typer.Option(help='A change to ask about, such as "site paris upload=1Mbit/s".')
     ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="With --what-if: carry the plan over with few moves, not planned anew.")
+    ] = False,
     compare: Annotated[bool, typer.Option(help="Show all algorithms side by side.")] = False,
     svg: Annotated[Path | None, typer.Option(help="Draw the graph with its link loads there.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the join order and of the search.")] = 0,
@@ -76,14 +79,39 @@ def plan(
         _compare(deployment, objective, seed, as_json)
         return
     result = _plan(deployment, algorithm, objective, seed)
+    kept = ""
+    if keep:
+        if before is None:
+            raise HeadgateError("nothing changes", hint='--keep goes with --what-if, such as "without site lyon"')
+        result, kept = _keep(before.plan, result, seed)
     if svg is not None:
         svg.write_text(draw(result.graph), encoding="utf-8")
     if as_json:
         typer.echo(json.dumps(_document(result)))
         return
     _print(result, before)
+    if kept:
+        typer.echo(kept)
     if svg is not None:
         typer.echo(f"drawn to {svg}")
+
+
+def _keep(before: Plan, anew: PlanResult, seed: int) -> tuple[PlanResult, str]:
+    """The plan carried over to what has changed, and how it compares with planning anew."""
+    from headgate.planning.difference import difference, moves
+    from headgate.planning.life import Life
+    from headgate.planning.planner import result_of
+
+    life = Life(anew.problem, seed=seed, plan=before)
+    life.settle(before)
+    result = result_of(life.graph, "kept")
+    lines = [str(step) for step in difference(before, result.plan)]
+    means = [found.metrics.geometric_mean for found in (result, anew)]
+    lines.append(
+        f"kept: {moves(before, result.plan)} members have another parent, join or leave, quality {means[0]:.3f}; "
+        f"planned anew: {moves(before, anew.plan)}, quality {means[1]:.3f}"
+    )
+    return result, "\n".join(lines)
 
 
 def _live(nats: str | None, state_dir: Path, namespace: str, creds: Path | None, as_json: bool) -> None:

@@ -73,7 +73,9 @@ class Life:
         active: Iterable[tuple[str, str]] | None = None,
         seed: int = 0,
         upkeep: Upkeep | None = None,
+        plan: Plan | None = None,
     ) -> None:
+        """Everybody is planned for anew, or taken where a `plan` has them; who is not in it comes in as by a join."""
         self.upkeep = upkeep or Upkeep()
         self.graph = Graph(problem)
         self._weights = self.graph.net.want["weight"].copy()
@@ -89,10 +91,28 @@ class Life:
         self._set_active(wanted, True)
         self._anew, self._since = Anew(self.graph), 0
         if len(wanted):
-            self.graph.assign(self._fresh().parent_array)
+            self.graph.assign(self._fresh().parent_array if plan is None else self._parents_in(plan))
         for node in wanted[self.graph.net.node["parent"][wanted] < 0]:  # the physical model: a parent may come late
             self.enter(int(node))
         self.mark = standing_of(self.graph)
+
+    def _parents_in(self, plan: Plan) -> npt.NDArray[np.int32]:
+        """The parents of a plan made for others: who lost its parent goes to the nearest one above that is left."""
+        parents, known = np.full(len(self.graph.net.node), -1, np.int32), self.graph.layout.nodes
+        for name, tree in plan.trees.items():
+            for child in tree.parents:
+                above = tree.parents[child]
+                while (name, above) not in known and above in tree.parents:
+                    above = tree.parents[above]
+                node = known.get((name, child))
+                if node is not None and self._active[node]:
+                    parents[node] = known.get((name, above), -1)
+        return parents
+
+    def settle(self, plan: Plan) -> Happened:
+        """Improve after a change that is no event of its own; moves are counted against a plan."""
+        before = self._parents_in(plan)
+        return self._after("settle", before, [int(node) for node in np.flatnonzero(before != self.graph.parent_array)])
 
     @property
     def plan(self) -> Plan:

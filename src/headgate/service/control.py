@@ -17,9 +17,14 @@ from headgate.errors import HeadgateError, nearest
 from headgate.fabric import Fabric
 from headgate.model import Plan, Subscription, Tree
 from headgate.model.roots import member_name, members_named, root_region
+from headgate.planning import ProblemError, problem_of
+from headgate.planning.life import Life
+from headgate.planning.measured import with_relays_of
 from headgate.relay.left import read_tally
 from headgate.relay.tables import publish_snapshot
 from headgate.service.contexts import Contexts
+
+_MOST_PLACED = 2_000  # more subscriptions than that take longer to compare than a join should
 
 Handler = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -27,8 +32,22 @@ Handler = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 def extend_plan(snapshot: Snapshot) -> Plan | None:
     """The plan with every subscribing site in its stream's tree, None when nothing is missing.
 
-    A site that nobody planned for hangs below the root until the next full plan.
+    A site that nobody planned for takes the best of the most promising parents, by what the deployment declares, and
+    nobody else moves; in a deployment of very many subscriptions it hangs below the root until the next full plan.
     """
+    extended = _below_root(snapshot)
+    if extended is None or snapshot.plan is None or len(snapshot.deployment.subscriptions) > _MOST_PLACED:
+        return extended
+    problem = with_relays_of(problem_of(snapshot.deployment), extended)
+    members = [(name, site) for name, tree in extended.trees.items() for site in tree.parents]
+    try:
+        return Life(problem, members, plan=snapshot.plan).plan
+    except ProblemError:  # what cannot be planned is served by the root
+        return extended
+
+
+def _below_root(snapshot: Snapshot) -> Plan | None:
+    """The plan with those who are missing below the roots."""
     trees = dict(snapshot.plan.trees) if snapshot.plan else {}
     changed = False
     for name, stream in snapshot.deployment.streams.items():
@@ -67,7 +86,7 @@ class Control:
     async def publish(self) -> Snapshot:
         """Make sure that every subscribing site is planned for, and publish the newest revision."""
         snapshot = self._catalog.snapshot()
-        plan = extend_plan(snapshot)
+        plan = await asyncio.to_thread(extend_plan, snapshot)
         if plan is not None:
             self._catalog.set_plan(plan)
             snapshot = self._catalog.snapshot()

@@ -1,0 +1,36 @@
+"""A site that subscribes while a deployment runs finds a parent, and nobody else moves."""
+
+from headgate.catalog import Catalog, parse_deployment
+from headgate.model import Plan, Tree
+from headgate.service.control import extend_plan
+
+FILE = """
+sites:
+  oslo: {upload: 12 kbit/s}
+  paris: {upload: 10 Mbit/s}
+  lyon:
+  rome:
+links: {default_delay: 5 ms}
+streams:
+  wind: {root: oslo, schema: {station: string, speed: double}, rate: 50/s, source: {format: json}}
+subscriptions:
+  one: {stream: wind, site: paris}
+  two: {stream: wind, site: lyon}
+"""
+
+
+def test_a_new_site_is_served_by_whom_the_plan_says_and_the_others_stay() -> None:
+    deployment = parse_deployment(FILE, "headgate.yaml")
+    with Catalog.open("sqlite://") as catalog:
+        catalog.apply(deployment)
+        assert extend_plan(catalog.snapshot()) == Plan(
+            {"wind": Tree("wind", "oslo", {"lyon": "oslo", "paris": "oslo"})}
+        )
+        catalog.set_plan(Plan({"wind": Tree("wind", "oslo", {"paris": "oslo", "lyon": "paris"})}))
+        assert extend_plan(catalog.snapshot()) is None
+        more = parse_deployment(FILE + "  three: {stream: wind, site: rome}\n", "headgate.yaml")
+        catalog.subscribe(more.subscriptions["three"])
+        # Oslo's upload is good for one copy of the stream: a third of it below oslo would cost both their quality.
+        assert extend_plan(catalog.snapshot()) == Plan(
+            {"wind": Tree("wind", "oslo", {"paris": "oslo", "lyon": "paris", "rome": "paris"})}
+        )
