@@ -18,7 +18,7 @@ from headgate.planning.construct.algorithm import join_order
 from headgate.planning.generate import Workload, generate
 from headgate.planning.kernel.flow import evaluate, time_moves, time_writing
 from headgate.planning.life import Life, Upkeep
-from headgate.planning.net import NODES, REDUCED
+from headgate.planning.net import N_NODES, NODES, REDUCED, SWEEPS
 from headgate.planning.oracle import ModelNetwork, construct_slowly
 from headgate.planning.problem import tree_members
 from headgate.planning.search import Search
@@ -26,6 +26,7 @@ from headgate.planning.search import Search
 BLIND = ("brush", "chain")
 # A move is repeated until it takes so long, but not more often than this: the call from Python is not what is measured.
 LONG_S, MOST_REPEATS = 2e-4, 100
+MOST_COUNTED = 100  # moves of which it is counted how many different drops they change
 
 
 def run(
@@ -96,6 +97,8 @@ def incremental(size: int, moves: int) -> dict[str, float]:
     Full evaluation is timed both ways: by sweeps of the reduced graph, which is what a planner without incremental
     evaluation would run (and what moves use where they reach far), and node by node. Beside each ratio stands the most
     that it can be: against journalling, valuing and undoing the touched nodes alone, with the fixed point for nothing.
+    Whoever kept one drop and one score for all nodes with the same drop would have to touch each different one: the
+    same bound, as if that cost no more than one node does, is printed for these too.
     """
     print(f"\nincremental evaluation at {size:,} sites")
     share = size / 10_000
@@ -125,6 +128,12 @@ def incremental(size: int, moves: int) -> dict[str, float]:
             f" {fallbacks} fall-backs, {100 * dropped:.0f} % of members with drops",
             flush=True,
         )
+        if dropped > 0:
+            each = float(np.median(least) / np.median(touched))
+            figures |= {
+                f"incremental_{name}_{size}_{key}": value
+                for key, value in _by_drops(graph, min(moves, MOST_COUNTED), swept, each).items()
+            }
         figures[f"incremental_{name}_{size}_ratio"] = round(ratio, 1)
         figures[f"incremental_{name}_{size}_ratio_to_swept"] = round(fast, 1)
         figures[f"incremental_{name}_{size}_most"] = round(most, 1)
@@ -144,22 +153,64 @@ def _time_full(graph: Graph, swept: bool) -> float:
     return float(np.median(seconds[1:]))
 
 
-def _time_random_moves(graph: Graph, moves: int) -> Any:
-    """Random moves, any member with all below it under any other of its tree: one row each.
+def _by_drops(graph: Graph, moves: int, swept: float, each: float) -> dict[str, float]:
+    """The bound for those who keep drops and scores by different drops, at so many seconds for each of them."""
+    net = graph.net
+    drops = float(np.median(_count_drops(graph, moves)))
+    before = int(net.counter[SWEEPS])
+    evaluate(net, True)
+    sweeps, known = int(net.counter[SWEEPS]) - before, _different(net.node["kept"])
+    most = swept / (each * max(1.0, drops))
+    print(
+        f"         a move changes {drops:.0f} of {known} different drops by more than 1e-9 ({len(net.node)} nodes; a"
+        f" full evaluation sweeps {sweeps} times): {most:.0f}x of swept at most by drops",
+        flush=True,
+    )
+    return {"drops": known, "drops_changed": drops, "sweeps": sweeps, "most_by_drops": round(most, 1)}
 
-    Seconds; touched nodes; the least seconds, which is what it takes to journal, value and undo those nodes; 1 where
-    the move reached so far that it was left to sweeps.
-    """
-    net, random, done = graph.net, np.random.default_rng(7), 0
-    found = np.zeros((moves, 4))
-    while done < moves:
+
+def _random_move(graph: Graph, random: np.random.Generator) -> tuple[int, int]:
+    """Any member with all below it, and any other of its tree that can be its parent."""
+    net = graph.net
+    while True:
         node = int(random.integers(graph.streams, len(net.node)))
         stream = int(net.node["stream"][node])
         first, last = int(net.flow["first"][stream]), int(net.flow["last"][stream])
         parent = int(random.integers(first - 1, last))
         parent = stream if parent < first else parent
-        if _below(net, parent, node) or parent == net.node["parent"][node]:
-            continue
+        if not _below(net, parent, node) and parent != net.node["parent"][node]:
+            return node, parent
+
+
+def _count_drops(graph: Graph, moves: int) -> list[int]:
+    """Of random moves, how many different drops change: nodes whose drop is the same before and after count once."""
+    net, random, found = graph.net, np.random.default_rng(7), []
+    for _ in range(moves):
+        node, parent = _random_move(graph, random)
+        home = int(net.node["parent"][node])
+        graph.move(node, parent)
+        touched = net.node[net.work[NODES, : int(net.counter[N_NODES])]]
+        changed = touched[np.abs(touched["kept"] - touched["old_kept"]) > 1e-9]
+        found.append(_different(changed["kept"], changed["old_kept"]))
+        graph.move(node, home)
+    return found
+
+
+def _different(*columns: Any) -> int:
+    """Different rows, where a difference below 1e-10 is none."""
+    return len(np.unique(np.round(np.stack(columns), 10), axis=1).T)
+
+
+def _time_random_moves(graph: Graph, moves: int) -> Any:
+    """Random moves, each tried and undone: one row each.
+
+    Seconds; touched nodes; the least seconds, which is what it takes to journal, value and undo those nodes; 1 where
+    the move reached so far that it was left to sweeps.
+    """
+    net, random = graph.net, np.random.default_rng(7)
+    found = np.zeros((moves, 4))
+    for done in range(moves):
+        node, parent = _random_move(graph, random)
         swept, began = int(net.counter[REDUCED]), time.process_time()
         touched = time_moves(net, node, parent, 1)
         repeats = int(min(max(LONG_S / max(time.process_time() - began, 1e-9), 1), MOST_REPEATS))
@@ -169,7 +220,6 @@ def _time_random_moves(graph: Graph, moves: int) -> Any:
         nodes, began = net.work[NODES, :touched].copy(), time.process_time()
         time_writing(net, nodes, repeats)
         found[done] = seconds, touched, (time.process_time() - began) / repeats, far
-        done += 1
     return found
 
 
