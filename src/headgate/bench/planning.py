@@ -16,9 +16,9 @@ from headgate.planning import Graph, Problem, measure
 from headgate.planning.construct import algorithm, construct
 from headgate.planning.construct.algorithm import join_order
 from headgate.planning.generate import Workload, generate
-from headgate.planning.kernel.flow import evaluate, time_moves, time_writing
+from headgate.planning.kernel.flow import evaluate, prepare_sweeps, time_moves, time_sweeps, time_writing
 from headgate.planning.life import Life, Upkeep
-from headgate.planning.net import N_NODES, NODES, REDUCED, SWEEPS
+from headgate.planning.net import N_NODES, NODES, REDUCED, START, SWEEPS
 from headgate.planning.oracle import ModelNetwork, construct_slowly
 from headgate.planning.problem import tree_members
 from headgate.planning.search import Search
@@ -26,6 +26,7 @@ from headgate.planning.search import Search
 BLIND = ("brush", "chain")
 # A move is repeated until it takes so long, but not more often than this: the call from Python is not what is measured.
 LONG_S, MOST_REPEATS = 2e-4, 100
+TIMES = 200  # sweeps that are timed together
 MOST_COUNTED = 100  # moves of which it is counted how many different drops they change
 
 
@@ -98,7 +99,8 @@ def incremental(size: int, moves: int) -> dict[str, float]:
     evaluation would run (and what moves use where they reach far), and node by node. Beside each ratio stands the most
     that it can be: against journalling, valuing and undoing the touched nodes alone, with the fixed point for nothing.
     Whoever kept one drop and one score for all nodes with the same drop would have to touch each different one: the
-    same bound, as if that cost no more than one node does, is printed for these too.
+    same bound, as if that cost no more than one node does, is printed for these too, and once more with the sweeps that
+    settle a move from where the graph stood.
     """
     print(f"\nincremental evaluation at {size:,} sites")
     share = size / 10_000
@@ -156,17 +158,39 @@ def _time_full(graph: Graph, swept: bool) -> float:
 def _by_drops(graph: Graph, moves: int, swept: float, each: float) -> dict[str, float]:
     """The bound for those who keep drops and scores by different drops, at so many seconds for each of them."""
     net = graph.net
-    drops = float(np.median(_count_drops(graph, moves)))
+    drops, warm = (float(np.median(column)) for column in zip(*_count_drops(graph, moves), strict=True))
     before = int(net.counter[SWEEPS])
     evaluate(net, True)
     sweeps, known = int(net.counter[SWEEPS]) - before, _different(net.node["kept"])
-    most = swept / (each * max(1.0, drops))
+    most, one = swept / (each * max(1.0, drops)), _time_sweep(graph)
+    settled = swept / (each * max(1.0, drops) + warm * one)
     print(
         f"         a move changes {drops:.0f} of {known} different drops by more than 1e-9 ({len(net.node)} nodes; a"
-        f" full evaluation sweeps {sweeps} times): {most:.0f}x of swept at most by drops",
+        f" full evaluation sweeps {sweeps} times, a move {warm:.0f}, {1e6 * one:.0f} us each): {most:.0f}x of swept at"
+        f" most by drops, {settled:.0f}x with the sweeps",
         flush=True,
     )
-    return {"drops": known, "drops_changed": drops, "sweeps": sweeps, "most_by_drops": round(most, 1)}
+    return {
+        "drops": known,
+        "drops_changed": drops,
+        "sweeps": sweeps,
+        "sweeps_of_a_move": warm,
+        "most_by_drops": round(most, 1),
+        "most_by_drops_and_sweeps": round(settled, 1),
+    }
+
+
+def _time_sweep(graph: Graph) -> float:
+    """Seconds of one sweep of the reduced graph, as if loads were summed up by resource and drop beforehand."""
+    net = graph.net
+    groups, candidates = prepare_sweeps(net)
+    entries = int(net.plane[START, candidates])
+    number = np.repeat(np.arange(candidates - 1), np.diff(net.plane[START, 1 : candidates + 1]))
+    pairs = len(np.unique(np.stack([number, net.entry_group[:entries]]), axis=1).T)
+    time_sweeps(net, groups, candidates, 1)
+    began = time.process_time()
+    time_sweeps(net, groups, candidates, TIMES)
+    return (time.process_time() - began) / TIMES * (groups + pairs) / (groups + entries)
 
 
 def _random_move(graph: Graph, random: np.random.Generator) -> tuple[int, int]:
@@ -182,16 +206,19 @@ def _random_move(graph: Graph, random: np.random.Generator) -> tuple[int, int]:
             return node, parent
 
 
-def _count_drops(graph: Graph, moves: int) -> list[int]:
-    """Of random moves, how many different drops change: nodes whose drop is the same before and after count once."""
+def _count_drops(graph: Graph, moves: int) -> list[tuple[int, int]]:
+    """Of random moves, how many different drops change, and how many sweeps it took to settle.
+
+    Nodes whose drop is the same before and after count once.
+    """
     net, random, found = graph.net, np.random.default_rng(7), []
     for _ in range(moves):
         node, parent = _random_move(graph, random)
-        home = int(net.node["parent"][node])
+        home, swept = int(net.node["parent"][node]), int(net.counter[SWEEPS])
         graph.move(node, parent)
         touched = net.node[net.work[NODES, : int(net.counter[N_NODES])]]
         changed = touched[np.abs(touched["kept"] - touched["old_kept"]) > 1e-9]
-        found.append(_different(changed["kept"], changed["old_kept"]))
+        found.append((_different(changed["kept"], changed["old_kept"]), int(net.counter[SWEEPS]) - swept))
         graph.move(node, home)
     return found
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from headgate.planning.jit import entry, jit
-from headgate.planning.kernel.reduced import solve
+from headgate.planning.kernel.reduced import list_candidates, list_groups, list_loads, list_nodes, solve, sweep
 from headgate.planning.kernel.tree import (
     begin,
     bits_size,
@@ -348,6 +348,23 @@ def time_writing(net: Net, nodes: Any, times: int) -> None:
             note_node(net, nodes[at])
             revalue(net, nodes[at])
         rollback(net)
+
+
+@entry
+def prepare_sweeps(net: Net) -> tuple[int, int]:
+    """List the reduced graph: how many groups and numbered resources it has. For measurements."""
+    count = list_nodes(net)
+    candidates = list_candidates(net, False)
+    groups = list_groups(net, count)
+    list_loads(net, candidates)
+    return groups, candidates
+
+
+@entry
+def time_sweeps(net: Net, groups: int, candidates: int, times: int) -> None:
+    """Sweep the reduced graph as it is listed, so many times. For measurements."""
+    for _ in range(times):
+        sweep(net, groups, candidates, 1)
 
 
 @entry
