@@ -219,19 +219,24 @@ class RelayCore:
             return list(self._active)
         if self._evenly is None:
             self._evenly = Evenly(self.limits.shed_after_s)
-        links = [key for key in self._active if key.child is not None]
-        for key in links:
-            self.outputs[key].note_wait(now)
-            self.outputs[key].thin_fresh(self._evenly.kept(key), now)
+        for key in self._active:
+            if key.child is not None:
+                self.outputs[key].note_wait(now)
         if self._evenly.due(now):
-            queues = {
-                key: Queue(output.waited(now), output.rows, output.went, self._lacking.get(key, 0.0))
-                for key, output in self.outputs.items()
-                if key.child is not None
-            }
-            for key, part in self._evenly.look(queues, now).items():
-                self.outputs[key].thin(part, now)
+            self._thin(self._evenly, now)
         return sorted(self._active, key=lambda key: self.outputs[key].oldest)
+
+    def _thin(self, evenly: Evenly[Key], now: float) -> None:
+        """Give up what the controllers say of what has come since the last time, and move them."""
+        links = {key: output for key, output in self.outputs.items() if key.child is not None}
+        for key, output in links.items():
+            output.thin_fresh(evenly.kept(key), now)
+        queues = {
+            key: Queue(output.waited(now), output.rows, output.went, self._lacking.get(key, 0.0))
+            for key, output in links.items()
+        }
+        for key, part in evenly.look(queues, now).items():
+            links[key].thin(part, now)
 
     def _noted(self, key: Key, room: Room) -> int:
         """The rows that an output may send; how often it lacks a budget of its own is kept, over the last asks."""

@@ -82,6 +82,7 @@ class Output:
         self._offered_s = self._looked_s = -math.inf
         self._waits = (0.0, 0.0)
         self._fresh = 0
+        self._owed = 0.0
         self._astray = 0
         self._message_rows = 1
 
@@ -153,12 +154,17 @@ class Output:
             self._refill([*sent, *self.reducer.thin(waiting, part, now)])
 
     def thin_fresh(self, part: float, now: float) -> None:
-        """Give up as many rows as make that part of what came since the last time, of every class that waits alike."""
-        if self._fresh and not self.packing:
-            fresh, self._fresh = self._fresh, 0
-            rows = self.rows - (len(self.busy.seqs) if self.busy is not None else 0)
-            if part < 1.0 and rows > 0:
-                self.thin(max(0.0, 1.0 - (1.0 - part) * fresh / rows), now)
+        """Give up as many rows as leave that part of what came since the last time, of every class that waits alike.
+
+        What has been sent meanwhile cannot be given up any more: as much of what waits or comes later goes instead.
+        """
+        self._owed = self._owed + (1.0 - part) * self._fresh if part < 1.0 else 0.0
+        self._fresh = 0
+        rows = self.rows - (len(self.busy.seqs) if self.busy is not None else 0)
+        if self._owed >= 1.0 and rows > 0 and not self.packing:
+            taken = min(self._owed, float(rows))
+            self._owed -= taken
+            self.thin(1.0 - taken / rows, now)
 
     def _room_behind(self, sent: list[Waiting], limit: Limit) -> Limit | None:
         """What the rest may take behind the first entries, None when it does not take more.
