@@ -18,13 +18,12 @@ from headgate.fabric import Fabric
 from headgate.model import Plan, Subscription, Tree
 from headgate.model.roots import member_name, members_named, root_region
 from headgate.planning import ProblemError, problem_of
-from headgate.planning.life import Life
-from headgate.planning.measured import with_relays_of
+from headgate.planning.joined import joined
 from headgate.relay.left import read_tally
 from headgate.relay.tables import publish_snapshot
 from headgate.service.contexts import Contexts
 
-_MOST_PLACED = 2_000  # more subscriptions than that take longer to compare than a join should
+_MOST_PLACED = 500  # more subscriptions than that take longer to compare than a join should
 
 Handler = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -32,16 +31,18 @@ Handler = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 def extend_plan(snapshot: Snapshot) -> Plan | None:
     """The plan with every subscribing site in its stream's tree, None when nothing is missing.
 
-    A site that nobody planned for takes the best of the most promising parents, by what the deployment declares, and
-    nobody else moves; in a deployment of very many subscriptions it hangs below the root until the next full plan.
+    A site that nobody planned for joins by the protocol, with what the deployment declares as feedback, and nobody else
+    moves; in a deployment of very many subscriptions it hangs below the root until the next full plan.
     """
     extended = _below_root(snapshot)
     if extended is None or snapshot.plan is None or len(snapshot.deployment.subscriptions) > _MOST_PLACED:
         return extended
-    problem = with_relays_of(problem_of(snapshot.deployment), extended)
-    members = [(name, site) for name, tree in extended.trees.items() for site in tree.parents]
+    known = {(name, site) for name, tree in snapshot.plan.trees.items() for site in tree.parents}
+    missing = [
+        (name, site) for name, tree in extended.trees.items() for site in tree.parents if (name, site) not in known
+    ]
     try:
-        return Life(problem, members, plan=snapshot.plan).plan
+        return joined(problem_of(snapshot.deployment), snapshot.plan, missing)
     except ProblemError:  # what cannot be planned is served by the root
         return extended
 
