@@ -13,6 +13,7 @@ from tests.live import Live, sites, until
 
 from headgate.fabric import cancel_all
 from headgate.pipeline.sources import generate
+from headgate.relay.tables import Tables
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "coarser_on_loss" / "coarser_on_loss.py"
 DOCUMENT: dict[str, Any] = {
@@ -58,7 +59,7 @@ def test_it_asks_for_less_on_sustained_loss_and_for_everything_again_when_calm(t
                 while wanted not in said:
                     await live.commit("weather", generate("weather", 3, 1024 * batch, 1024 * (batch + 1)), batch)
                     batch += 1
-                    await until(lambda upto=1024 * batch: _came(following, said, upto), 8)
+                    await until(lambda upto=1024 * batch: _came(following, said, upto))
             await until(lambda: no_difference(live))
         finally:
             await cancel_all([following])
@@ -67,7 +68,7 @@ def test_it_asks_for_less_on_sustained_loss_and_for_everything_again_when_calm(t
         assert said.index("asking for a sixteenth of the cells") < said.index("asking for every cell")
 
     async def _made(live: Live) -> bool:
-        return "my-map" in live.runtime.catalog.snapshot().subscription_ids
+        return "my-map" in (await anext(Tables(live.client.fabric).heads())).subscription_ids
 
     async def _came(following: asyncio.Task[None], said: list[str], upto: int) -> bool:
         if following.done():
