@@ -12,6 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+import numpy.typing as npt
+
 from headgate.model import Deployment, Plan, Site, Stream, Subscription
 from headgate.planning.deployment import Sizes, problem_of
 from headgate.planning.graph import Graph
@@ -111,6 +114,12 @@ def with_relays_of(problem: Problem, plan: Plan) -> Problem:
     return replace(problem, relays=problem.relays | passing)
 
 
+def forwarded(graph: Graph) -> npt.NDArray[np.float64]:
+    """Bytes per second that each site sends in a graph, of what reaches it."""
+    node = graph.net.node
+    return np.bincount(node["site"], node["out"] * node["kept"], minlength=len(graph.problem.sites))
+
+
 def cautious(graph: Graph) -> Problem:
     """The problem of a graph in force with uploads that nobody knows taken as little more than what they have shown.
 
@@ -119,7 +128,7 @@ def cautious(graph: Graph) -> Problem:
     search goes on from what works, and each change shows more.
     """
     problem = graph.problem
-    shown = dict(zip((site.name for site in problem.sites), graph.net.place["forwarded"].tolist(), strict=True))
+    shown = dict(zip((site.name for site in problem.sites), forwarded(graph).tolist(), strict=True))
     proven = [shown[site.name] for site in problem.sites if shown[site.name] > 0]
     if not proven or all(site.upload_bytes_per_s is not None for site in problem.sites):
         return problem

@@ -11,7 +11,7 @@ from headgate.model import Plan
 from headgate.planning import Graph, Problem, measure
 from headgate.planning.construct import construct
 from headgate.planning.generate import generate
-from headgate.planning.measured import cautious
+from headgate.planning.measured import cautious, forwarded
 from headgate.planning.search import Search, improve
 from headgate.studies import charts
 from headgate.studies.qasd_common import changed, draw, means, verdict
@@ -43,12 +43,13 @@ def learned(problem: Problem, told: Problem, graph: Graph) -> Problem:
     """What is known after running a graph: a site that sheds shows its bandwidth, one that does not shows a bound."""
     n, sites = len(problem.sites), []
     permeable, capacity = graph.net.resource["permeable"], graph.net.resource["capacity"]
+    sent = forwarded(graph)
     for index, site in enumerate(told.sites):
         up, down = site.upload_bytes_per_s, site.download_bytes_per_s
         if permeable[index] < 1 - 1e-9:
             up = float(capacity[index])
         elif up is not None:
-            up = max(up, float(graph.net.place["forwarded"][index]))
+            up = max(up, float(sent[index]))
         if permeable[n + index] < 1 - 1e-9:
             down = float(capacity[n + index])
         sites.append(replace(site, upload_bytes_per_s=up, download_bytes_per_s=down))
