@@ -117,7 +117,8 @@ def with_relays_of(problem: Problem, plan: Plan) -> Problem:
 def forwarded(graph: Graph) -> npt.NDArray[np.float64]:
     """Bytes per second that each site sends in a graph, of what reaches it."""
     node = graph.net.node
-    return np.bincount(node["site"], node["out"] * node["kept"], minlength=len(graph.problem.sites))
+    found = np.bincount(node["site"], node["out"] * node["kept"], minlength=len(graph.problem.sites))
+    return found.astype(np.float64, copy=False)
 
 
 def cautious(graph: Graph) -> Problem:
