@@ -77,9 +77,15 @@ class Control:
         self.kept = math.exp(-min(max(self.learned + NOW * (wait - 1.0), 0.0), MOST))
 
     def cut(self, wait: float, rows: int, went: float) -> float:
-        """What may stay of the rows that wait, of which `went` were sent in the time that is aimed at."""
+        """What may stay of the rows that wait, where `went` are sent in the time that is aimed at.
+
+        While nothing is sent nothing is cut: NATS may be away, and that says nothing about the bandwidth.
+
+        >>> Control(rate=10.0).cut(3.0, 100, 12.0), Control(rate=10.0).cut(3.0, 100, 0.0)
+        (0.48, 1.0)
+        """
         self.rate += (went - self.rate) * EVERY
-        return min(1.0, MUCH * max(self.rate, went) / rows) if wait > 1.0 and rows else 1.0
+        return min(1.0, MUCH * max(self.rate, went) / rows) if wait > 1.0 and rows and went else 1.0
 
     @property
     def idle(self) -> bool:
