@@ -79,6 +79,8 @@ def test_a_plan_is_carried_over_with_few_moves(run):
     text = run("headgate.yaml", "--what-if", "without site lyon", "--keep")
     assert "kept: 1 members have another parent, join or leave" in text
     assert "-> lyon" in text
+    found = json.loads(run("headgate.yaml", "--what-if", "without site lyon", "--keep", "--json"))
+    assert (found["moves"], len(found["steps"])) == (1, 1)
     with pytest.raises(HeadgateError, match="nothing changes"):
         run("headgate.yaml", "--keep")
     for question, part in (

@@ -79,7 +79,7 @@ def plan(
         _compare(deployment, objective, seed, as_json)
         return
     result = _plan(deployment, algorithm, objective, seed)
-    kept = ""
+    kept: dict[str, Any] = {}
     if keep:
         if before is None:
             raise HeadgateError("nothing changes", hint='--keep goes with --what-if, such as "without site lyon"')
@@ -87,16 +87,21 @@ def plan(
     if svg is not None:
         svg.write_text(draw(result.graph), encoding="utf-8")
     if as_json:
-        typer.echo(json.dumps(_document(result)))
+        typer.echo(json.dumps({**_document(result), **kept}))
         return
     _print(result, before)
     if kept:
-        typer.echo(kept)
+        typer.echo("\n".join(kept["steps"]))
+        typer.echo(
+            f"kept: {kept['moves']} members have another parent, join or leave, quality"
+            f" {result.metrics.geometric_mean:.3f}; planned anew: {kept['moves_anew']}, quality"
+            f" {kept['quality_anew']:.3f}"
+        )
     if svg is not None:
         typer.echo(f"drawn to {svg}")
 
 
-def _keep(before: Plan, anew: PlanResult, seed: int) -> tuple[PlanResult, str]:
+def _keep(before: Plan, anew: PlanResult, seed: int) -> tuple[PlanResult, dict[str, Any]]:
     """The plan carried over to what has changed, and how it compares with planning anew."""
     from headgate.planning.difference import difference, moves
     from headgate.planning.life import Life
@@ -105,13 +110,12 @@ def _keep(before: Plan, anew: PlanResult, seed: int) -> tuple[PlanResult, str]:
     life = Life(anew.problem, seed=seed, plan=before)
     life.settle(before)
     result = result_of(life.graph, "kept")
-    lines = [str(step) for step in difference(before, result.plan)]
-    means = [found.metrics.geometric_mean for found in (result, anew)]
-    lines.append(
-        f"kept: {moves(before, result.plan)} members have another parent, join or leave, quality {means[0]:.3f}; "
-        f"planned anew: {moves(before, anew.plan)}, quality {means[1]:.3f}"
-    )
-    return result, "\n".join(lines)
+    return result, {
+        "steps": [str(step) for step in difference(before, result.plan)],
+        "moves": moves(before, result.plan),
+        "moves_anew": moves(before, anew.plan),
+        "quality_anew": anew.metrics.geometric_mean,
+    }
 
 
 def _live(nats: str | None, state_dir: Path, namespace: str, creds: Path | None, as_json: bool) -> None:

@@ -92,7 +92,7 @@ class Life:
         self._anew, self._since = Anew(self.graph), 0
         if len(wanted):
             self.graph.assign(self._fresh().parent_array if plan is None else self._parents_in(plan))
-        for node in wanted[self.graph.net.node["parent"][wanted] < 0]:  # the physical model: a parent may come late
+        for node in wanted[self.graph.net.node["parent"][wanted] < 0]:  # not in the plan, or its parent came late
             self.enter(int(node))
         self.mark = standing_of(self.graph)
 
