@@ -17,6 +17,7 @@ POINTS: Final = (
     "driver.after_manifest",
     "relay.before_publish",
     "relay.after_publish",
+    "tables.deleting",
 )
 
 _hits: dict[str, int] = {}

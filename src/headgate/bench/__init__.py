@@ -35,6 +35,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     ),
     "reduction": Benchmark("headgate.bench.reduction", "policies: filters, link buffers, time and memory"),
     "tuning": Benchmark("headgate.bench.tuning", "overlay tuning: exact benefits, convergence, constraints, traffic"),
+    "tables": Benchmark("headgate.bench.tables", "live: a log of tables under constant change, a look at inboxes"),
     "feeds": Benchmark("headgate.bench.feeds", "live: hundreds of feeds, every item once at every subscriber"),
     "grid": Benchmark("headgate.bench.grid", "regions and resolutions: the query tree, Spark joins, load at refusal"),
 }

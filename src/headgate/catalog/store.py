@@ -7,7 +7,7 @@ everything that runs works from a snapshot and never from the database, so the c
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from types import TracebackType
@@ -48,6 +48,8 @@ class Catalog:
     def __init__(self, engine: sa.Engine, keep: int = KEPT_REVISIONS) -> None:
         self._engine = engine
         self._keep = keep
+        self.guard: Callable[[], None] | None = None
+        """Asked before a revision is made, inside of its transaction: what it raises leaves everything as it was."""
 
     @classmethod
     def open(cls, url: str, keep: int = KEPT_REVISIONS) -> Self:
@@ -178,6 +180,8 @@ class Catalog:
     def _changing(self, what: str) -> Iterator[Change]:
         with reported(self._engine.url), changing(self._engine, what, self._keep) as change:
             yield change
+            if change.made and self.guard is not None:
+                self.guard()
 
 
 def _head(connection: sa.Connection) -> int:

@@ -82,6 +82,8 @@ def status(
         console.print(table)
     if document["planner"]:
         console.print(planner_line(document["planner"]), markup=False)
+    if document.get("tables"):
+        console.print(tables_line(document["tables"]), markup=False, highlight=False)
     for line in notes(document):
         console.print(line, markup=False, highlight=False)
     for line in error_lines(document):
@@ -99,6 +101,18 @@ def planner_line(found: dict[str, Any]) -> str:
         f"{found['quality_reachable']:.3f} reachable with {found['moves']} moves; {found['state']}{fixed}, "
         f"{found['changes']} changes so far (`headgate plan --live`)"
     )
+
+
+def tables_line(found: dict[str, Any]) -> str:
+    """How full the log of the catalog's versions is, and what keeps the oldest one."""
+    share = found["bytes"] / found["limit_bytes"]
+    text = (
+        f"tables: {found['bytes'] / 1e6:,.1f} MB, {share:.0%} of the log; versions {found['oldest']} to "
+        f"{found['newest']}, {found['versions']:,} of them kept, {found['purged']:,} deleted since the start"
+    )
+    if found["held_by"]:
+        text += f"; the oldest is held by {found['held_by']} ({found['fix']})"
+    return text + ("; FULL: changes are refused" if found["full"] else "")
 
 
 def notes(document: dict[str, Any]) -> list[str]:

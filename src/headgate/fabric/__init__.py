@@ -4,13 +4,14 @@ This is the only package that speaks to NATS. Logs, their subjects and limits st
 append that decides something is fenced by the expected last sequence of its subject.
 """
 
-from headgate.fabric.client import Fabric, FabricError, FencedError, LogFullError, Stored, fenced_size
+from headgate.fabric.client import LASTS, Fabric, FabricError, FencedError, LogFullError, Stored, fenced_size
 from headgate.fabric.crew import Crew, cancel_all
 from headgate.fabric.logs import Log, Logs
 from headgate.fabric.server import EmbeddedServer, find_server
 from headgate.fabric.sync import SyncFabric
 
 __all__ = [
+    "LASTS",
     "Crew",
     "EmbeddedServer",
     "Fabric",

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import json
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
@@ -30,6 +30,8 @@ _POLL_S: Final = 1.0
 _WRONG_LAST = frozenset({10071, 10164})
 _FULL = frozenset({10047, 10054, 10077, 10122})
 _EXISTS: Final = 10058
+_NO_LOG: Final = 10059
+LASTS: Final = 512
 _EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 _HEADERS: Final = len("NATS/1.0\r\n\r\n")
 # What the server adds to a message when it is read from a log.
@@ -196,6 +198,16 @@ class Fabric:
         request = {"seq": after + 1, "next_by_subj": subject, "batch": limit, "max_bytes": 16 << 20}
         return await self._direct(log, request)
 
+    async def lasts(self, log: Log, subjects: Sequence[str]) -> dict[str, Stored]:
+        """The last message of each of at most `LASTS` subjects that has one."""
+        request = {"multi_last": list(subjects), "batch": len(subjects), "max_bytes": 64 << 20}
+        found = {stored.subject: stored for stored in await self._direct(log, request)} if subjects else {}
+        for subject in set(subjects) - set(found):  # the server stops at so many bytes, without a word
+            stored = await self.last(log, subject)
+            if stored is not None:
+                found[subject] = stored
+        return found
+
     async def _direct(self, log: Log, request: Mapping[str, Any]) -> list[Stored]:
         inbox = self._client.new_inbox()
         answers: asyncio.Queue[Any] = asyncio.Queue()
@@ -278,13 +290,32 @@ class Fabric:
                 return None
 
     async def subjects(self, log: Log, pattern: str) -> dict[str, int]:
-        """Subjects of a log that hold messages, and how many."""
-        with _translated(f"cannot ask about {log.name}"):
-            try:
-                info = await self._js.stream_info(log.name, subjects_filter=pattern)
-            except NotFoundError:
+        """Subjects of a log that hold messages, and how many; none when there is no such log."""
+        found: dict[str, int] = {}
+        while True:
+            asked = {"subjects_filter": pattern, "offset": len(found)}
+            answer = await self._ask(f"STREAM.INFO.{log.name}", asked)
+            if answer.get("error", {}).get("err_code") == _NO_LOG:
                 return {}
-            return dict(info.state.subjects or {})
+            page = _granted(answer, log.name)["state"].get("subjects") or {}
+            found |= page
+            if not page or len(found) >= int(answer.get("total", 0)):
+                return found
+
+    async def names(self, subject: str) -> list[str]:
+        """The names of all logs that take messages of a subject (wildcards allowed), in order."""
+        found: list[str] = []
+        while True:
+            answer = _granted(await self._ask("STREAM.NAMES", {"subject": subject, "offset": len(found)}), subject)
+            page = answer.get("streams") or []
+            found += page
+            if not page or len(found) >= int(answer.get("total", 0)):
+                return sorted(found)
+
+    async def _ask(self, verb: str, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask JetStream itself; the answer may be an error."""
+        answer: dict[str, Any] = json.loads(await self.request(f"$JS.API.{verb}", json.dumps(document).encode()))
+        return answer
 
     async def delete(self, log: Log) -> None:
         """Delete a whole log."""
@@ -312,6 +343,13 @@ class Fabric:
                 await serving.unsubscribe()
 
         return end
+
+
+def _granted(answer: dict[str, Any], what: str) -> dict[str, Any]:
+    """An answer of JetStream that is no error."""
+    if "error" in answer:
+        raise FabricError(f"cannot ask about {what}: {answer['error'].get('description')}")
+    return answer
 
 
 @contextlib.contextmanager

@@ -59,6 +59,7 @@ class Logs:
     | site | `site.SITE.in.STREAM.PARENT`, `.held.OUTPUT` | the parent; the site | blocks; decisions not yet sent |
     | inbox | `inbox.SITE.ID`, `inbox.SITE.ID-STAY` | the site | what a subscription gets |
     | state | `catalog.head`, `pin.STREAM`, `ack.ID`, `stats.SITE`, `ledger.STREAM` | each owner | latest values |
+    | | `catalog.purging`, `catalog.oldest`, `hold.SITE` | the service; the relay | which tables go, and which may not |
     | tables | `tables.REVISION` | the catalog | snapshots that routed blocks |
     """
 
@@ -66,6 +67,7 @@ class Logs:
     inbox_messages: int = 4096
     root_bytes: int = 2 * _GIB
     max_bytes: int = _GIB // 2
+    tables_bytes: int = _GIB // 2
 
     def __post_init__(self) -> None:
         _token(self.namespace)
@@ -96,14 +98,14 @@ class Logs:
     @property
     def state(self) -> Log:
         """Values of which only the latest counts."""
-        kinds = ("catalog", "pin", "ack", "stats", "ledger", "context", "mark")
+        kinds = ("catalog", "pin", "ack", "stats", "ledger", "context", "mark", "hold")
         subjects = tuple(self._subject(kind, ">") for kind in kinds)
         return Log(self._name("state"), subjects, self.max_bytes, max_per_subject=1, latest_only=True)
 
     @property
     def tables(self) -> Log:
         """Snapshots of the catalog by revision."""
-        return Log(self._name("tables"), (self._subject("tables", "*"),), self.max_bytes, max_per_subject=1)
+        return Log(self._name("tables"), (self._subject("tables", "*"),), self.tables_bytes, max_per_subject=1)
 
     def part(self, stream: str) -> str:
         """Staged parts."""
@@ -153,6 +155,20 @@ class Logs:
     def head(self) -> str:
         """The newest published revision of the catalog."""
         return self._subject("catalog", "head")
+
+    @property
+    def purging(self) -> str:
+        """The revisions that are about to be deleted from the tables: who begins to name one has to look here after."""
+        return self._subject("catalog", "purging")
+
+    @property
+    def oldest(self) -> str:
+        """By stream, the place in its root log before which nothing need be kept: the tables have no room for it."""
+        return self._subject("catalog", "oldest")
+
+    def hold(self, site: str) -> str:
+        """The revisions that a relay may still publish although its site log does not name them."""
+        return self._subject("hold", _token(site))
 
     def table(self, revision: int) -> str:
         """The snapshot of a revision."""

@@ -79,6 +79,7 @@ def pin_batch(fabric: SyncFabric, stream: str, batch: int, control: UpdateContro
     """The pin of a micro-batch: chosen by the first who asks, the same for every replay.
 
     A new version of the catalog takes all updates, so that what a pin leaves out lies after its version's own contexts.
+    A version that is about to be deleted, as this driver took so long to pin it, is left for the newest one.
     """
     logs = fabric.logs
     while True:
@@ -86,7 +87,9 @@ def pin_batch(fabric: SyncFabric, stream: str, batch: int, control: UpdateContro
         known: dict[str, Any] = json.loads(stored.data) if stored else {"batch": -1}
         number, before = int(known.pop("batch")), int(known.get("context", 0))
         if number == batch:
-            return Pin.of(known)
+            if _kept(fabric, int(known["version"])):
+                return Pin.of(known)
+            before = int(known.get("before", 0))
         head = fabric.last(logs.state, logs.head)
         if head is None:
             raise HeadgateError("no version of the catalog is published", hint="is the service running?")
@@ -103,7 +106,20 @@ def pin_batch(fabric: SyncFabric, stream: str, batch: int, control: UpdateContro
             fabric.publish(logs.pin(stream), pin.to_json(batch), expect=stored.sequence if stored else 0)
         except FencedError:
             continue
-        return pin
+        if _kept(fabric, version):
+            return pin
+
+
+def _kept(fabric: SyncFabric, version: int) -> bool:
+    """Whether a version that a stored pin names stays: who deletes versions announces it and then reads the pins."""
+    logs = fabric.logs
+    head = fabric.last(logs.state, logs.head)
+    if head is not None and int(head.data) == version:
+        return True
+    going = fabric.last(logs.state, logs.purging)
+    if going is not None and version in json.loads(going.data):
+        return False
+    return fabric.last(logs.tables, logs.table(version)) is not None
 
 
 def commit(

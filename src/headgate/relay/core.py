@@ -138,6 +138,13 @@ class RelayCore:
             self.receive(*source.held.pop(0), now)
         return None
 
+    def cover(self, stream: str, upto: int, now: float) -> None:
+        """Count a range as received that every output has passed: it need not be routed again."""
+        source = self._inputs.setdefault(stream, _Input())
+        source.coverage = max(upto, source.coverage or 0)
+        while source.held and source.held[0][0].after <= source.coverage:
+            self.receive(*source.held.pop(0), now)
+
     def _route(self, block: Block, routes: Routes, now: float) -> None:
         for target, piece in split(block, routes):
             key = key_of(block.stream, target)

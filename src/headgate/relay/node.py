@@ -24,12 +24,13 @@ from headgate.fabric import (
 )
 from headgate.relay.budget import MESSAGE_S, Budgets
 from headgate.relay.core import NO_ROOM, Key, RelayCore, Room, Send, key_of
+from headgate.relay.holds import Holds
 from headgate.relay.meters import Meters
 from headgate.relay.output import Output, QueueLimits, limits_of
 from headgate.relay.repair import RepairService, fetch_history, fetch_range
 from headgate.relay.root import EARLIEST, load_block, manifests
 from headgate.relay.routes import Child, Receiver, Routes
-from headgate.relay.tables import Tables
+from headgate.relay.tables import GoneError, Tables
 from headgate.relay.upkeep import Upkeep
 from headgate.wire.block import Block
 from headgate.wire.manifest import Manifest
@@ -60,9 +61,9 @@ class NodeStats:
 
 @dataclass
 class Mark:
-    """How far the site log of a stream was read: places of messages by the end of what they cover."""
+    """How far the site log of a stream was read: what messages cover, their places, subjects and versions."""
 
-    ends: list[tuple[int, int, str]] = field(default_factory=list)
+    ends: list[tuple[int, int, str, int]] = field(default_factory=list)
 
 
 class RelayNode:
@@ -91,6 +92,9 @@ class RelayNode:
         # Held from restoring a block's outputs to routing it, so that none is forgotten in between.
         self.routing = asyncio.Lock()
         self.marks: dict[str, Mark] = {}
+        self.roots: tuple[str, ...] = ()
+        self.holds = Holds(fabric, site)
+        self.recorded: set[Key] = set()  # outputs with decisions in the site log, which may be out of date
         self._versions: dict[str, int] = {}
         self._retry_at: dict[Key, float] = {}
         self._row_bytes: dict[Key, float] = {}
@@ -105,11 +109,11 @@ class RelayNode:
         snapshot = await anext(self.tables.heads())
         self.budgets = self.budgets or Budgets(snapshot.deployment)
         self.core.limits = limits_of(snapshot.deployment, self.core.limits)
-        roots = [stream.name for stream in snapshot.deployment.streams.values() if stream.root == self.site]
+        self.roots = tuple(each.name for each in snapshot.deployment.streams.values() if each.root == self.site)
         service = RepairService(self.fabric, self.site, self.tables)
         try:
             async with service, Crew() as crew:
-                for stream in roots:
+                for stream in self.roots:
                     crew.spawn(self._follow_root(stream))
                 crew.spawn(self._follow_site())
                 crew.spawn(self._follow_bandwidths(self.budgets))
@@ -147,7 +151,12 @@ class RelayNode:
 
     async def _take(self, stored: Stored) -> None:
         stream, parent = stored.subject.split(".")[-2:]
-        block = await self._decode(stored.data, stream)
+        try:
+            block = await self._decode(stored.data, stream)
+        except GoneError:  # a version goes when this relay has stated that all of it is settled
+            async with self.routing:
+                self.core.cover(stream, block_range(stored.data)[1], time.monotonic())
+            return
         if self._emulate_delay:
             snapshot = await self.tables.snapshot(block.version)
             delay_s = snapshot.deployment.links.between(parent, self.site).delay_s
@@ -184,7 +193,7 @@ class RelayNode:
             await self._pack_overfull()
             self.current[routes.stream] = frozenset(key_of(routes.stream, target) for target in routes.targets)
         self.meters.blocks += 1
-        self.marks.setdefault(routes.stream, Mark()).ends.append((block.upto, place, subject))
+        self.marks.setdefault(routes.stream, Mark()).ends.append((block.upto, place, subject, block.version))
         if gap is not None and routes.parent is not None and gap.stream not in self._repairing:
             # Where versions differ, this site may not have been in the tree in between: nothing will come by itself.
             task = asyncio.create_task(self._repair(gap.stream, routes.parent, _GRACE_S if same else 0.0))
@@ -205,6 +214,8 @@ class RelayNode:
                 await asyncio.sleep(_STALL_S)
                 continue
             tries = 0
+            if not await self._hold(stream, answers):
+                continue
             for data in answers:
                 version = block_version(data)
                 routes = await self.tables.routes(version, self.site, stream)
@@ -216,6 +227,16 @@ class RelayNode:
                     self.core.receive(block, routes, time.monotonic())
                     await self._pack_overfull()
                 self.stats.repairs += 1
+
+    async def _hold(self, stream: str, answers: list[bytes]) -> bool:
+        """State that the versions of an answer are in use here; False when it came too late to be used."""
+        try:
+            held = await self.holds.take(stream, {block_version(data): block_range(data)[1] for data in answers})
+        except FabricError:
+            held = False
+        if not held:
+            await asyncio.sleep(_STALL_S)
+        return held
 
     async def _pack_overfull(self) -> None:
         """Give up rows where that takes long, in a thread; `routing` is held, so nothing comes in meanwhile."""
@@ -263,6 +284,7 @@ class RelayNode:
                 held = await self._last(logs.site(self.site), logs.held(self.site, key.token))
                 output = self.core.restore(key, coverage, sequence)
                 if held is not None:
+                    self.recorded.add(key)
                     block = decode_block(held.data, target.schema)
                     classes = block.classes if key.child is not None else None
                     output.restore_held(replace(block, classes=classes), target, time.monotonic())

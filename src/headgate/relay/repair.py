@@ -23,7 +23,7 @@ from headgate.model import Subscription
 from headgate.relay.root import commit_of, committed, load_block
 from headgate.relay.routes import Receiver, Routes
 from headgate.relay.split import for_child, for_local
-from headgate.relay.tables import Tables
+from headgate.relay.tables import GoneError, Tables
 from headgate.wire.block import Block
 from headgate.wire.manifest import Manifest, decode_manifest
 from headgate.wire.message import block_range, block_version, decode_block, encode_block
@@ -164,7 +164,10 @@ class RepairService:
             for stored in batch:
                 start, end = block_range(stored.data)
                 if end > reached and start <= reached < upto:
-                    routes = await self._tables.routes(block_version(stored.data), self._site, stream)
+                    try:
+                        routes = await self._tables.routes(block_version(stored.data), self._site, stream)
+                    except GoneError:  # it was settled long ago: the sites above may have kept it
+                        continue
                     assert routes is not None
                     block = decode_block(stored.data, routes.schema)
                     found.append((block.since(reached), routes))

@@ -1,4 +1,8 @@
-"""Snapshots of the catalog as relays get them: published once per revision, kept while a log may name them."""
+"""Snapshots of the catalog as relays get them: published once per revision, kept while a log may name them.
+
+A revision that no log names any more is deleted by the service (`headgate.service.purging`). Whoever asks for one that
+is gone is told so: it was published before the newest one, and it is not there.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,21 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from headgate.catalog import Snapshot, cut_snapshot, part_count
-from headgate.fabric import Fabric, FabricError
+from headgate.fabric import Fabric, FabricError, Stored
 from headgate.relay.routes import Routes, build_routes
 
 _RETRY_S = 0.1
 _KEPT = 32
+
+
+class GoneError(FabricError):
+    """A version of the catalog was deleted, as no log that is still to be read named it."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(
+            f"version {version} of the catalog is gone, as nothing that is still to be read needed it",
+            hint="read on from what was last acknowledged",
+        )
 
 
 async def publish_snapshot(fabric: Fabric, snapshot: Snapshot, most: int | None = None) -> None:
@@ -44,11 +58,13 @@ class Tables:
         self._routes: dict[tuple[int, str, str], Routes | None] = {}
 
     async def snapshot(self, version: int) -> Snapshot:
-        """The snapshot of a version, waiting for it if need be."""
+        """The snapshot of a version, waiting for it if need be; `GoneError` when it was deleted."""
         found = self._snapshots.pop(version, None)
         while found is None:
             try:
-                stored = await self._fabric.last(self._fabric.logs.tables, self._fabric.logs.table(version))
+                stored = await self._stored(version)
+            except GoneError:
+                raise
             except FabricError:
                 stored = None
             if stored is None:
@@ -57,6 +73,16 @@ class Tables:
                 found = Snapshot.from_bytes(await self._whole(version, stored.data))
         self._keep(version, found)
         return found
+
+    async def _stored(self, version: int) -> Stored | None:
+        """What was published of a version, None while it was not announced."""
+        logs = self._fabric.logs
+        stored = await self._fabric.last(logs.tables, logs.table(version))
+        if stored is None and (await head_revision(self._fabric) or 0) >= version:
+            stored = await self._fabric.last(logs.tables, logs.table(version))
+            if stored is None:
+                raise GoneError(version)
+        return stored
 
     async def _whole(self, version: int, first: bytes) -> bytes:
         """What was published, put together."""

@@ -6,6 +6,7 @@ A change is one revision.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -14,7 +15,7 @@ from typing import Any
 
 from headgate.catalog import Catalog, Snapshot, parse_subscription
 from headgate.errors import HeadgateError, nearest
-from headgate.fabric import Fabric
+from headgate.fabric import Fabric, LogFullError
 from headgate.model import Plan, Subscription, Tree
 from headgate.model.roots import member_name, members_named, root_region
 from headgate.planning import ProblemError, problem_of
@@ -22,6 +23,7 @@ from headgate.planning.joined import joined
 from headgate.relay.left import read_tally
 from headgate.relay.tables import publish_snapshot
 from headgate.service.contexts import Contexts
+from headgate.service.room import NoRoomError, Room
 
 _MOST_PLACED = 500  # more subscriptions than that take longer to compare than a join should
 
@@ -69,7 +71,9 @@ class Control:
         self._catalog = catalog
         self._report = report
         self.contexts = Contexts(fabric, catalog)
+        self.room = Room(fabric)
         self._changing = asyncio.Lock()
+        self._publishing = asyncio.Lock()
 
     async def serve(self) -> None:
         """Start answering."""
@@ -85,7 +89,14 @@ class Control:
             await self._fabric.serve(self._fabric.logs.control(verb), _answering(handler))
 
     async def publish(self) -> Snapshot:
-        """Make sure that every subscribing site is planned for, and publish the newest revision."""
+        """Make sure that every subscribing site is planned for, and publish the newest revision.
+
+        One at a time: the newest announced revision never goes back.
+        """
+        async with self._publishing:
+            return await self._publish()
+
+    async def _publish(self) -> Snapshot:
         snapshot = self._catalog.snapshot()
         plan = await asyncio.to_thread(extend_plan, snapshot)
         if plan is not None:
@@ -94,7 +105,11 @@ class Control:
         for stream in snapshot.deployment.streams:
             await self._fabric.ensure(self._fabric.logs.root(stream))
         await self.contexts.follow(snapshot)
-        await publish_snapshot(self._fabric, snapshot)
+        try:
+            await publish_snapshot(self._fabric, snapshot)
+        except LogFullError as error:
+            raise self.room.error() from error
+        await self.room.refresh()
         return snapshot
 
     @asynccontextmanager
@@ -157,10 +172,11 @@ class Control:
         async with self._changing:
             place = await self.contexts.set(contexts)
         if place is None or self.contexts.due:
-            async with self._change():
-                for name, values in contexts.items() if place is None else ():
-                    self._catalog.set_context(name, values)
-                await self.publish()
+            with contextlib.suppress(*(() if place is None else (NoRoomError,))):  # the log has them, it can wait
+                async with self._change():
+                    for name, values in contexts.items() if place is None else ():
+                        self._catalog.set_context(name, values)
+                    await self.publish()
         return {"revision": self.contexts.snapshot.revision, "place": place or self.contexts.place}
 
     async def _refine(self, request: Mapping[str, Any]) -> dict[str, Any]:

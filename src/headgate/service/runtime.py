@@ -29,6 +29,7 @@ from headgate.service.following import Following
 from headgate.service.joining import Joiner
 from headgate.service.observer import WINDOW_S, Observer
 from headgate.service.processes import JobProcess
+from headgate.service.purging import Purger, TableRules
 from headgate.service.replanning import Replanner, Rules
 from headgate.service.status import read_status
 
@@ -57,6 +58,7 @@ class Settings:
     job: bool = True
     replan: Rules = field(default_factory=Rules)
     settle_s: float = 10.0
+    tables: TableRules = field(default_factory=TableRules)
     window_s: float = WINDOW_S
     spark_options: Mapping[str, str] = field(default_factory=dict)
     job_environment: Callable[[int], Mapping[str, str]] | None = None
@@ -79,6 +81,7 @@ class Runtime:
         self.control = Control(fabric, catalog, self.status)
         self.nodes: dict[str, RelayNode] = {}
         self.keepers: dict[str, Keeper] = {}
+        self.purger = Purger(fabric, self.tables, self.control.room, settings.tables)
         self.observer = Observer(fabric, self.tables, settings.window_s)
         self.replanner: Replanner | None = None
         self.joiner: Joiner | None = None
@@ -96,6 +99,7 @@ class Runtime:
         if deployment is not None:
             self._apply(deployment)
         snapshot = await self.control.publish()
+        self.catalog.guard = self.control.room.check
         streams = snapshot.deployment.streams
         for stream in streams.values():
             if stream.source.format == "nats":
@@ -124,6 +128,7 @@ class Runtime:
         for name in streams:
             self.keepers[name] = Keeper(self.fabric, self.tables, name)
             self._spawn(self.keepers[name].run(), f"ledger of {name}")
+        self._spawn(self.purger.run(), "tables")
         self._spawn(Following(self.fabric, self.tables, self.control.set_contexts).run(), "contexts")
         if self.settings.job:
             self.job = JobProcess(self._configure, self.settings.state_dir, self.settings.job_environment)
@@ -257,7 +262,9 @@ async def open_runtime(
             stack.callback(server.stop)
             await asyncio.to_thread(server.start)
         url = settings.nats or (server.url if server else "")
-        logs = Logs(settings.namespace, inbox_messages=settings.inbox_messages)
+        logs = Logs(
+            settings.namespace, inbox_messages=settings.inbox_messages, tables_bytes=settings.tables.limit_bytes
+        )
         fabric = await stack.enter_async_context(await Fabric.connect(url, logs, **settings.nats_options))
         place = settings.catalog or f"sqlite:///{settings.state_dir.absolute() / 'catalog.db'}"
         catalog = stack.enter_context(Catalog.open(place))

@@ -34,7 +34,7 @@ async def read_status(fabric: Fabric, tables: Tables) -> dict[str, Any]:
     books = await read_books(fabric, tables, list(snapshot.deployment.streams))
     relays, jobs = await read_reports(fabric, "relay"), await read_reports(fabric, "job")
     errors, planner = await read_reports(fabric, "errors"), await read_reports(fabric, "planner")
-    tallies = await read_tallies(fabric)
+    tallies, versions = await read_tallies(fabric), await read_reports(fabric, "tables")
     streams = {book.stream: _stream(snapshot, book, jobs, relays) for book in books}
     for name, stream in streams.items():
         stream["errors"] = errors.get(name)
@@ -49,6 +49,7 @@ async def read_status(fabric: Fabric, tables: Tables) -> dict[str, Any]:
         "job": jobs.get("_", {}),
         "planner": planner.get("_", {}),
         "joins": planner.get("joins", {}).get("joins", []),
+        "tables": versions.get("_", {}),
     }
 
 

@@ -1,0 +1,279 @@
+"""Which versions of the catalog are named, by what, and how that could end: what must be known to delete the others.
+
+Names travel: a pin becomes a manifest in the root log, its rows become blocks in the site logs, those become messages
+in inboxes, and each is deleted only after the next one was stored. So they are read in that order. What moves on
+meanwhile is caught by what relays state once a second (`headgate.relay.upkeep`): how far all of their outputs have
+passed a stream, and under which version. A relay deletes nothing that it has not stated before, so between two readings
+of the statements a name can leave a site log unseen only where the statement has changed, and then it is of the stated
+version or newer.
+
+A log or a statement that cannot be read is an error, and then nothing is deleted. A site that is cut off has settled
+what it stated last, and one that never stated anything has settled nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from headgate.catalog import Snapshot
+from headgate.fabric import LASTS, Fabric, Log, Stored
+from headgate.relay.holds import decode_holds
+from headgate.relay.upkeep import read_settled
+from headgate.service.books import read_tallies
+from headgate.service.status import read_reports
+from headgate.wire.manifest import decode_manifest
+from headgate.wire.message import block_range, block_version
+
+ALL_LATER: Final = 1 << 62
+_EXACT: Final = 64
+_AT_ONCE: Final = 16
+_MOST_MANIFESTS: Final = 20_000
+_UNREAD: Final = "let its reader come back, give the subscription `expires`, or end it"
+
+Range = tuple[int, int]
+"""Versions from the first to the last, both named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Versions that something names: who that is, and what ends it."""
+
+    who: str
+    fix: str
+    ranges: tuple[Range, ...]
+
+    def has(self, version: int) -> bool:
+        """Whether a version is named."""
+        return any(low <= version <= high for low, high in self.ranges)
+
+
+def holders(names: Iterable[Named], version: int) -> list[Named]:
+    """Everything that names a version."""
+    return [each for each in names if each.has(version)]
+
+
+def joined(versions: Iterable[int]) -> tuple[Range, ...]:
+    """Versions as ranges.
+
+    >>> joined([3, 1, 2, 7, 7])
+    ((1, 3), (7, 7))
+    """
+    found: list[Range] = []
+    for version in sorted(set(versions)):
+        if found and found[-1][1] == version - 1:
+            found[-1] = (found[-1][0], version)
+        else:
+            found.append((version, version))
+    return tuple(found)
+
+
+class RootVersions:
+    """The versions that the manifests of one root log name, read once each and remembered by their last place."""
+
+    def __init__(self, fabric: Fabric, stream: str) -> None:
+        self._fabric = fabric
+        self._stream = stream
+        self._place = 0
+        self.lasts: dict[int, int] = {}
+
+    async def read(self) -> bool:
+        """Take in what was committed, and forget what was purged; False when there was too much for one time."""
+        log, subject = self._fabric.logs.root(self._stream), self._fabric.logs.commit(self._stream)
+        for _ in range(_MOST_MANIFESTS // 256):
+            batch = await self._fabric.read(log, subject, self._place)
+            if not batch:
+                first = await self._fabric.read(log, subject, 0, limit=1)
+                begin = first[0].sequence if first else self._place + 1
+                self.lasts = {version: place for version, place in self.lasts.items() if place >= begin}
+                return True
+            for stored in batch:
+                self.lasts[decode_manifest(stored.data).version] = stored.sequence
+            self._place = batch[-1].sequence
+        return False
+
+    def before(self, version: int) -> int:
+        """The place behind the last manifest of an older version, 0 when there is none."""
+        return max((place + 1 for known, place in self.lasts.items() if known < version), default=0)
+
+
+async def read_pins(fabric: Fabric) -> list[Named]:
+    """The versions that micro-batches under way, or to be replayed, are matched with."""
+    found = []
+    for stored in await _latest(fabric, f"{fabric.logs.namespace}.pin.*"):
+        stream, version = stored.subject.rsplit(".", 1)[1], int(json.loads(stored.data)["version"])
+        fix = "its next micro-batch takes the newest version"
+        found.append(Named(f"the last micro-batch of stream {stream!r}", fix, ((version, version),)))
+    return found
+
+
+async def read_holds(fabric: Fabric) -> list[Named]:
+    """The versions that relays have in memory only."""
+    found = []
+    for stored in await _latest(fabric, f"{fabric.logs.namespace}.hold.*"):
+        site = stored.subject.rsplit(".", 1)[1]
+        versions = [version for held in decode_holds(stored.data).values() for version in held]
+        fix = f"start the relay of {site!r}, or let it catch up"
+        found.append(Named(f"the queues of site {site!r}", fix, joined(versions)))
+    return found
+
+
+async def _latest(fabric: Fabric, pattern: str) -> list[Stored]:
+    found: list[Stored] = []
+    while batch := await fabric.read(fabric.logs.state, pattern, found[-1].sequence if found else 0):
+        found += batch
+    return found
+
+
+class Upstream:
+    """What names versions before they reach an inbox: pins, root logs, relays, site logs."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+        self.roots: dict[str, RootVersions] = {}
+
+    async def read(self) -> tuple[list[Named], list[Named]] | None:
+        """The names of root logs, and all others; None when the root logs were too long to be read at one time."""
+        others = await read_pins(self._fabric)
+        before = await self._statements()
+        roots = await self._read_roots()
+        if roots is None:
+            return None
+        others += await read_holds(self._fabric)
+        for name in await self._fabric.names(f"{self._fabric.logs.namespace}.site.>"):
+            site = name.removeprefix(self._fabric.logs.site("x").name[:-1])
+            others += await self._site(site, before.get(site, {}))
+        return roots, others + _moved(before, await self._statements())
+
+    async def _statements(self) -> dict[str, dict[str, tuple[int, int]]]:
+        return {site: read_settled(each) for site, each in (await read_reports(self._fabric, "relay")).items()}
+
+    async def _read_roots(self) -> list[Named] | None:
+        logs, found, whole = self._fabric.logs, [], True
+        names = await self._fabric.names(f"{logs.namespace}.root.*.commit")
+        streams = [name.removeprefix(logs.root("x").name[:-1]) for name in names]
+        self.roots = {stream: self.roots.get(stream) or RootVersions(self._fabric, stream) for stream in streams}
+        for stream, versions in self.roots.items():
+            whole = await versions.read() and whole
+            fix = (
+                f"it lets go of its past when the relay of its root runs; delete {logs.root(stream).name} if it is over"
+            )
+            found.append(Named(f"the root log of stream {stream!r}", fix, joined(versions.lasts)))
+        return found if whole else None
+
+    async def _site(self, site: str, settled: Mapping[str, tuple[int, int]]) -> list[Named]:
+        """Blocks that have not been passed on by a site, and decisions that it has recorded."""
+        logs, found = self._fabric.logs, []
+        log = logs.site(site)
+        for subject, count in (await self._fabric.subjects(log, f"{logs.namespace}.site.>")).items():
+            kind, *rest = subject.split(".")[3:]
+            mark = settled.get(rest[0], (-1, 0))[0] if kind == "in" else -1
+            versions = await _named_in(self._fabric, log, subject, count, mark)
+            what = f"{rest[0]!r} from {rest[1]!r}" if kind == "in" else f"output {rest[0]!r}, which is held up"
+            fix = f"start the relay of {site!r}, or let it catch up; delete {log.name} if the site is gone for good"
+            found.append(Named(f"the log of site {site!r}: {what}", fix, versions))
+        return found
+
+
+def _moved(
+    before: Mapping[str, Mapping[str, tuple[int, int]]], after: Mapping[str, Mapping[str, tuple[int, int]]]
+) -> list[Named]:
+    """What may have passed through sites while their logs were read."""
+    found = []
+    for site in {*before, *after}:
+        had, has = before.get(site, {}), after.get(site, {})
+        lows = [had.get(stream, (0, 0))[1] for stream in {*had, *has} if had.get(stream) != has.get(stream)]
+        if lows:
+            found.append(Named(f"what passes through site {site!r}", "it goes on", ((min(lows), ALL_LATER),)))
+    return found
+
+
+async def _named_in(fabric: Fabric, log: Log, subject: str, count: int, mark: int) -> tuple[Range, ...]:
+    """The versions of a subject's messages that cover something past a mark; those of many as one range."""
+    last = await fabric.last(log, subject)
+    if last is None or block_range(last.data)[1] <= mark:
+        return ()
+    batch = await fabric.read(log, subject, 0, limit=min(count, _EXACT))
+    found = [block_version(stored.data) for stored in batch if block_range(stored.data)[1] > mark]
+    newest = block_version(last.data)
+    # Along a subject versions only grow, so what was read is older than what comes behind it.
+    many = ((max(found, default=0), newest),) if count > len(batch) else ()
+    return (*joined([*found, newest]), *many)
+
+
+@dataclass(frozen=True, slots=True)
+class Inboxes:
+    """What inboxes name, and the subscriptions that have anything in one."""
+
+    names: tuple[Named, ...] = ()
+    subscriptions: frozenset[int] = frozenset()
+
+
+async def read_inboxes(fabric: Fabric, snapshot: Snapshot, ended_s: float) -> Inboxes:
+    """The versions of messages in inboxes.
+
+    Nobody can open the inbox of a subscription that has ended: what was read of it names nothing, and what was not
+    read does for `ended_s` after it came, for a reader who has it open.
+    """
+    names = {identity: name for name, identity in snapshot.subscription_ids.items()}
+    tallies = await read_tallies(fabric)
+    found: list[Named] = []
+    seen: set[int] = set()
+    for name in await fabric.names(f"{fabric.logs.namespace}.inbox.>"):
+        site = name.removeprefix(fabric.logs.inbox("x").name[:-1])
+        log = fabric.logs.inbox(site)
+        counts = await fabric.subjects(log, f"{fabric.logs.namespace}.inbox.>")
+        seen.update(map(_identity, counts))
+        single = [subject for subject, count in counts.items() if count == 1]
+        several = [subject for subject, count in counts.items() if count > 1]
+        lasts: dict[tuple[int, bool], list[int]] = {}
+        for start in range(0, len(single), LASTS):
+            for subject, stored in (await fabric.lasts(log, single[start : start + LASTS])).items():
+                identity = _identity(subject)
+                tally = tallies.get(identity)
+                read = tally is not None and tally.inbox >= stored.sequence
+                if identity in names or not (read or time.time() - stored.time_s > ended_s):
+                    lasts.setdefault((block_version(stored.data), read), []).append(identity)
+        for (version, read), identities in lasts.items():
+            who = _whose(names, identities[0], site) + (f" and {len(identities) - 1} more" if identities[1:] else "")
+            fix = "it goes with the next row of the stream" if read else _UNREAD
+            found.append(Named(who, fix, ((version, version),)))
+        found += await _inboxes(fabric, log, site, several, counts, names, ended_s)
+    return Inboxes(tuple(found), frozenset(seen))
+
+
+async def _inboxes(
+    fabric: Fabric,
+    log: Log,
+    site: str,
+    subjects: Sequence[str],
+    counts: Mapping[str, int],
+    names: Mapping[int, str],
+    ended_s: float,
+) -> list[Named]:
+    """The versions of inboxes with several messages."""
+    found: list[Named] = []
+
+    async def one(subject: str) -> None:
+        last = await fabric.last(log, subject)
+        identity = _identity(subject)
+        if last is not None and (identity in names or time.time() - last.time_s <= ended_s):
+            versions = await _named_in(fabric, log, subject, counts[subject], -1)
+            found.append(Named(_whose(names, identity, site), _UNREAD, versions))
+
+    for start in range(0, len(subjects), _AT_ONCE):
+        await asyncio.gather(*(one(subject) for subject in subjects[start : start + _AT_ONCE]))
+    return found
+
+
+def _identity(subject: str) -> int:
+    return int(subject.rsplit(".", 1)[1].partition("-")[0])
+
+
+def _whose(names: Mapping[int, str], identity: int, site: str) -> str:
+    who = f"subscription {names[identity]!r}" if identity in names else f"the ended subscription {identity}"
+    return f"the inbox of {who} at {site!r}"

@@ -1,0 +1,187 @@
+"""Deleting versions of the catalog that nothing names any more, and making room where only the past names them.
+
+A version is deleted when it is not among the newest ones, nothing has named it in two looks in a row (`named`), and
+nothing names it after the intention to delete it was announced: a driver that pins a version and a relay that takes a
+range in again look for that announcement after they have stated what they use. The first message of a version goes
+before its parts, so that one that is half deleted is gone; the rest of it goes another time. There is no other state:
+whoever is killed here leaves versions that nobody needs.
+
+Where the log is more than half full, versions that only the settled past of root logs names are given up: the relays of
+the roots are told from where on to keep it (`headgate.relay.upkeep`), and their tables go when they have done so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headgate import faults
+from headgate.errors import HeadgateError
+from headgate.fabric import Fabric
+from headgate.relay.root import EARLIEST
+from headgate.relay.tables import Tables, head_revision
+from headgate.service.named import Inboxes, Named, Upstream, holders, read_holds, read_inboxes, read_pins
+from headgate.service.room import Room
+
+_END: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class TableRules:
+    """When versions are deleted: looked at every `every_s`, from the part `start` of `limit_bytes` on.
+
+    The newest `keep` always stay. Past the part `squeeze` the past of root logs is given up. At most `most` versions
+    are deleted at a time. Inboxes are looked through again after `rest` times as long as it took. An ended
+    subscription's unread inbox keeps its versions for `ended_s`.
+    """
+
+    keep: int = 4
+    every_s: float = 10.0
+    start: float = 1 / 8
+    squeeze: float = 1 / 2
+    limit_bytes: int = 1 << 29
+    most: int = 512
+    rest: float = 20.0
+    ended_s: float = 3600.0
+
+
+class Purger:
+    """Owns the log of tables. One deployment has one of these."""
+
+    def __init__(self, fabric: Fabric, tables: Tables, room: Room, rules: TableRules) -> None:
+        self._fabric = fabric
+        self._tables = tables
+        self._room = room
+        self._rules = rules
+        self._upstream = Upstream(fabric)
+        self._unnamed: frozenset[int] = frozenset()
+        self._inboxes = Inboxes()
+        self._look_s = 0.0
+        self._fresh = False
+        self.purged = 0
+
+    async def run(self) -> None:
+        """Look from time to time until cancelled."""
+        while True:
+            await asyncio.sleep(self._rules.every_s)
+            with contextlib.suppress(HeadgateError):  # what cannot be read is kept: the next look counts
+                await self.look()
+
+    async def look(self) -> list[int]:
+        """Look once: delete what may go, say what holds the oldest version; returns what was deleted."""
+        await self._room.refresh()
+        stored, head = await self._stored(), await head_revision(self._fabric) or 0
+        announced = sorted(version for version in stored if version <= head)
+        gone: list[int] = []
+        squeezed: dict[str, int] = {}
+        if self._room.bytes >= self._rules.start * self._room.limit and len(announced) > self._rules.keep:
+            named = await self._upstream.read()
+            if named is not None:
+                gone = await self._delete(announced, stored, *named)
+                squeezed = await self._squeeze(announced, *named)
+        else:
+            self._room.holder = self._room.fix = ""
+        await self._room.refresh()
+        left = [version for version in announced if version not in gone]
+        await self._report(left, squeezed)
+        return gone
+
+    async def _stored(self) -> dict[int, list[str]]:
+        """The messages of each version, the first one first."""
+        logs = self._fabric.logs
+        found: dict[int, list[str]] = {}
+        for subject in sorted(await self._fabric.subjects(logs.tables, f"{logs.namespace}.tables.*"), key=len):
+            found.setdefault(int(subject.rsplit(".", 1)[1].partition("-")[0]), []).append(subject)
+        return found
+
+    async def _delete(
+        self, announced: list[int], stored: dict[int, list[str]], roots: list[Named], others: list[Named]
+    ) -> list[int]:
+        """Delete what nothing has named twice in a row."""
+        old = announced[: -self._rules.keep]
+        unnamed = [version for version in old if not holders([*roots, *others], version)]
+        if unnamed or self._room.bytes >= self._rules.squeeze * self._room.limit:
+            await self._read_inboxes()
+        unnamed = [version for version in unnamed if not holders(self._inboxes.names, version)]
+        ready = [version for version in unnamed if version in self._unnamed] if self._fresh else []
+        self._unnamed = frozenset(unnamed)
+        gone = await self._delete_unnamed(ready[: self._rules.most], stored) if ready else []
+        self._say([version for version in announced if version not in gone], [*others, *self._inboxes.names, *roots])
+        return gone
+
+    async def _read_inboxes(self) -> None:
+        """Read what inboxes name, if the last time is long enough ago."""
+        self._fresh = time.monotonic() >= self._look_s
+        if self._fresh:
+            began = time.monotonic()
+            head = await anext(self._tables.heads())
+            self._inboxes = await read_inboxes(self._fabric, head, self._rules.ended_s)
+            now = time.monotonic()
+            self._look_s = now + self._rules.rest * (now - began)
+
+    async def _delete_unnamed(self, ready: list[int], stored: dict[int, list[str]]) -> list[int]:
+        """Announce what goes, look whether somebody has begun to use it, and delete the rest."""
+        logs = self._fabric.logs
+        await self._fabric.publish(logs.purging, json.dumps(ready).encode())
+        used = [*await read_pins(self._fabric), *await read_holds(self._fabric)]
+        gone = [version for version in ready if not holders(used, version)]
+        for version in gone:
+            for subject in stored[version]:
+                await self._fabric.purge(logs.tables, subject, _END)
+                faults.reach("tables.deleting")
+        self.purged += len(gone)
+        return gone
+
+    async def _squeeze(self, announced: list[int], roots: list[Named], others: list[Named]) -> dict[str, int]:
+        """Tell the roots to give up the past of versions that nothing else names, as far as the log is too full.
+
+        Not while a subscription waits for all of that past: it and the ledger have to count the same.
+        """
+        wanted = self._rules.squeeze * self._room.limit
+        if self._room.bytes <= wanted or await self._awaited():
+            return {}
+        kept = max(self._rules.keep, int(len(announced) * wanted / self._room.bytes))
+        names = [*others, *self._inboxes.names]
+        past = [version for version in announced[:-kept] if holders(roots, version) and not holders(names, version)]
+        if not past:
+            return {}
+        places = {stream: each.before(max(past) + 1) for stream, each in self._upstream.roots.items()}
+        places = {stream: place for stream, place in places.items() if place}
+        document = {"time_ms": int(time.time() * 1000), "places": places}
+        await self._fabric.publish(self._fabric.logs.oldest, json.dumps(document).encode())
+        return places
+
+    async def _awaited(self) -> bool:
+        """Whether a subscription that starts with the earliest row has not got its first message yet."""
+        head = await anext(self._tables.heads())
+        return any(
+            each.start == EARLIEST and head.subscription_ids[name] not in self._inboxes.subscriptions
+            for name, each in head.deployment.subscriptions.items()
+        )
+
+    def _say(self, announced: list[int], names: list[Named]) -> None:
+        """Remember what holds the oldest version, if it is not one of the newest."""
+        found = holders(names, announced[0]) if len(announced) > self._rules.keep else []
+        self._room.holder, self._room.fix = (found[0].who, found[0].fix) if found else ("", "")
+
+    async def _report(self, versions: list[int], squeezed: dict[str, int]) -> None:
+        room = self._room
+        document: dict[str, Any] = {
+            "time_ms": int(time.time() * 1000),
+            "bytes": room.bytes,
+            "limit_bytes": room.limit,
+            "versions": len(versions),
+            "oldest": versions[0] if versions else None,
+            "newest": versions[-1] if versions else None,
+            "revision_bytes": room.size or None,
+            "held_by": room.holder or None,
+            "fix": room.fix or None,
+            "purged": self.purged,
+            "squeezed": squeezed,
+            "full": room.short,
+        }
+        await self._fabric.publish(self._fabric.logs.stats("tables", "_"), json.dumps(document).encode())

@@ -1,0 +1,58 @@
+"""Room for the next revision: a change that would not fit the log of tables is refused before it is made."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headgate.catalog import part_count
+from headgate.errors import HeadgateError
+from headgate.fabric import Fabric
+from headgate.relay.tables import head_revision
+
+_REVISIONS: Final = 3  # what must fit: the next one, larger than the last, and one that a restart may have to make
+_MARGIN: Final = 64 << 10
+
+
+class NoRoomError(HeadgateError):
+    """The log of tables has no room for another revision, and nothing in it may be deleted."""
+
+
+class Room:
+    """What the log of tables holds, and what keeps it from being less."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+        self.limit = fabric.logs.tables_bytes
+        self.bytes = 0
+        self.size = 0
+        self.holder = ""
+        self.fix = ""
+
+    async def refresh(self) -> None:
+        """Ask how full the log is, and how large the newest revision."""
+        logs = self._fabric.logs
+        info = await self._fabric.info(logs.tables)
+        self.bytes = 0 if info is None else int(info.state.bytes)
+        revision = await head_revision(self._fabric) if self.bytes > self.limit // 4 else None
+        stored = None if revision is None else await self._fabric.last(logs.tables, logs.table(revision))
+        if stored is not None:
+            self.size = part_count(stored.data) * self._fabric.max_payload or len(stored.data)
+
+    @property
+    def short(self) -> bool:
+        """Whether there is too little room for another revision."""
+        return self.bytes + _REVISIONS * self.size + _MARGIN > self.limit
+
+    def check(self) -> None:
+        """Refuse a change of the catalog that could not be published."""
+        if self.short:
+            raise self.error()
+
+    def error(self) -> NoRoomError:
+        """What is wrong, what is the reason, and what ends it."""
+        held = f": the oldest is held by {self.holder}" if self.holder else ""
+        return NoRoomError(
+            f"the log of tables has no room for another revision, so nothing was changed ({self.bytes / 1e6:,.1f} of "
+            f"{self.limit / 1e6:,.1f} MB are taken, a revision takes {self.size / 1e6:,.1f} MB){held}",
+            hint=self.fix or "what nothing names is deleted within a minute: try again",
+        )

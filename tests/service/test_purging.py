@@ -1,0 +1,259 @@
+"""Versions of the catalog go when nothing names them, and only then: with readers away, sites cut off, and kills."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.live import Live, running, small, until
+
+from headgate import faults
+from headgate.catalog import Snapshot
+from headgate.client.delivery import ClientError
+from headgate.fabric import Fabric, FabricError, Logs, SyncFabric
+from headgate.model import Deployment, Schema, Site, Source, Stream
+from headgate.pipeline.commit import pin_batch
+from headgate.pipeline.sources import generate
+from headgate.relay.holds import Holds
+from headgate.relay.node import RelayNode
+from headgate.relay.tables import GoneError, Tables, publish_snapshot
+from headgate.service.purging import Purger, TableRules
+from headgate.service.room import Room
+
+pytestmark = pytest.mark.nats
+RULES = TableRules(keep=2, every_s=3600.0, start=0.0, rest=0.0)
+SQUEEZED = TableRules(keep=2, every_s=3600.0, start=0.0, squeeze=0.0, rest=0.0)
+
+
+async def _versions(fabric: Fabric) -> list[int]:
+    found = await fabric.subjects(fabric.logs.tables, f"{fabric.logs.namespace}.tables.*")
+    return sorted(int(subject.rsplit(".", 1)[1]) for subject in found if "-" not in subject)
+
+
+async def _change(live: Live, times: int = 1) -> int:
+    """Make revisions that change nothing for the rows; returns the last."""
+    for number in range(times):
+        await live.client.control("subscribe", name="other", change=True, subscription=_other(number))
+    return live.runtime.catalog.head()
+
+
+def _other(number: int) -> dict[str, Any]:
+    return {"stream": "fleet", "site": "root", "where": f"speed > {1000 + number % 2}"}
+
+
+async def _commit(live: Live, batch: int, rows: int = 50) -> int:
+    """Commit rows under the newest version; returns that."""
+    await live.commit("fleet", generate("fleet", 3, rows * batch, rows * (batch + 1)), batch)
+    return live.runtime.catalog.head()
+
+
+async def _settled(live: Live, upto: int, *sites: str) -> None:
+    """Wait until relays have stated that they passed everything on."""
+
+    async def stated() -> bool:
+        reports = [await live.client.fabric.last(logs.state, logs.stats("relay", site)) for site in sites]
+        found = [json.loads(each.data).get("settled", {}) if each else {} for each in reports]
+        return all(each.get("fleet", [0])[0] >= upto for each in found)
+
+    logs = live.client.fabric.logs
+    await until(stated, 20)
+
+
+async def _arrived(live: Live, name: str, messages: int) -> None:
+    """Wait until so many messages are in the inbox of a subscription that nobody reads."""
+    fabric, snapshot = live.client.fabric, live.runtime.catalog.snapshot()
+    site, identity = snapshot.deployment.subscriptions[name].site, snapshot.subscription_ids[name]
+    subject = fabric.logs.delivery(site, identity)
+
+    async def stored() -> bool:
+        return (await fabric.subjects(fabric.logs.inbox(site), subject)).get(subject, 0) >= messages
+
+    await until(stored, 20)
+
+
+async def _look(live: Live) -> list[int]:
+    """Look twice, as nothing goes at first sight; returns what is left."""
+    await live.runtime.purger.look()
+    await live.runtime.purger.look()
+    return await _versions(live.client.fabric)
+
+
+async def _cut_off(live: Live, site: str) -> None:
+    """Kill a site's relay."""
+    task = next(task for task in reversed(live.runtime._tasks) if task.get_name() == f"relay {site}")
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def _restart(live: Live, site: str) -> None:
+    """Start a site's relay, with nothing but its logs."""
+    live.runtime._spawn(RelayNode(live.runtime.fabric, site).run(), f"relay {site}")
+
+
+def test_named_versions_stay_for_those_who_are_away_and_all_others_go(tmp_path: Path, nats_url: str) -> None:
+    document = small(100, away={"site": "leaf", "select": ["speed"]}, there={"site": "mid"}, other={"site": "root"})
+
+    async def run() -> None:
+        async with running(document, tmp_path, nats_url, tables=SQUEEZED) as live:
+            logs = live.client.fabric.logs
+            live.readers.start(["there", "other"])
+            first = await _commit(live, 0)
+            await _arrived(live, "away", 1)
+            # From here on the site log of `leaf` is all that names some versions.
+            await _cut_off(live, "leaf")
+            await _change(live, 3)
+            second = await _commit(live, 1)
+            await _change(live, 3)
+            third = await _commit(live, 2)
+            head = await _change(live, 4)
+            await _settled(live, 150, "root", "mid")
+
+            async def only_named() -> bool:
+                return await _look(live) == [first, second, third, head - 1, head]
+
+            await until(only_named, 20)
+            status = await live.runtime.status()
+            assert status["tables"]["versions"] == 5
+            assert "'leaf'" in status["tables"]["held_by"]
+            assert all(each["difference"] == 0 for each in status["subscriptions"].values())
+
+            _restart(live, "leaf")
+            live.readers.start(["away"])
+            status = await live.settle()
+            assert live.seqs("away") == list(range(1, 151))
+            assert live.rows("away").column_names == ["speed"]
+            assert all(each["difference"] == 0 for each in status["subscriptions"].values())
+
+            async def let_go() -> bool:
+                return await _look(live) == [third, head - 1, head]
+
+            await until(let_go, 20)  # of the past that the root log kept, too
+            assert await live.client.fabric.subjects(logs.root("fleet"), logs.commit("fleet")) == {
+                logs.commit("fleet"): 1
+            }
+            with pytest.raises(GoneError, match=f"version {first} of the catalog is gone"):
+                await Tables(live.client.fabric).snapshot(first)
+            # The log of `leaf` still has blocks of versions that are gone: all of them are settled.
+            await _cut_off(live, "leaf")
+            _restart(live, "leaf")
+            await _commit(live, 3)
+            status = await live.settle()
+            assert live.seqs("away") == list(range(1, 201))
+            assert all(each["difference"] == 0 for each in status["subscriptions"].values())
+
+    asyncio.run(run())
+
+
+def test_a_change_that_does_not_fit_is_refused_whole_and_says_what_is_in_the_way(tmp_path: Path, nats_url: str) -> None:
+    document = small(100, away={"site": "root"}, there={"site": "root"}, other={"site": "root"})
+    rules = TableRules(keep=2, every_s=3600.0, start=0.0, limit_bytes=100_000, rest=0.0)
+
+    async def run() -> None:
+        async with running(document, tmp_path, nats_url, tables=rules) as live:
+            live.readers.start(["there", "other"])
+            await _commit(live, 0)
+            await _change(live, 2)
+            await _commit(live, 1)
+            await _arrived(live, "away", 2)
+            with pytest.raises(ClientError, match=r"no room for another revision.*try again"):
+                await _change(live, 100)
+            head, fabric = live.runtime.catalog.head(), live.client.fabric
+            stored = await fabric.last(fabric.logs.state, fabric.logs.head)
+            assert stored is not None
+            assert int(stored.data) == head == (await _versions(fabric))[-1] > 10
+
+            await live.runtime.purger.look()
+            with pytest.raises(ClientError, match=r"the oldest is held by the inbox of .* 'away'.*`expires`"):
+                await _change(live)
+            assert live.runtime.catalog.head() == head
+            assert (await live.runtime.status())["tables"]["full"]
+            await live.runtime.purger.look()
+            assert await _change(live) == head + 1
+            await _commit(live, 2)
+            live.readers.start(["away"])
+            status = await live.settle()
+            assert status["subscriptions"]["away"]["delivered"] == 150
+            assert all(each["difference"] == 0 for each in status["subscriptions"].values())
+
+    asyncio.run(run())
+
+
+STREAM = Stream("s", Schema.of({"x": "int"}), Source("generator"), "lab")
+DEPLOYMENT = Deployment({"s": STREAM}, {"lab": Site("lab")})
+KILLED = """
+import asyncio, sys
+from headgate.fabric import Fabric, Logs
+from headgate.relay.tables import Tables
+from headgate.service.purging import Purger, TableRules
+from headgate.service.room import Room
+
+async def work():
+    async with await Fabric.connect(sys.argv[1], Logs(sys.argv[2])) as fabric:
+        purger = Purger(fabric, Tables(fabric), Room(fabric), TableRules(keep=2, start=0.0, rest=0.0))
+        for _ in range(2):
+            await purger.look()
+
+asyncio.run(work())
+"""
+
+
+def test_a_kill_in_the_middle_leaves_nothing_that_hurts(nats_url: str) -> None:
+    logs = Logs("killedpurge")
+
+    async def publish(fabric: Fabric) -> None:
+        for log in (logs.state, logs.tables, logs.root("s")):
+            await fabric.ensure(log)
+        for version in range(1, 7):
+            await publish_snapshot(fabric, Snapshot(version, DEPLOYMENT), most=60)
+        await fabric.publish(logs.pin("s"), b'{"batch": 3, "version": 2}')
+
+    async def look(fabric: Fabric) -> list[int]:
+        purger = Purger(fabric, Tables(fabric), Room(fabric), RULES)
+        return await purger.look() + await purger.look()
+
+    async def work() -> None:
+        async with await Fabric.connect(nats_url, logs) as fabric:
+            await publish(fabric)
+            code = str(Path(faults.__file__).parents[1])
+            environment = {**os.environ, faults.VARIABLE: "tables.deleting@2", "PYTHONPATH": code}
+            command = [sys.executable, "-c", KILLED, nats_url, logs.namespace]
+            ended = await asyncio.to_thread(subprocess.run, command, env=environment, timeout=60, check=False)
+            assert ended.returncode == -9
+            left = await fabric.subjects(logs.tables, f"{logs.namespace}.tables.*")
+            assert logs.table(1) not in left
+            assert logs.table_part(1, 1) not in left
+            assert logs.table_part(1, 2) in left
+            with pytest.raises(GoneError):
+                await Tables(fabric).snapshot(1)
+            for version in (2, 3, 4, 5, 6):
+                assert (await Tables(fabric).snapshot(version)).revision == version
+            assert await look(fabric) == [1, 3, 4]
+            assert await _versions(fabric) == [2, 5, 6]
+            assert not [each for each in await fabric.subjects(logs.tables, "*.tables.*") if ".1-" in each]
+
+            # Who stated what it uses before it was announced keeps it; who comes later sees the announcement.
+            holds = Holds(fabric, "lab")
+            assert await holds.take("s", {5: 40})
+            await publish_snapshot(fabric, Snapshot(7, DEPLOYMENT))
+            await publish_snapshot(fabric, Snapshot(8, DEPLOYMENT))
+            assert await look(fabric) == [6]
+            assert not await holds.take("s", {6: 50})
+            await fabric.publish(logs.purging, b"[2]")
+            await holds.release(lambda _: 40)
+            assert await look(fabric) == [5]
+            with pytest.raises(FabricError):
+                await Tables(fabric).snapshot(5)
+
+    asyncio.run(work())
+    with SyncFabric(nats_url, logs) as fabric:
+        fabric.publish(logs.purging, b"[2]")
+        assert pin_batch(fabric, "s", 3).version == 8
+        assert pin_batch(fabric, "s", 3).version == 8
+        fabric.publish(logs.pin("s"), b'{"batch": 4, "version": 3}')
+        assert pin_batch(fabric, "s", 4).version == 8
