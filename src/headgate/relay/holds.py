@@ -28,10 +28,11 @@ class Holds:
         self._subject = fabric.logs.hold(site)
         self._held: dict[str, dict[int, int]] = {}
 
-    async def restore(self) -> None:
-        """Go on with what an earlier run stated: it may still be under way somewhere."""
+    async def begin(self) -> None:
+        """Take back what an earlier run of this relay stated: its memory is gone, and it will ask again."""
         stored = await self._fabric.last(self._fabric.logs.state, self._subject)
-        self._held = {} if stored is None else decode_holds(stored.data)
+        if stored is not None and not self._held and decode_holds(stored.data):
+            await self._store()
 
     async def take(self, stream: str, ends: Mapping[int, int]) -> bool:
         """State versions with the ends of their ranges; False when one of them cannot be taken any more."""
@@ -48,9 +49,9 @@ class Holds:
                 return False
         return True
 
-    async def release(self, settled: Callable[[str], int | None]) -> None:
+    async def release(self, passed: Callable[[str], int]) -> None:
         """Take back the statement about everything that the outputs' own logs have by now."""
-        ends = {stream: settled(stream) or 0 for stream in self._held}
+        ends = {stream: passed(stream) for stream in self._held}
         left = {
             stream: {version: upto for version, upto in held.items() if upto > ends[stream]}
             for stream, held in self._held.items()

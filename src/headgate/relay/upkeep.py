@@ -55,7 +55,7 @@ class Upkeep:
                 await self._keep_inboxes()
                 await self._left.keep()
                 await self._forget_gone()
-                await self.node.holds.release(self.core.settled)
+                await self.node.holds.release(self._passed)
             with contextlib.suppress(FabricError):  # apart, so that a log that does not answer hides no measurement
                 await self._publish_stats()
 
@@ -80,9 +80,15 @@ class Upkeep:
             with contextlib.suppress(FabricError):
                 stored = await self.fabric.last(self.fabric.logs.state, self.fabric.logs.stats("relay", self.site))
                 self._settled = read_settled(json.loads(stored.data)) if stored is not None else {}
-                await self.node.holds.restore()
+                await self.node.holds.begin()
                 return
             await asyncio.sleep(_UPKEEP_S)
+
+    def _passed(self, stream: str) -> int:
+        """The end of what every output has published; where there are none left, nothing is to be published."""
+        if not any(key.stream == stream for key in self.core.outputs) and self.core.gap(stream) is None:
+            return _END
+        return self.core.settled(stream) or 0
 
     def _settle(self, stream: str) -> None:
         """See how far every output has passed a stream, and with which version."""

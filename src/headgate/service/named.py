@@ -16,8 +16,10 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 from headgate.catalog import Snapshot
@@ -55,6 +57,20 @@ class Named:
 def holders(names: Iterable[Named], version: int) -> list[Named]:
     """Everything that names a version."""
     return [each for each in names if each.has(version)]
+
+
+def covered(names: Iterable[Named], versions: Sequence[int]) -> set[int]:
+    """Those of some versions, in order, that anything names; as cheap for many names as for many versions.
+
+    >>> sorted(covered([Named("a log", "", ((2, 4), (9, 12))), Named("another", "", ((4, 5),))], [1, 2, 5, 7, 12]))
+    [2, 5, 12]
+    """
+    changes = [0] * (len(versions) + 1)
+    for each in names:
+        for low, high in each.ranges:
+            changes[bisect_left(versions, low)] += 1
+            changes[bisect_right(versions, high)] -= 1
+    return {version for version, count in zip(versions, accumulate(changes), strict=False) if count}
 
 
 def joined(versions: Iterable[int]) -> tuple[Range, ...]:
@@ -192,9 +208,11 @@ def _moved(
     return found
 
 
-async def _named_in(fabric: Fabric, log: Log, subject: str, count: int, mark: int) -> tuple[Range, ...]:
+async def _named_in(
+    fabric: Fabric, log: Log, subject: str, count: int, mark: int, last: Stored | None = None
+) -> tuple[Range, ...]:
     """The versions of a subject's messages that cover something past a mark; those of many as one range."""
-    last = await fabric.last(log, subject)
+    last = last or await fabric.last(log, subject)
     if last is None or block_range(last.data)[1] <= mark:
         return ()
     batch = await fabric.read(log, subject, 0, limit=min(count, _EXACT))
@@ -214,7 +232,7 @@ class Inboxes:
 
 
 async def read_inboxes(fabric: Fabric, snapshot: Snapshot, ended_s: float) -> Inboxes:
-    """The versions of messages in inboxes.
+    """The versions of messages in inboxes; those that name the same are told as one.
 
     Nobody can open the inbox of a subscription that has ended: what was read of it names nothing, and what was not
     read does for `ended_s` after it came, for a reader who has it open.
@@ -223,57 +241,47 @@ async def read_inboxes(fabric: Fabric, snapshot: Snapshot, ended_s: float) -> In
     tallies = await read_tallies(fabric)
     found: list[Named] = []
     seen: set[int] = set()
-    for name in await fabric.names(f"{fabric.logs.namespace}.inbox.>"):
-        site = name.removeprefix(fabric.logs.inbox("x").name[:-1])
+    for log_name in await fabric.names(f"{fabric.logs.namespace}.inbox.>"):
+        site = log_name.removeprefix(fabric.logs.inbox("x").name[:-1])
         log = fabric.logs.inbox(site)
         counts = await fabric.subjects(log, f"{fabric.logs.namespace}.inbox.>")
         seen.update(map(_identity, counts))
-        single = [subject for subject, count in counts.items() if count == 1]
-        several = [subject for subject, count in counts.items() if count > 1]
-        lasts: dict[tuple[int, bool], list[int]] = {}
-        for start in range(0, len(single), LASTS):
-            for subject, stored in (await fabric.lasts(log, single[start : start + LASTS])).items():
-                identity = _identity(subject)
-                tally = tallies.get(identity)
-                read = tally is not None and tally.inbox >= stored.sequence
-                if identity in names or not (read or time.time() - stored.time_s > ended_s):
-                    lasts.setdefault((block_version(stored.data), read), []).append(identity)
-        for (version, read), identities in lasts.items():
-            who = _whose(names, identities[0], site) + (f" and {len(identities) - 1} more" if identities[1:] else "")
+        alike: dict[tuple[bool, tuple[Range, ...]], list[int]] = {}
+        async for stored, ranges in _ranges(fabric, log, counts):
+            identity = _identity(stored.subject)
+            tally = tallies.get(identity)
+            read = tally is not None and tally.inbox >= stored.sequence
+            if identity in names or not (read or time.time() - stored.time_s > ended_s):
+                alike.setdefault((read, ranges), []).append(identity)
+        for (read, ranges), identities in alike.items():
+            who = names.get(identities[0])
+            what = f"subscription {who!r}" if who is not None else f"the ended subscription {identities[0]}"
+            more = f" and {len(identities) - 1} more" if identities[1:] else ""
             fix = "it goes with the next row of the stream" if read else _UNREAD
-            found.append(Named(who, fix, ((version, version),)))
-        found += await _inboxes(fabric, log, site, several, counts, names, ended_s)
+            found.append(Named(f"the inbox of {what} at {site!r}{more}", fix, ranges))
     return Inboxes(tuple(found), frozenset(seen))
 
 
-async def _inboxes(
-    fabric: Fabric,
-    log: Log,
-    site: str,
-    subjects: Sequence[str],
-    counts: Mapping[str, int],
-    names: Mapping[int, str],
-    ended_s: float,
-) -> list[Named]:
-    """The versions of inboxes with several messages."""
-    found: list[Named] = []
-
-    async def one(subject: str) -> None:
-        last = await fabric.last(log, subject)
-        identity = _identity(subject)
-        if last is not None and (identity in names or time.time() - last.time_s <= ended_s):
-            versions = await _named_in(fabric, log, subject, counts[subject], -1)
-            found.append(Named(_whose(names, identity, site), _UNREAD, versions))
-
-    for start in range(0, len(subjects), _AT_ONCE):
-        await asyncio.gather(*(one(subject) for subject in subjects[start : start + _AT_ONCE]))
-    return found
+async def _ranges(
+    fabric: Fabric, log: Log, counts: Mapping[str, int]
+) -> AsyncIterator[tuple[Stored, tuple[Range, ...]]]:
+    """The last message of each inbox, and the versions that all of its messages name."""
+    subjects = list(counts)
+    for start in range(0, len(subjects), LASTS):
+        lasts = await fabric.lasts(log, subjects[start : start + LASTS])
+        several = [each for each in lasts.values() if counts[each.subject] > 1]
+        for each in lasts.values():
+            if counts[each.subject] == 1:
+                version = block_version(each.data)
+                yield each, ((version, version),)
+        for first in range(0, len(several), _AT_ONCE):
+            part = several[first : first + _AT_ONCE]
+            named = await asyncio.gather(
+                *(_named_in(fabric, log, each.subject, counts[each.subject], -1, each) for each in part)
+            )
+            for each, ranges in zip(part, named, strict=True):
+                yield each, ranges
 
 
 def _identity(subject: str) -> int:
     return int(subject.rsplit(".", 1)[1].partition("-")[0])
-
-
-def _whose(names: Mapping[int, str], identity: int, site: str) -> str:
-    who = f"subscription {names[identity]!r}" if identity in names else f"the ended subscription {identity}"
-    return f"the inbox of {who} at {site!r}"

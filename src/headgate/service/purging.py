@@ -13,7 +13,6 @@ the roots are told from where on to keep it (`headgate.relay.upkeep`), and their
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import time
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from headgate.errors import HeadgateError
 from headgate.fabric import Fabric
 from headgate.relay.root import EARLIEST
 from headgate.relay.tables import Tables, head_revision
-from headgate.service.named import Inboxes, Named, Upstream, holders, read_holds, read_inboxes, read_pins
+from headgate.service.named import Inboxes, Named, Upstream, covered, holders, read_holds, read_inboxes, read_pins
 from headgate.service.room import Room
 
 _END: Final = 1 << 62
@@ -68,8 +67,11 @@ class Purger:
         """Look from time to time until cancelled."""
         while True:
             await asyncio.sleep(self._rules.every_s)
-            with contextlib.suppress(HeadgateError):  # what cannot be read is kept: the next look counts
+            try:
                 await self.look()
+            except (HeadgateError, ValueError, TypeError, KeyError) as error:  # nothing goes: the next look counts
+                self._room.holder = f"a log that cannot be read: {error}"
+                self._room.fix = "is it one of Headgate's, and the server up?"
 
     async def look(self) -> list[int]:
         """Look once: delete what may go, say what holds the oldest version; returns what was deleted."""
@@ -103,10 +105,12 @@ class Purger:
     ) -> list[int]:
         """Delete what nothing has named twice in a row."""
         old = announced[: -self._rules.keep]
-        unnamed = [version for version in old if not holders([*roots, *others], version)]
+        named = covered([*roots, *others], old)
+        unnamed = [version for version in old if version not in named]
         if unnamed or self._room.bytes >= self._rules.squeeze * self._room.limit:
             await self._read_inboxes()
-        unnamed = [version for version in unnamed if not holders(self._inboxes.names, version)]
+        named = covered(self._inboxes.names, unnamed)
+        unnamed = [version for version in unnamed if version not in named]
         ready = [version for version in unnamed if version in self._unnamed] if self._fresh else []
         self._unnamed = frozenset(unnamed)
         gone = await self._delete_unnamed(ready[: self._rules.most], stored) if ready else []
@@ -127,8 +131,8 @@ class Purger:
         """Announce what goes, look whether somebody has begun to use it, and delete the rest."""
         logs = self._fabric.logs
         await self._fabric.publish(logs.purging, json.dumps(ready).encode())
-        used = [*await read_pins(self._fabric), *await read_holds(self._fabric)]
-        gone = [version for version in ready if not holders(used, version)]
+        used = covered([*await read_pins(self._fabric), *await read_holds(self._fabric)], ready)
+        gone = [version for version in ready if version not in used]
         for version in gone:
             for subject in stored[version]:
                 await self._fabric.purge(logs.tables, subject, _END)
@@ -145,8 +149,8 @@ class Purger:
         if self._room.bytes <= wanted or await self._awaited():
             return {}
         kept = max(self._rules.keep, int(len(announced) * wanted / self._room.bytes))
-        names = [*others, *self._inboxes.names]
-        past = [version for version in announced[:-kept] if holders(roots, version) and not holders(names, version)]
+        old = announced[:-kept]
+        past = covered(roots, old) - covered([*others, *self._inboxes.names], old)
         if not past:
             return {}
         places = {stream: each.before(max(past) + 1) for stream, each in self._upstream.roots.items()}
