@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.live import Live, running, small, until
@@ -38,13 +37,10 @@ async def _versions(fabric: Fabric) -> list[int]:
 
 async def _change(live: Live, times: int = 1) -> int:
     """Make revisions that change nothing for the rows; returns the last."""
-    for number in range(times):
-        await live.client.control("subscribe", name="other", change=True, subscription=_other(number))
+    for _ in range(times):
+        other = {"stream": "fleet", "site": "root", "where": f"speed > {1000 + live.runtime.catalog.head()}"}
+        await live.client.control("subscribe", name="other", change=True, subscription=other)
     return live.runtime.catalog.head()
-
-
-def _other(number: int) -> dict[str, Any]:
-    return {"stream": "fleet", "site": "root", "where": f"speed > {1000 + number % 2}"}
 
 
 async def _commit(live: Live, batch: int, rows: int = 50) -> int:

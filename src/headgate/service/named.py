@@ -43,11 +43,12 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Versions that something names: who that is, and what ends it."""
+    """Versions that something names: who that is, and what ends it, which may come by itself."""
 
     who: str
     fix: str
     ranges: tuple[Range, ...]
+    by_itself: bool = False
 
     def has(self, version: int) -> bool:
         """Whether a version is named."""
@@ -55,8 +56,8 @@ class Named:
 
 
 def holders(names: Iterable[Named], version: int) -> list[Named]:
-    """Everything that names a version."""
-    return [each for each in names if each.has(version)]
+    """Everything that names a version, first what somebody has to do something about."""
+    return sorted((each for each in names if each.has(version)), key=lambda each: each.by_itself)
 
 
 def covered(names: Iterable[Named], versions: Sequence[int]) -> set[int]:
@@ -123,7 +124,7 @@ async def read_pins(fabric: Fabric) -> list[Named]:
     for stored in await _latest(fabric, f"{fabric.logs.namespace}.pin.*"):
         stream, version = stored.subject.rsplit(".", 1)[1], int(json.loads(stored.data)["version"])
         fix = "its next micro-batch takes the newest version"
-        found.append(Named(f"the last micro-batch of stream {stream!r}", fix, ((version, version),)))
+        found.append(Named(f"the last micro-batch of stream {stream!r}", fix, ((version, version),), by_itself=True))
     return found
 
 
@@ -204,7 +205,9 @@ def _moved(
         had, has = before.get(site, {}), after.get(site, {})
         lows = [had.get(stream, (0, 0))[1] for stream in {*had, *has} if had.get(stream) != has.get(stream)]
         if lows:
-            found.append(Named(f"what passes through site {site!r}", "it goes on", ((min(lows), ALL_LATER),)))
+            found.append(
+                Named(f"what passes through site {site!r}", "it goes on", ((min(lows), ALL_LATER),), by_itself=True)
+            )
     return found
 
 
@@ -258,7 +261,7 @@ async def read_inboxes(fabric: Fabric, snapshot: Snapshot, ended_s: float) -> In
             what = f"subscription {who!r}" if who is not None else f"the ended subscription {identities[0]}"
             more = f" and {len(identities) - 1} more" if identities[1:] else ""
             fix = "it goes with the next row of the stream" if read else _UNREAD
-            found.append(Named(f"the inbox of {what} at {site!r}{more}", fix, ranges))
+            found.append(Named(f"the inbox of {what} at {site!r}{more}", fix, ranges, by_itself=read))
     return Inboxes(tuple(found), frozenset(seen))
 
 
