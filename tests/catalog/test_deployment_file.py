@@ -136,3 +136,10 @@ def test_any_value_at_any_key_is_read_or_refused_with_a_place(key: str, value: s
     except DeploymentError as error:
         found = list(error.problems)
     assert all(problem.line >= 1 and problem.message for problem in found)
+
+
+@pytest.mark.parametrize("value", ["much", "-0.1", ".nan", "true"])
+def test_what_a_move_must_bring_is_a_part(value: str) -> None:
+    text = f"options: {{replan_move_gain: {value}}}\nsites: {{a: }}\n"
+    with pytest.raises(DeploymentError, match=r"options\.replan_move_gain: .* is not a part .*at least 0"):
+        parse_deployment(text, "f")

@@ -7,6 +7,7 @@ the same rules. A finding names its place relative to the thing that was checked
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,6 +38,8 @@ _KEYS: tuple[Callable[[pa.DataType], bool], ...] = (pa.types.is_nested, pa.types
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 DURATIONS = frozenset(("shed_after", "replan_every"))
 """Options of a whole deployment that are durations."""
+PARTS = frozenset(("replan_move_gain",))
+"""Options of a whole deployment that are parts: numbers of at least 0."""
 _DOCUMENTS = ("roots", "gridding", "grid", "admission", "region", "resolution", "policy")
 
 
@@ -202,7 +205,7 @@ def _unknown_column(path: Path, name: str, schema: Schema) -> Finding:
 def check_settings(
     objective: str | None, constraints: Sequence[str], options: Mapping[str, Any] | None = None
 ) -> Iterator[Finding]:
-    """Findings of the texts that say what a plan is measured by and must keep to, and of options that are durations."""
+    """Findings of the texts that say what a plan is measured by and must keep to, and of options that have a type."""
     texts: list[tuple[Path, str, Callable[[str], object]]] = [
         (("constraints", index), text, read_constraint) for index, text in enumerate(constraints)
     ]
@@ -210,6 +213,7 @@ def check_settings(
         texts.insert(0, (("objective",), objective, read_objective))
     given = options or {}
     texts.extend((("options", name), str(given[name]), parse_duration) for name in sorted(DURATIONS & set(given)))
+    texts.extend((("options", name), str(given[name]), _read_part) for name in sorted(PARTS & set(given)))
     for path, text, read in texts:
         try:
             read(text)
@@ -217,6 +221,16 @@ def check_settings(
             position = getattr(error, "position", None)
             place = "" if position is None else f", at character {position + 1} of {text[:80]!r}"
             yield Finding(path, error.message + place, error.hint, position)
+
+
+def _read_part(text: str) -> float:
+    try:
+        part = float(text)
+    except ValueError:
+        part = math.nan
+    if not (math.isfinite(part) and part >= 0.0):
+        raise HeadgateError(f"{text!r} is not a part", hint="a part is a number of at least 0, such as 0.5")
+    return part
 
 
 def check_tree(

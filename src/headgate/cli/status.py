@@ -96,9 +96,11 @@ def status(
 def planner_line(found: dict[str, Any]) -> str:
     """The planner's last judgement in a line."""
     fixed = ", fixed by the deployment file" if found["fixed"] else ""
+    each = f" (+{found['gain_per_move']:.1%} each)" if found.get("gain_per_move") else ""
+    anew = f" ({found['quality_anew']:.3f} by a plan from nothing)" if found.get("quality_anew") else ""
     return (
         f"plan: quality {found['quality']:.3f} by what was measured over {found['window_s']:.0f} s, "
-        f"{found['quality_reachable']:.3f} reachable with {found['moves']} moves; {found['state']}{fixed}, "
+        f"{found['quality_reachable']:.3f} reachable with {found['moves']} moves{each}{anew}; {found['state']}{fixed}, "
         f"{found['changes']} changes so far (`headgate plan --live`)"
     )
 

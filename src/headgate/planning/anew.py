@@ -57,7 +57,8 @@ class Anew:
         net.place["share"] = known.place["share"]
         net.own[:] = known.own
         graph.assign(np.full(len(net.node), -1, np.int32))
-        algorithm("qasdg").run(graph, np.random.default_rng([seed, 3]).permutation(active))
+        joining = active[~graph.layout.relay[active]]
+        algorithm("qasdg").run(graph, np.random.default_rng([seed, 3]).permutation(joining))
         graph.evaluate()
         improve(graph, seed, search, active)
         return graph

@@ -99,10 +99,9 @@ class Graph:
         return [self._names[node] for node in np.flatnonzero(outside)]
 
     def parents(self) -> dict[tuple[str, str], str]:
-        """Parents by name; relays that nobody hangs on are left out."""
-        records = self.net.node
-        used = (records["parent"] >= 0) & (~self.layout.relay | (records["first"] >= 0))
-        return {self._names[node]: self._names[records["parent"][node]][1] for node in np.flatnonzero(used)}
+        """Parents by name; relays that nobody uses are left out."""
+        parents = without_idle(self.parent_array, self.layout.relay)
+        return {self._names[node]: self._names[parents[node]][1] for node in np.flatnonzero(parents >= 0)}
 
     def plan(self) -> Plan:
         """The graph as the plan that relays carry out."""
@@ -126,6 +125,22 @@ class Graph:
 def parents_of(plan: Plan) -> dict[tuple[str, str], str]:
     """Parents by (stream, site) of a plan."""
     return {(name, site): parent for name, tree in plan.trees.items() for site, parent in tree.parents.items()}
+
+
+def without_idle(parents: npt.NDArray[np.int32], relay: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
+    """Parents without those of relays that serve nobody, or nobody but such relays.
+
+    >>> without_idle(np.array([-1, 0, 0, 2, 1], np.int32), np.array([0, 1, 1, 1, 0], np.bool_)).tolist()
+    [-1, 0, -1, -1, 1]
+    """
+    while relay.any():
+        serving = np.zeros(len(parents), np.bool_)
+        serving[parents[parents >= 0]] = True
+        idle = relay & ~serving & (parents >= 0)
+        if not idle.any():
+            break
+        parents = np.where(idle, np.int32(-1), parents)
+    return parents
 
 
 def _refuse_loops(parents: npt.NDArray[np.int32], names: list[tuple[str, str]]) -> None:

@@ -9,7 +9,7 @@ below that one, it searches again, or takes the new plan over with as few moves 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,15 +18,16 @@ import numpy.typing as npt
 from headgate.model import Plan
 from headgate.planning.anew import Anew, Standing, standing_of
 from headgate.planning.evaluation import Metrics, measure
-from headgate.planning.graph import Graph
+from headgate.planning.graph import Graph, without_idle
 from headgate.planning.interest import Pieces
 from headgate.planning.kernel.repair import LOOSE, place_best, retune, tend
-from headgate.planning.net import EXACT, TOLERANCE
+from headgate.planning.net import EXACT, LOG_ZERO, TOLERANCE, scalar_of
 from headgate.planning.problem import Problem, ProblemError
 from headgate.planning.search import Objective, Search, usual_steps
 from headgate.planning.search.improve import wishes
 
 COLD = 0.04  # where every search ends, in sums of weighted log qualities
+PARTS = 40  # of a search with a clock, which is looked at after each
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,8 @@ class Upkeep:
     That is `margin`, a gain in the sum of weighted log qualities for each member that gets another parent. `loss` is
     the part of the quality that may be lost against the mark. `steps` and `hot` are a long search from where the graph
     stands; `search` makes the plans from nothing, at the start and every `judge_every` events (0: never), without it in
-    as many steps as `headgate plan` takes.
+    as many steps as `headgate plan` takes. With a `clock` every search of the graph ends after `budget_s` of it and
+    a fortieth of its trials at the latest, and cools down by then.
     """
 
     tries: int = 12
@@ -48,6 +50,8 @@ class Upkeep:
     hot: float = 0.5
     judge_every: int = 37
     search: Search | None = None
+    budget_s: float = float("inf")
+    clock: Callable[[], float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,7 @@ class Life:
         self._seed = seed
         self._members = np.arange(self.graph.streams, len(self.graph.net.node), dtype=np.int32)
         self._active = np.zeros(len(self.graph.net.node), np.bool_)
+        self._relay = self.graph.layout.relay
         self._failed: dict[int, list[int]] = {}
         self._wish = wishes(self.graph, Objective())
         self._places = np.zeros(self.upkeep.tries, np.int32)
@@ -91,7 +96,7 @@ class Life:
         self._set_active(wanted, True)
         self._anew, self._since = Anew(self.graph), 0
         if len(wanted):
-            self.graph.assign(self._fresh().parent_array if plan is None else self._parents_in(plan))
+            self.graph.assign(self._standing_by(self._fresh().parent_array if plan is None else self._parents_in(plan)))
         for node in wanted[self.graph.net.node["parent"][wanted] < 0]:  # not in the plan, or its parent came late
             self.enter(int(node))
         self.mark = standing_of(self.graph)
@@ -109,10 +114,40 @@ class Life:
                     parents[node] = known.get((name, above), -1)
         return parents
 
+    def _standing_by(self, parents: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        """Active relays that nobody uses hang on the roots, where a search finds them; that costs nobody anything."""
+        if not self.graph.problem.physical:
+            idle = self._active & self._relay & (parents < 0)
+            parents[idle] = self.graph.net.node["stream"][idle]
+        return parents
+
     def settle(self, plan: Plan) -> Happened:
         """Improve after a change that is no event of its own; moves are counted against a plan."""
         before = self._parents_in(plan)
         return self._after("settle", before, [int(node) for node in np.flatnonzero(before != self.graph.parent_array)])
+
+    def resume(self, candidate: Plan, plan: Plan) -> bool:
+        """Stand where an earlier search left off, if that is still worth its moves from a plan in force.
+
+        So it is too when the graph as it stands is too far below it. Whom the candidate does not know stays in place.
+        """
+        homes, here, stood = self._parents_in(plan), self.graph.parent_array, standing_of(self.graph)
+        before = self._worth(homes)
+        there = self._parents_in(candidate)
+        self.graph.assign(self._standing_by(np.where((there < 0) & self._active, here, there)))
+        if self._worth(homes) > before or stood.lags(standing_of(self.graph), self.upkeep.loss):
+            return True
+        self.graph.assign(here)
+        return False
+
+    def _worth(self, homes: npt.NDArray[np.int32]) -> float:
+        """What the graph is worth as one number, zero qualities far below any other, less the price of its moves."""
+        zeros, score = scalar_of(self.graph.net, self._wish)
+        return score - LOG_ZERO * zeros - self.upkeep.margin * self._moved(homes)
+
+    def _moved(self, before: npt.NDArray[np.int32]) -> int:
+        """How many nodes have another parent, come or go; relays that nobody uses are nowhere."""
+        return int((without_idle(before, self._relay) != without_idle(self.graph.parent_array, self._relay)).sum())
 
     @property
     def plan(self) -> Plan:
@@ -247,8 +282,7 @@ class Life:
             self.mark = fresh if now.lags(fresh, 0.0) else now
         elif not now.lags(self.mark, 0.0):
             self.mark = now
-        moved = int((before != self.graph.parent_array).sum())
-        return Happened(event, moved, replanned, measure(self.graph), fresh)
+        return Happened(event, self._moved(before), replanned, measure(self.graph), fresh)
 
     def _catch_up(
         self, anew: Graph, fresh: Standing, active: npt.NDArray[np.int32], before: npt.NDArray[np.int32]
@@ -256,8 +290,8 @@ class Life:
         """Come within the loss of a plan from nothing: from where the graph stands, else from that plan, else by it."""
         self._tend(active, before, self.upkeep.steps, self.upkeep.hot)
         for steps in (self.upkeep.steps, 0):
-            outside = (anew.net.node["parent"][active] < 0).any()
-            if outside or not standing_of(self.graph).lags(fresh, self.upkeep.loss):
+            outside = (anew.net.node["parent"][active] < 0) & ~self._relay[active]
+            if outside.any() or not standing_of(self.graph).lags(fresh, self.upkeep.loss):
                 return
             self.graph.assign(anew.parent_array)
             self._tend(active, before, steps, COLD)
@@ -266,11 +300,24 @@ class Life:
         """Search among some nodes for moves that are worth it, against the parents that they had before the event."""
         if not (len(nodes) and trials):
             return
-        net, parents = self.graph.net, self.graph.parent_array
-        net.rule[TOLERANCE] = LOOSE
-        tend(net, self._state, nodes, homes, trials, np.array([hot, COLD]), self.upkeep.margin, self._wish, parents)
-        net.rule[TOLERANCE] = EXACT
-        self.graph.assign(parents)
+        net, upkeep, part = self.graph.net, self.upkeep, 0.0
+        clock, chunk = upkeep.clock, trials if upkeep.clock is None else -(-trials // PARTS)
+        began, done = 0.0 if clock is None else clock(), 0
+        best, kept = self._worth(homes), self.graph.parent_array
+        while part < 1.0:
+            parents, following = self.graph.parent_array, min(1.0, part + chunk / trials)
+            heat = np.array([hot * (COLD / hot) ** at if hot else 0.0 for at in (part, following)])
+            net.rule[TOLERANCE] = LOOSE
+            tend(net, self._state, nodes, homes, chunk, heat, upkeep.margin, self._wish, parents)
+            net.rule[TOLERANCE] = EXACT
+            done, stands = done + chunk, self.graph.parent_array
+            part = max(done / trials, 0.0 if clock is None else (clock() - began) / upkeep.budget_s)
+            self.graph.assign(parents)
+            if (value := self._worth(homes)) > best:
+                best, kept = value, parents
+            if part < 1.0:
+                self.graph.assign(stands)
+        self.graph.assign(kept)
 
     def _around(self, near: list[int], active: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         """Active nodes at or under the sites that an event touched."""

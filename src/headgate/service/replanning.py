@@ -1,9 +1,10 @@
 """Planning while running: what was measured replaces what was assumed, and a better plan replaces the one in force.
 
-Every so often the plan in force is judged on the measured problem, and the search looks for a better one from where it
-stands, so that few members move. A plan is changed when the gain passes a threshold several times in a row and the last
-change is long enough ago: measurements are noisy, and a change costs a hand-off at every member that moves. A change is
-a revision of the catalog like any other, in force from the next micro-batch on, so nothing is lost by it.
+Every so often the plan in force is judged on the measured problem, and a search that pays for every member it moves
+looks for a better one (`headgate.planning.replan`), from where it left off the last time. Now and then it is compared
+with a plan from nothing. A plan is changed when the gain passes a threshold several times in a row and the last change
+is long enough ago: measurements are noisy, and a change costs a hand-off at every member that moves. A change is a
+revision of the catalog like any other, in force from the next micro-batch on, so nothing is lost by it.
 """
 
 from __future__ import annotations
@@ -13,29 +14,28 @@ import contextlib
 import json
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any
 
 from headgate.catalog import Catalog, Snapshot
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric
 from headgate.model import Plan
-from headgate.planning import Graph, Metrics, PlanResult, problem_of
+from headgate.planning import Graph, PlanResult, problem_of
 from headgate.planning.deployment import assumed_part
-from headgate.planning.difference import moves
 from headgate.planning.measured import Measured, cautious, measured_problem, with_relays_of
 from headgate.planning.planner import result_of
-from headgate.planning.search import Search, improve
+from headgate.planning.replan import Effort, Replanned, replan
 from headgate.service.observer import Observer
-
-_SEARCH: Final = Search(steps=20_000, hot=0.3)
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
     """When a plan is changed: judged every `every_s`, for a gain of at least `gain` seen `confirm` times in a row.
 
-    `rest_s` is the least time between two changes, `window_s` the least time that must have been measured.
+    `rest_s` is the least time between two changes, `window_s` the least time that must have been measured. `effort`
+    says what a moved member must bring and how much processor time a judgement may take; every `anew_every` of them
+    makes a plan from nothing, the first included.
     """
 
     every_s: float = 30.0
@@ -43,6 +43,8 @@ class Rules:
     confirm: int = 2
     rest_s: float = 60.0
     window_s: float = 10.0
+    anew_every: int = 10
+    effort: Effort = field(default_factory=lambda: Effort(clock=time.thread_time))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,27 +52,41 @@ class Outlook:
     """The plan in force and the best that was found, both on the measured problem."""
 
     now: PlanResult
-    best: Metrics
-    plan: Plan
-    moves: int
+    best: Replanned
 
     @property
     def gain(self) -> float:
         """What the better plan would gain: the growth of the geometric mean, 1 where fewer qualities are zero."""
-        before, after = self.now.metrics, self.best
+        before, after = self.now.metrics, self.best.metrics
         if after.zeros != before.zeros:
             return 1.0 if after.zeros < before.zeros else 0.0
         return after.geometric_mean / before.geometric_mean - 1.0 if before.geometric_mean > 0 else 0.0
 
+    @property
+    def gain_per_move(self) -> float:
+        """The gain for each member that would get another parent."""
+        return self.gain / self.best.moves if self.best.moves else 0.0
 
-def judge(snapshot: Snapshot, plan: Plan, measured: Measured, seed: int = 0) -> Outlook:
-    """Judge a plan by what was measured, and look for a better one near it, cautious where an upload is unknown."""
+
+def judge(
+    snapshot: Snapshot,
+    plan: Plan,
+    measured: Measured,
+    seed: int = 0,
+    effort: Effort | None = None,
+    *,
+    candidate: Plan | None = None,
+    anew: bool = False,
+) -> Outlook:
+    """Judge a plan by what was measured, and look for a better one near it, cautious where an upload is unknown.
+
+    `candidate` is what was found before; with `anew` a plan from nothing is made too.
+    """
     problem = with_relays_of(measured_problem(snapshot.deployment, snapshot.class_ids, measured), plan)
     graph = Graph.of(problem, plan)
-    now = result_of(graph, "in force")
-    better = improve(Graph.of(cautious(graph), plan), seed, _SEARCH)
-    found = better.graph.plan()
-    return Outlook(now, better.metrics, found, moves(plan, found))
+    return Outlook(
+        result_of(graph, "in force"), replan(cautious(graph), plan, seed, effort, candidate=candidate, anew=anew)
+    )
 
 
 class Replanner:
@@ -96,6 +112,7 @@ class Replanner:
         self._fixed = fixed
         self._held = held
         self._confirmed = 0
+        self._candidate: Plan | None = None
         self._changed_s = time.monotonic()
         self.changes = 0
         self.judged = 0
@@ -113,18 +130,29 @@ class Replanner:
         measured = self._observer.measured(snapshot)
         if snapshot.plan is None or not measured.streams or self._observer.seconds < self._rules.window_s:
             return None
-        outlook = await asyncio.to_thread(judge, snapshot, snapshot.plan, measured, self.judged)
+        outlook = await asyncio.to_thread(
+            judge,
+            snapshot,
+            snapshot.plan,
+            measured,
+            self.judged,
+            self._rules.effort,
+            candidate=self._candidate,
+            anew=self.judged % self._rules.anew_every == 0,
+        )
         self.judged += 1
-        due = outlook.gain >= self._rules.gain and outlook.moves > 0
+        due = outlook.gain >= self._rules.gain and outlook.best.moves > 0
         self._confirmed = self._confirmed + 1 if due else 0
+        self._candidate = outlook.best.plan
         rested = time.monotonic() - self._changed_s >= self._rules.rest_s
         document = self._document(snapshot, measured, outlook)
         worth_it = self._confirmed >= self._rules.confirm and rested and not (self._fixed or self._held())
         if worth_it and self._catalog.head() == snapshot.revision:
-            self._catalog.set_plan(outlook.plan)
+            self._catalog.set_plan(outlook.best.plan)
             await self._publish()
             self.changes += 1
             self._confirmed = 0
+            self._candidate = None
             self._changed_s = time.monotonic()
             self._observer.forget()
             document["state"] = "changed"
@@ -167,9 +195,11 @@ class Replanner:
             "state": "confirming" if self._confirmed else "keeping",
             "fixed": self._fixed,
             "quality": outlook.now.metrics.geometric_mean,
-            "quality_reachable": outlook.best.geometric_mean,
+            "quality_reachable": outlook.best.metrics.geometric_mean,
+            "quality_anew": None if outlook.best.fresh is None else outlook.best.fresh.quality,
             "gain": outlook.gain,
-            "moves": outlook.moves,
+            "moves": outlook.best.moves,
+            "gain_per_move": outlook.gain_per_move,
             "streams": streams,
             "sites": {
                 name: {"upload_bytes_per_s": found.upload_bytes_per_s, "shed": self._observer.shed(name)}

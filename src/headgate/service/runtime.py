@@ -18,6 +18,7 @@ from headgate.fabric import EmbeddedServer, Fabric, Logs, cancel_all
 from headgate.model import Deployment, parse_duration
 from headgate.pipeline.job import JobConfig
 from headgate.planning import plan_deployment
+from headgate.planning.replan import warm
 from headgate.planning.search import Search
 from headgate.relay.budget import Budgets
 from headgate.relay.node import RelayNode
@@ -98,6 +99,7 @@ class Runtime:
         await self.control.contexts.recover()
         if deployment is not None:
             self._apply(deployment)
+        await asyncio.to_thread(warm)
         snapshot = await self.control.publish()
         self.catalog.guard = self.control.room.check
         streams = snapshot.deployment.streams
@@ -146,9 +148,11 @@ class Runtime:
 
     def _replanner(self, snapshot: Snapshot, *, fixed: bool) -> Replanner:
         rules = self.settings.replan
-        every = snapshot.deployment.options.get("replan_every")
+        every, move_gain = (snapshot.deployment.options.get(f"replan_{name}") for name in ("every", "move_gain"))
         if every is not None:
             rules = replace(rules, every_s=max(parse_duration(str(every)), 1.0))
+        if move_gain is not None:
+            rules = replace(rules, effort=replace(rules.effort, move_gain=float(move_gain)))
         return Replanner(
             self.fabric,
             self.catalog,
