@@ -33,6 +33,7 @@ def problem(**changes):
         ({"members": (Member("s", "b", Pieces(TEN, 1), (Want("x"),), 0.0),)}, "the bulk of site 'b'"),
         ({"delays": Delays(np.full((3, 3), -0.1))}, "the delay between 'a' and 'a' is -0.1"),
         ({"delays": Delays(np.zeros((2, 2)))}, "delay matrix"),
+        ({"relays": frozenset(("b", "nowhere"))}, "'nowhere' may relay, which is no site"),
         ({"capacities": {frozenset("ad"): 1.0}}, "not between two sites"),
         ({"capacities": {frozenset("ab"): -1.0}}, "capacity"),
         ({"flows": (Flow("s", "a", float("nan"), TEN),)}, "rate"),

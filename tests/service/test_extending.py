@@ -1,5 +1,7 @@
 """A site that subscribes while a deployment runs finds a parent, and nobody else moves."""
 
+from dataclasses import replace
+
 from headgate.catalog import Catalog, parse_deployment
 from headgate.model import Plan, Tree
 from headgate.service.control import extend_plan
@@ -38,7 +40,7 @@ def test_a_new_site_is_served_by_whom_the_plan_says_and_the_others_stay() -> Non
         assert parents == {"paris": "oslo", "lyon": "paris"}
 
 
-def test_where_a_site_only_relays_the_new_one_is_served_by_the_root() -> None:
+def test_a_site_that_only_relays_stays_and_the_new_one_is_placed_with_it_there() -> None:
     with Catalog.open("sqlite://") as catalog:
         catalog.apply(parse_deployment(FILE.replace("  two: {stream: wind, site: lyon}\n", ""), "headgate.yaml"))
         catalog.set_plan(Plan({"wind": Tree("wind", "oslo", {"lyon": "oslo", "paris": "lyon"})}))
@@ -46,4 +48,15 @@ def test_where_a_site_only_relays_the_new_one_is_served_by_the_root() -> None:
         catalog.subscribe(more.subscriptions["three"])
         extended = extend_plan(catalog.snapshot())
         assert extended is not None
-        assert extended.trees["wind"].parents == {"lyon": "oslo", "paris": "lyon", "rome": "oslo"}
+        parents = dict(extended.trees["wind"].parents)
+        assert parents.pop("rome") in ("paris", "lyon")
+        assert parents == {"lyon": "oslo", "paris": "lyon"}
+
+
+def test_a_plan_that_cannot_be_read_as_a_graph_gets_the_new_site_below_the_root() -> None:
+    with Catalog.open("sqlite://") as catalog:
+        catalog.apply(parse_deployment(FILE, "headgate.yaml"))
+        snapshot = replace(catalog.snapshot(), plan=Plan({"wind": Tree("wind", "oslo", {"gone": "oslo"})}))
+        extended = extend_plan(snapshot)
+        assert extended is not None
+        assert extended.trees["wind"].parents == {"gone": "oslo", "paris": "oslo", "lyon": "oslo"}

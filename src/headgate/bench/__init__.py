@@ -26,6 +26,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     ),
     "stalled": Benchmark("headgate.bench.stalled", "live: one subscriber stopped for a minute, its digest, the others"),
     "planning": Benchmark("headgate.bench.planning", "constructions, incremental evaluation, growth to 10,000 sites"),
+    "joins": Benchmark("headgate.bench.joins", "a site joins a running deployment of 500 to 50,000 subscriptions"),
     "model": Benchmark("headgate.bench.model", "live: the demo at three bandwidths, drops against the model's"),
     "algebra": Benchmark("headgate.bench.algebra", "filters: covering and merging against brute force, refusals"),
     "matching": Benchmark("headgate.bench.matching", "the compiled index against rtree, DuckDB, Polars, Spark, a scan"),

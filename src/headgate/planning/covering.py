@@ -76,25 +76,71 @@ class _Class:
         )
 
 
-def covered(
-    stream: Stream,
-    texts: Mapping[str, Subscription],
-    classes: Mapping[str, int],
-    shapes: Mapping[str, GridShape | None],
-) -> list[int]:
-    """For each class the bit set of its own piece and those of the classes it contains.
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The classes of a stream that were compared, and which of them each contains."""
 
-    Past `MAX_COMPARED` classes of a stream none are compared.
+    stream: Stream
+    classes: Mapping[str, _Class]
+    inside: Mapping[str, frozenset[str]]
+
+
+class Comparisons:
+    """Which classes contain which, remembered from one problem to the next.
+
+    All pairs of a stream's classes are compared once; a problem with one class more costs the comparisons of that one.
+    A stream whose definition has changed is compared anew, and at most twice `MAX_COMPARED` classes are remembered of
+    each. What is known of a stream is replaced and never changed, so several threads may ask at once.
     """
-    held = [1 << position for position in range(len(classes))]
-    if len(classes) > MAX_COMPARED:
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Known] = {}
+
+    def covered(
+        self,
+        stream: Stream,
+        texts: Mapping[str, Subscription],
+        classes: Mapping[str, int],
+        shapes: Mapping[str, GridShape | None],
+    ) -> list[int]:
+        """For each class the bit set of its own piece and those of the classes it contains.
+
+        Past `MAX_COMPARED` classes of a stream none are compared.
+        """
+        held = [1 << position for position in range(len(classes))]
+        if len(classes) > MAX_COMPARED:
+            return held
+        inside = self._compared(stream, texts, classes, shapes).inside
+        for text, position in classes.items():
+            for other in inside[text] & classes.keys():
+                held[position] |= 1 << classes[other]
         return held
-    found = [(position, _compiled(stream, texts[text], shapes[text])) for text, position in classes.items()]
-    for one, wide in found:
-        for other, narrow in found:
-            if one != other and wide.covers(narrow):
-                held[one] |= 1 << other
-    return held
+
+    def _compared(
+        self,
+        stream: Stream,
+        texts: Mapping[str, Subscription],
+        classes: Mapping[str, int],
+        shapes: Mapping[str, GridShape | None],
+    ) -> _Known:
+        known = self._known.get(stream.name)
+        if known is None or known.stream != stream:
+            known = _Known(stream, {}, {})
+        if classes.keys() <= known.classes.keys():
+            return known
+        kept = len(known.classes.keys() | classes.keys()) <= 2 * MAX_COMPARED
+        found = {text: each for text, each in known.classes.items() if kept or text in classes}
+        inside = {text: set(known.inside[text] & found.keys()) for text in found}
+        for text in classes.keys() - found.keys():
+            one = _compiled(stream, texts[text], shapes[text])
+            inside[text] = {name for name, other in found.items() if one.covers(other)}
+            for name, other in found.items():
+                if other.covers(one):
+                    inside[name].add(text)
+            found[text] = one
+        known = _Known(stream, found, {text: frozenset(others) for text, others in inside.items()})
+        self._known[stream.name] = known
+        return known
 
 
 def _compiled(stream: Stream, subscription: Subscription, shape: GridShape | None) -> _Class:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from headgate.grid import GridShape
 from headgate.model import Deployment, Stream, Subscription
-from headgate.planning.covering import class_text, covered, shape_of, takes_all_rows
+from headgate.planning.covering import Comparisons, class_text, shape_of, takes_all_rows
 from headgate.planning.interest import Pieces, Universe
 from headgate.planning.problem import Delays, Flow, Member, Problem, ProblemError, Want
 
@@ -48,9 +48,14 @@ class Sizes:
         return cls(**(sizes or {}))
 
 
-def problem_of(deployment: Deployment, sizes: Mapping[str, Any] | Sizes | None = None) -> Problem:
-    """The planning problem of a deployment; unknown bandwidths count as unlimited until they are measured."""
-    measured = Sizes.of(sizes)
+def problem_of(
+    deployment: Deployment, sizes: Mapping[str, Any] | Sizes | None = None, known: Comparisons | None = None
+) -> Problem:
+    """The planning problem of a deployment; unknown bandwidths count as unlimited until they are measured.
+
+    Whoever makes one problem after another keeps what is `known` of how its classes compare.
+    """
+    measured, known = Sizes.of(sizes), known or Comparisons()
     by_stream: dict[str, list[Subscription]] = {name: [] for name in deployment.streams}
     for subscription in deployment.subscriptions.values():
         if subscription.stream not in by_stream:
@@ -61,7 +66,7 @@ def problem_of(deployment: Deployment, sizes: Mapping[str, Any] | Sizes | None =
         by_stream[subscription.stream].append(subscription)
     flows, members = [], []
     for name, stream in deployment.streams.items():
-        flow, found = _members(stream, by_stream[name], measured)
+        flow, found = _members(stream, by_stream[name], measured, known)
         flows.append(flow)
         members += found
     sites = tuple(deployment.sites.values())
@@ -94,20 +99,34 @@ def _assumed(subscription: Subscription, shape: GridShape | None) -> float:
     return selectivity if shape is None else selectivity * shape.fraction
 
 
-def _members(stream: Stream, subscriptions: list[Subscription], measured: Sizes) -> tuple[Flow, list[Member]]:
+def _members(
+    stream: Stream, subscriptions: list[Subscription], measured: Sizes, known: Comparisons
+) -> tuple[Flow, list[Member]]:
     classes: dict[str, int] = {}
     weights: list[float] = []
     shapes: dict[str, GridShape | None] = {}
+    firsts: dict[str, Subscription] = {}
+    class_of: dict[str, int] = {}  # of each subscription that does not take the whole stream
+    plain: dict[tuple[str, str], int] = {}  # classes that are nothing but a filter, of which there may be very many
     for subscription in subscriptions:
+        if _whole(subscription):
+            continue
+        bare = not (subscription.resolution or subscription.region or subscription.context)
+        if bare and (subscription.where, subscription.profile) in plain:
+            class_of[subscription.name] = plain[subscription.where, subscription.profile]
+            continue
         text = class_text(subscription)
-        if not _whole(subscription) and text not in classes:
-            classes[text] = len(weights)
+        if text not in classes:
+            classes[text], firsts[text] = len(weights), subscription
             shapes[text] = shape_of(subscription, stream)
             weights.append(_assumed(subscription, shapes[text]))
-    for subscription in subscriptions:
-        if subscription.name in measured.selectivity and class_text(subscription) in classes:
-            weights[classes[class_text(subscription)]] = min(1.0, max(0.0, measured.selectivity[subscription.name]))
-    held = covered(stream, {class_text(s): s for s in subscriptions if not _whole(s)}, classes, shapes)
+        class_of[subscription.name] = classes[text]
+        if bare:
+            plain[subscription.where, subscription.profile] = classes[text]
+    for name, position in class_of.items() if measured.selectivity else ():
+        if name in measured.selectivity:
+            weights[position] = min(1.0, max(0.0, measured.selectivity[name]))
+    held = known.covered(stream, firsts, classes, shapes)
     weights = _beyond(weights, held)
     # One more piece for the rows that no class asks for, so that taking the whole stream costs the whole stream.
     weights.append(max(0.0, 1.0 - sum(weights)))
@@ -118,13 +137,13 @@ def _members(stream: Stream, subscriptions: list[Subscription], measured: Sizes)
     universe = Universe(tuple(weights), tuple(w * scale for w in columns.values()), ROW_OVERHEAD_BYTES * scale)
     flow = Flow(stream.name, stream.root, measured.rate_rows_per_s.get(stream.name, stream.rate_rows_per_s), universe)
     everything = universe.everything
-    position = {name: index for index, name in enumerate(columns)}
+    place = {name: index for index, name in enumerate(columns)}
     found: dict[str, tuple[Pieces, list[Want]]] = {}
     for subscription in subscriptions:
-        rows = everything.rows if _whole(subscription) else held[classes[class_text(subscription)]]
+        rows = held[class_of[subscription.name]] if subscription.name in class_of else everything.rows
         chosen = everything.columns
         if subscription.select is not None:
-            chosen = sum(1 << position[name] for name in set(subscription.select) & position.keys())
+            chosen = sum(1 << place[name] for name in set(subscription.select) & place.keys())
         interest = Pieces(universe, rows, chosen)
         want = Want(subscription.name, subscription.quality, subscription.weight)
         if subscription.site in found:
@@ -140,7 +159,11 @@ def _beyond(weights: list[float], held: list[int]) -> list[float]:
     """What each class's piece weighs beyond the pieces of the classes that it covers, smallest classes first."""
     pieces = [0.0] * len(weights)
     for position in sorted(range(len(weights)), key=lambda index: held[index].bit_count()):
-        below = sum(pieces[other] for other in range(len(weights)) if other != position and held[position] >> other & 1)
+        below, rest = 0.0, held[position] & ~(1 << position)
+        while rest:
+            lowest = rest & -rest
+            below += pieces[lowest.bit_length() - 1]
+            rest ^= lowest
         pieces[position] = max(0.0, weights[position] - below)
     return pieces
 

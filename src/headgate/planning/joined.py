@@ -1,54 +1,46 @@
-"""Members who come to a plan in force: each joins by Algorithm 2 with the model as feedback, and nobody else moves.
+"""Members who come to a plan in force: each gets the best of the most promising parents of its tree, nobody else moves.
 
-The protocol of the constructions (`headgate.planning.protocol`), in plain NumPy: a running deployment asks for one join
-now and then, and must not wait for kernels to be compiled meanwhile.
+A join as a living plan makes it (`headgate.planning.life`): a few parents are tried one after the other, the drops of
+the whole graph settle after each, and the one that is worth most stays. The cost of a join hardly grows with the tree;
+nearly all of it is making the graph.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from headgate.model import Plan, Tree
-from headgate.planning.oracle import ModelNetwork
+from headgate.planning.graph import Graph
+from headgate.planning.kernel.repair import place_best
+from headgate.planning.measured import with_relays_of
 from headgate.planning.problem import Problem, ProblemError
-from headgate.planning.protocol import ControlPoint, Request
+from headgate.planning.search import Objective
+from headgate.planning.search.improve import wishes
+
+TRIES = 12  # parents that are tried for a member
 
 
-def joined(problem: Problem, plan: Plan, missing: Iterable[tuple[str, str]]) -> Plan:
+def joined(problem: Problem, plan: Plan, missing: Iterable[tuple[str, str]], seed: int = 0) -> Plan:
     """The plan with members of the problem, by stream and site, who are not in it yet.
 
-    Everybody in the plan must be a member: a site that only relays has no filter that could be compared.
+    Sites that only relay stay, and can serve those who come. Raises `ProblemError` when nobody in its tree can serve a
+    member.
     """
-    members = {(member.stream, member.site): member for member in problem.members}
-    parents = {
-        (flow.name, child): plan.trees[flow.name].parents[child]
-        for flow in problem.flows
-        if flow.name in plan.trees
-        for child in plan.trees[flow.name].members
-        if child != flow.root
+    graph = Graph.of(with_relays_of(problem, plan), plan)
+    wish, state = wishes(graph, Objective()), np.array([2 * seed + 1], np.uint64)
+    places = np.zeros(TRIES, np.int32)
+    trees = {
+        flow.name: dict(plan.trees[flow.name].parents) if flow.name in plan.trees else {} for flow in problem.flows
     }
-    if strangers := parents.keys() - members.keys():
-        raise ProblemError(f"site {min(strangers)[1]!r} only relays stream {min(strangers)[0]!r}")
-
-    def request(stream: str, site: str) -> Request:
-        member = members[stream, site]
-        return Request(stream, site, member.interest, member.wants, member.bulk)
-
-    network = ModelNetwork(problem)
-    network.load(parents)
-    point = ControlPoint(problem.flows, network, _usual_hop(problem))
-    for (stream, site), parent in parents.items():
-        point.adopt(request(stream, site), parent)
     for stream, site in missing:
-        parents[stream, site], _ = point.join_qasd(request(stream, site))
-    trees: dict[str, dict[str, str]] = {flow.name: {} for flow in problem.flows}
-    for (stream, site), parent in parents.items():
-        trees[stream][site] = parent
+        node = graph.node(stream, site)
+        place_best(graph.net, state, node, places, wish, -np.inf)
+        parent = int(graph.net.node["parent"][node])
+        if parent < 0:
+            raise ProblemError(
+                f"nobody in the tree of stream {stream!r} has a link to {site!r}", hint="add a link, or allow relays"
+            )
+        trees[stream][site] = graph.name(parent)[1]
     return Plan({flow.name: Tree(flow.name, flow.root, trees[flow.name]) for flow in problem.flows})
-
-
-def _usual_hop(problem: Problem) -> float:
-    """The mean delay between two sites: what a hop counts for that nobody has seen."""
-    count = len(problem.sites)
-    hops = [problem.delays.between(one, other) for one in range(count) for other in range(one)]
-    return sum(hops) / len(hops) if hops else 0.0

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headgate.model import Deployment, Plan, Site, Stream, Subscription
+from headgate.planning.covering import Comparisons
 from headgate.planning.deployment import Sizes, problem_of
 from headgate.planning.graph import Graph
 from headgate.planning.interest import Pieces, Universe
@@ -83,14 +84,18 @@ Needs = Mapping[str, frozenset[str]]
 
 
 def measured_problem(
-    deployment: Deployment, class_ids: Mapping[str, int], measured: Measured, sizes: Sizes | None = None
+    deployment: Deployment,
+    class_ids: Mapping[str, int],
+    measured: Measured,
+    sizes: Sizes | None = None,
+    known: Comparisons | None = None,
 ) -> Problem:
     """The problem of a deployment with what was measured; streams that were not seen are taken as assumed.
 
     `class_ids` names the delivery class of each subscription, as the catalog does. `sizes` has what little may be known
-    of streams that were not seen.
+    of streams that were not seen, `known` how classes compare, from one problem to the next.
     """
-    assumed = problem_of(deployment, sizes)
+    assumed = problem_of(deployment, sizes, known)
     by_stream: dict[str, list[Subscription]] = {name: [] for name in deployment.streams}
     for subscription in deployment.subscriptions.values():
         by_stream[subscription.stream].append(subscription)
@@ -111,7 +116,7 @@ def with_relays_of(problem: Problem, plan: Plan) -> Problem:
     """The same with every site of a plan in force allowed to relay: one whose last subscription is gone may still."""
     members = {(member.stream, member.site) for member in problem.members}
     passing = {site for name, tree in plan.trees.items() for site in tree.parents if (name, site) not in members}
-    return replace(problem, relays=problem.relays | passing)
+    return replace(problem, relays=problem.relays | passing) if passing - problem.relays else problem
 
 
 def forwarded(graph: Graph) -> npt.NDArray[np.float64]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from headgate.errors import HeadgateError
+from headgate.errors import HeadgateError, nearest
 from headgate.model import Quality, Site
 from headgate.planning.interest import Pieces, Universe
 
@@ -132,6 +132,10 @@ class Problem:
                     hint="it must be a non-empty set of the stream's pieces and columns",
                 )
         _distinct("subscription", (want.name for member in self.members for want in member.wants))
+        if stray := sorted(self.relays - site_names.keys()):
+            close = nearest(stray[0], site_names)
+            hint = f"did you mean {close!r}?" if close else "only sites of the problem can relay"
+            raise ProblemError(f"{stray[0]!r} may relay, which is no site", hint=hint)
         self._check_links(site_names)
 
     def _check_links(self, site_names: Mapping[str, int]) -> None:

@@ -19,48 +19,44 @@ from headgate.fabric import Fabric, LogFullError
 from headgate.model import Plan, Subscription, Tree
 from headgate.model.roots import member_name, members_named, root_region
 from headgate.planning import ProblemError, problem_of
+from headgate.planning.covering import Comparisons
 from headgate.planning.joined import joined
 from headgate.relay.left import read_tally
 from headgate.relay.tables import publish_snapshot
 from headgate.service.contexts import Contexts
 from headgate.service.room import NoRoomError, Room
 
-_MOST_PLACED = 500  # more subscriptions than that take longer to compare than a join should
-
 Handler = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 
-def extend_plan(snapshot: Snapshot) -> Plan | None:
+def extend_plan(snapshot: Snapshot, known: Comparisons | None = None) -> Plan | None:
     """The plan with every subscribing site in its stream's tree, None when nothing is missing.
 
-    A site that nobody planned for joins by the protocol, with what the deployment declares as feedback, and nobody else
-    moves; in a deployment of very many subscriptions it hangs below the root until the next full plan.
+    A site that nobody planned for gets the parent that is best by what the deployment declares, and nobody else moves.
+    Whoever extends one plan after another keeps what is `known` of how subscriptions compare.
     """
-    extended = _below_root(snapshot)
-    if extended is None or snapshot.plan is None or len(snapshot.deployment.subscriptions) > _MOST_PLACED:
-        return extended
-    known = {(name, site) for name, tree in snapshot.plan.trees.items() for site in tree.parents}
-    missing = [
-        (name, site) for name, tree in extended.trees.items() for site in tree.parents if (name, site) not in known
-    ]
-    try:
-        return joined(problem_of(snapshot.deployment), snapshot.plan, missing)
-    except ProblemError:  # what cannot be planned is served by the root
-        return extended
-
-
-def _below_root(snapshot: Snapshot) -> Plan | None:
-    """The plan with those who are missing below the roots."""
+    missing = _missing(snapshot)
+    if missing is None:
+        return None
+    if snapshot.plan is not None:
+        with contextlib.suppress(ProblemError):  # what cannot be planned is served by the root
+            return joined(problem_of(snapshot.deployment, known=known), snapshot.plan, missing)
     trees = dict(snapshot.plan.trees) if snapshot.plan else {}
-    changed = False
     for name, stream in snapshot.deployment.streams.items():
-        tree = trees.get(name) or Tree(name, stream.root)
-        wanted = {each.site for each in snapshot.deployment.subscriptions.values() if each.stream == name}
-        missing = wanted - set(tree.members)
-        if missing or name not in trees:
-            trees[name] = Tree(name, stream.root, {**tree.parents, **dict.fromkeys(sorted(missing), stream.root)})
-            changed = True
-    return Plan(trees) if changed else None
+        parents = trees[name].parents if name in trees else {}
+        added = {site: stream.root for place, site in missing if place == name}
+        trees[name] = Tree(name, stream.root, {**parents, **added})
+    return Plan(trees)
+
+
+def _missing(snapshot: Snapshot) -> list[tuple[str, str]] | None:
+    """Streams and sites that subscribe and are in no tree; None when there are none and every stream has a tree."""
+    trees = snapshot.plan.trees if snapshot.plan else {}
+    streams = snapshot.deployment.streams
+    wanted = {(each.stream, each.site) for each in snapshot.deployment.subscriptions.values() if each.stream in streams}
+    served = {(name, site) for name, tree in trees.items() for site in tree.parents}
+    missing = wanted - served - {(name, stream.root) for name, stream in streams.items()}
+    return sorted(missing) if missing or streams.keys() - trees.keys() else None
 
 
 class Control:
@@ -70,6 +66,7 @@ class Control:
         self._fabric = fabric
         self._catalog = catalog
         self._report = report
+        self._known = Comparisons()
         self.contexts = Contexts(fabric, catalog)
         self.room = Room(fabric)
         self._changing = asyncio.Lock()
@@ -98,7 +95,7 @@ class Control:
 
     async def _publish(self) -> Snapshot:
         snapshot = self._catalog.snapshot()
-        plan = await asyncio.to_thread(extend_plan, snapshot)
+        plan = await asyncio.to_thread(extend_plan, snapshot, self._known)
         if plan is not None:
             self._catalog.set_plan(plan)
             snapshot = self._catalog.snapshot()

@@ -22,6 +22,7 @@ from headgate.errors import HeadgateError
 from headgate.fabric import Fabric
 from headgate.model import Plan
 from headgate.planning import Graph, PlanResult, problem_of
+from headgate.planning.covering import Comparisons
 from headgate.planning.deployment import assumed_part
 from headgate.planning.measured import Measured, cautious, measured_problem, with_relays_of
 from headgate.planning.planner import result_of
@@ -77,12 +78,15 @@ def judge(
     *,
     candidate: Plan | None = None,
     anew: bool = False,
+    known: Comparisons | None = None,
 ) -> Outlook:
     """Judge a plan by what was measured, and look for a better one near it, cautious where an upload is unknown.
 
-    `candidate` is what was found before; with `anew` a plan from nothing is made too.
+    `candidate` is what was found before; with `anew` a plan from nothing is made too. `known` is how subscriptions
+    compare, from one judgement to the next.
     """
-    problem = with_relays_of(measured_problem(snapshot.deployment, snapshot.class_ids, measured), plan)
+    problem = measured_problem(snapshot.deployment, snapshot.class_ids, measured, known=known)
+    problem = with_relays_of(problem, plan)
     graph = Graph.of(problem, plan)
     return Outlook(
         result_of(graph, "in force"), replan(cautious(graph), plan, seed, effort, candidate=candidate, anew=anew)
@@ -113,6 +117,7 @@ class Replanner:
         self._held = held
         self._confirmed = 0
         self._candidate: Plan | None = None
+        self._known = Comparisons()
         self._changed_s = time.monotonic()
         self.changes = 0
         self.judged = 0
@@ -139,6 +144,7 @@ class Replanner:
             self._rules.effort,
             candidate=self._candidate,
             anew=self.judged % self._rules.anew_every == 0,
+            known=self._known,
         )
         self.judged += 1
         due = outlook.gain >= self._rules.gain and outlook.best.moves > 0
@@ -164,7 +170,7 @@ class Replanner:
     def _document(self, snapshot: Snapshot, measured: Measured, outlook: Outlook) -> dict[str, Any]:
         """Assumed, predicted and measured side by side."""
         deployment = snapshot.deployment
-        assumed = {flow.name: flow for flow in problem_of(deployment).flows}
+        assumed = {flow.name: flow for flow in problem_of(deployment, known=self._known).flows}
         streams = {
             name: {
                 "rate_assumed": assumed[name].rate_rows_per_s,
