@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import count
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from headgate.planning import Graph, Problem, construct, measure
@@ -99,3 +100,17 @@ def test_a_move_costs_the_same_in_subscriptions_whatever_they_weigh(times):
         ),
     )
     assert Effort(move_gain=0.5).price(heavy) == pytest.approx(times * np.log(1.5))
+
+
+def test_the_study_measures_every_way_to_replan():
+    from headgate.studies.qasd_replan import LOOK, METHODS, STUDY, run
+
+    parameters = {"sites": 8, "scale": 0.5, "error": 0.5, "move_gain": 0.5, "steps": 2_000}
+    results = pd.DataFrame([{**parameters, "seed": seed, **row} for seed in range(2) for row in run(parameters, seed)])
+    assert results["method"].tolist() == [*METHODS, *METHODS]
+    assert (results["zeros"] == 0).all()
+    assert (results[results["method"] == LOOK]["gain"] >= 0).all()
+    told = [statement.judge(results) for statement in STUDY.statements]
+    assert all("8 sites" in text for text, _ in told)
+    assert STUDY.summary is not None
+    assert STUDY.summary(results)["seeds"] == 2

@@ -59,6 +59,7 @@ STUDIES: Mapping[str, Registered] = {
     "qasd-optimum": Registered("headgate.studies.qasd_optimum", "constructions and search against proven optima"),
     "qasd-beyond": Registered("headgate.studies.qasd_beyond", "the search against QASDG, one CPU minute"),
     "qasd-churn": Registered("headgate.studies.qasd_churn", "a living plan under 1,000 events against fresh plans"),
+    "qasd-replan": Registered("headgate.studies.qasd_replan", "a plan replanned on what was measured: gain and moves"),
     "qasd-unknown": Registered("headgate.studies.qasd_unknown", "plans from wrong or unknown bandwidths"),
 }
 
