@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headgate.model import Column, Deployment, Plan, Schema, Site, Source, Stream, Subscription, Tree
 from headgate.planning import Graph, problem_of
 from headgate.planning import measured as measured_module
-from headgate.planning.measured import Bandwidth, Measured, Observed, cautious, crossing, measured_problem
+from headgate.planning.measured import Bandwidth, Figures, Measured, Observed, cautious, crossing, measured_problem
 
 COLUMNS = {"a": 4.0, "b": 1.5, "c": 9.0}
 BASE = 2.0
@@ -140,3 +140,21 @@ def test_an_unknown_upload_is_taken_for_little_more_than_it_has_shown() -> None:
     assert found == pytest.approx({"root": 2 * row, "x": 4 * row, "y": 1.5 * row, "z": 1.5 * row})
     told = replace(problem, sites=tuple(replace(site, upload_bytes_per_s=5.0) for site in problem.sites))
     assert cautious(Graph.of(told, graph.plan())) is told
+
+
+def test_figures_hold_for_subscriptions_that_came_later() -> None:
+    deployment, ids = _deployment([("x", 0, None), ("y", 1, None), ("z", 7, None)])
+    rows = [frozenset({0}), frozenset({0, 1}), frozenset(), frozenset({0, 1})]
+    figures = Figures.of(Measured({"s": _observed(rows)}, {"x": Bandwidth(9.0)}))
+    problem = figures.problem(deployment, ids)
+    assert {site.name: site.upload_bytes_per_s for site in problem.sites} == {
+        "root": None,
+        "x": 9.0,
+        "y": None,
+        "z": None,
+    }
+    (flow,) = problem.flows
+    assert flow.rate_rows_per_s == 100.0
+    assert flow.universe.row_bytes == pytest.approx(BASE + sum(COLUMNS.values()))
+    parts = {member.site: member.interest.size / flow.universe.row_bytes for member in problem.members}
+    assert parts == pytest.approx({"x": 0.75, "y": 0.5, "z": 0.2})  # a > 0 holds a > 1; nothing was seen of a > 7

@@ -4,7 +4,8 @@ import pytest
 
 from headgate.catalog import Catalog, parse_deployment
 from headgate.model import Plan, Tree
-from headgate.planning.measured import Bandwidth, Measured, Observed
+from headgate.planning.measured import Bandwidth, Figures, Measured, Observed
+from headgate.service.control import extend_plan
 from headgate.service.replanning import judge
 
 SITES = "abcdefgh"
@@ -58,7 +59,7 @@ def test_an_upload_that_nobody_knows_is_not_trusted_with_everything(snapshot):
     assert outlook.best.metrics.geometric_mean == pytest.approx(1.0)
 
 
-def test_a_relay_of_the_plan_in_force_stays_as_long_as_it_is_worth_it(snapshot):
+def test_a_relay_of_the_plan_in_force_stays_as_long_as_it_is_worth_it():
     with Catalog.open("sqlite://") as catalog:
         catalog.apply(parse_deployment(FILE, "headgate.yaml"))
         catalog.unsubscribe("at-a")
@@ -68,3 +69,21 @@ def test_a_relay_of_the_plan_in_force_stays_as_long_as_it_is_worth_it(snapshot):
         outlook = judge(snapshot, plan, measured(snapshot, dict.fromkeys(SITES, 50_000.0)))
     assert outlook.best.plan == plan
     assert outlook.best.moves == 0
+
+
+def test_who_joins_is_placed_by_what_was_measured():
+    with Catalog.open("sqlite://") as catalog:
+        catalog.apply(parse_deployment(FILE, "headgate.yaml"))
+        catalog.unsubscribe("at-h")
+        parents = {**dict.fromkeys("abcd", "root"), **dict.fromkeys("efg", "a")}
+        catalog.set_plan(Plan({"wind": Tree("wind", "root", parents)}))
+        seen = measured(catalog.snapshot(), {"a": 35_000.0, "b": 90_000.0})
+        figures = Figures.of(seen)
+        catalog.subscribe(parse_deployment(FILE, "headgate.yaml").subscriptions["at-h"])
+        told, learned = extend_plan(catalog.snapshot()), extend_plan(catalog.snapshot(), None, figures)
+    assert told is not None
+    assert learned is not None
+    # By the file two rows a second fit anywhere, best below the root. Measured, the root and a have no room left.
+    assert told.trees["wind"].parents["h"] == "root"
+    assert learned.trees["wind"].parents["h"] not in ("root", "a")
+    assert {site: each for site, each in learned.trees["wind"].parents.items() if site != "h"} == parents

@@ -86,6 +86,7 @@ def test_a_plan_made_of_assumptions_gives_way_to_one_made_of_measurements(tmp_pa
             stream = report["streams"]["fleet"]
             assert stream["rate_assumed"] == 2.0
             assert stream["rate"] > 200
+            assert live.runtime.control.figures().rate_rows_per_s["fleet"] > 200  # whoever joins is placed by it too
             assert 5 < stream["row_bytes"] < stream["row_bytes_assumed"]
             faults = report["subscriptions"]["few"]
             share = status["subscriptions"]["few"]["matched"] / status["subscriptions"]["at-a"]["matched"]

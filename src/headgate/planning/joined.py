@@ -14,7 +14,7 @@ import numpy as np
 from headgate.model import Plan, Tree
 from headgate.planning.graph import Graph
 from headgate.planning.kernel.repair import place_best
-from headgate.planning.measured import with_relays_of
+from headgate.planning.measured import cautious, with_relays_of
 from headgate.planning.problem import Problem, ProblemError
 from headgate.planning.search import Objective
 from headgate.planning.search.improve import wishes
@@ -25,10 +25,13 @@ TRIES = 12  # parents that are tried for a member
 def joined(problem: Problem, plan: Plan, missing: Iterable[tuple[str, str]], seed: int = 0) -> Plan:
     """The plan with members of the problem, by stream and site, who are not in it yet.
 
-    Sites that only relay stay, and can serve those who come. Raises `ProblemError` when nobody in its tree can serve a
-    member.
+    Sites that only relay stay, and can serve those who come. An upload that nobody knows is given little more than it
+    forwards now (`cautious`). Raises `ProblemError` when nobody in its tree can serve a member.
     """
     graph = Graph.of(with_relays_of(problem, plan), plan)
+    careful = cautious(graph)
+    if careful is not graph.problem:
+        graph = Graph.of(careful, plan)
     wish, state = wishes(graph, Objective()), np.array([2 * seed + 1], np.uint64)
     places = np.zeros(TRIES, np.int32)
     trees = {

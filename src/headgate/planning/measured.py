@@ -79,6 +79,45 @@ class Measured:
     sites: Mapping[str, Bandwidth] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What was measured, in terms that hold for a deployment with other subscriptions too.
+
+    Rows per second and bytes a row by stream, parts of the rows by class id, bandwidths by site. A class of which no
+    row was seen is left out: it may be new, and its rows are assumed.
+    """
+
+    rate_rows_per_s: Mapping[str, float] = field(default_factory=dict)
+    row_bytes: Mapping[str, float] = field(default_factory=dict)
+    parts: Mapping[int, float] = field(default_factory=dict)
+    sites: Mapping[str, Bandwidth] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, measured: Measured) -> Figures:
+        """The figures of what was measured."""
+        parts: dict[int, float] = {}
+        for seen in measured.streams.values():
+            for ids, part in seen.classes.items():
+                for class_id in ids:
+                    parts[class_id] = parts.get(class_id, 0.0) + part
+        rates = {name: seen.rate_rows_per_s for name, seen in measured.streams.items()}
+        return cls(rates, {name: seen.row_bytes for name, seen in measured.streams.items()}, parts, measured.sites)
+
+    def problem(
+        self, deployment: Deployment, class_ids: Mapping[str, int], known: Comparisons | None = None
+    ) -> Problem:
+        """The problem of a deployment by these figures, and by what is declared and assumed of the rest."""
+        selectivity = {
+            name: self.parts[class_ids[name]]
+            for name in (deployment.subscriptions if self.parts else ())
+            if class_ids[name] in self.parts
+        }
+        if self.sites:
+            sites = {name: _known(site, self.sites.get(name)) for name, site in deployment.sites.items()}
+            deployment = replace(deployment, sites=sites)
+        return problem_of(deployment, Sizes(self.row_bytes, self.rate_rows_per_s, selectivity), known)
+
+
 Needs = Mapping[str, frozenset[str]]
 """The columns of a row that each site needs; sites that do not need the row are left out."""
 

@@ -18,9 +18,10 @@ from headgate.errors import HeadgateError, nearest
 from headgate.fabric import Fabric, LogFullError
 from headgate.model import Plan, Subscription, Tree
 from headgate.model.roots import member_name, members_named, root_region
-from headgate.planning import ProblemError, problem_of
+from headgate.planning import ProblemError
 from headgate.planning.covering import Comparisons
 from headgate.planning.joined import joined
+from headgate.planning.measured import Figures
 from headgate.relay.left import read_tally
 from headgate.relay.tables import publish_snapshot
 from headgate.service.contexts import Contexts
@@ -29,18 +30,20 @@ from headgate.service.room import NoRoomError, Room
 Handler = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 
-def extend_plan(snapshot: Snapshot, known: Comparisons | None = None) -> Plan | None:
+def extend_plan(snapshot: Snapshot, known: Comparisons | None = None, figures: Figures | None = None) -> Plan | None:
     """The plan with every subscribing site in its stream's tree, None when nothing is missing.
 
-    A site that nobody planned for gets the parent that is best by what the deployment declares, and nobody else moves.
-    Whoever extends one plan after another keeps what is `known` of how subscriptions compare.
+    A site that nobody planned for gets the parent that is best by what was measured so far and what the deployment
+    declares of the rest, and nobody else moves. Whoever extends one plan after another keeps what is `known` of how
+    subscriptions compare.
     """
     missing = _missing(snapshot)
     if missing is None:
         return None
     if snapshot.plan is not None:
         with contextlib.suppress(ProblemError):  # what cannot be planned is served by the root
-            return joined(problem_of(snapshot.deployment, known=known), snapshot.plan, missing)
+            problem = (figures or Figures()).problem(snapshot.deployment, snapshot.class_ids, known)
+            return joined(problem, snapshot.plan, missing)
     trees = dict(snapshot.plan.trees) if snapshot.plan else {}
     for name, stream in snapshot.deployment.streams.items():
         parents = trees[name].parents if name in trees else {}
@@ -67,6 +70,8 @@ class Control:
         self._catalog = catalog
         self._report = report
         self._known = Comparisons()
+        self.figures: Callable[[], Figures] = Figures
+        """What was measured by now; nothing unless somebody measures."""
         self.contexts = Contexts(fabric, catalog)
         self.room = Room(fabric)
         self._changing = asyncio.Lock()
@@ -95,7 +100,7 @@ class Control:
 
     async def _publish(self) -> Snapshot:
         snapshot = self._catalog.snapshot()
-        plan = await asyncio.to_thread(extend_plan, snapshot, self._known)
+        plan = await asyncio.to_thread(extend_plan, snapshot, self._known, self.figures())
         if plan is not None:
             self._catalog.set_plan(plan)
             snapshot = self._catalog.snapshot()

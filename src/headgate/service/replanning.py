@@ -24,7 +24,7 @@ from headgate.model import Plan
 from headgate.planning import Graph, PlanResult, problem_of
 from headgate.planning.covering import Comparisons
 from headgate.planning.deployment import assumed_part
-from headgate.planning.measured import Measured, cautious, measured_problem, with_relays_of
+from headgate.planning.measured import Figures, Measured, cautious, measured_problem, with_relays_of
 from headgate.planning.planner import result_of
 from headgate.planning.replan import Effort, Replanned, replan
 from headgate.service.observer import Observer
@@ -118,6 +118,7 @@ class Replanner:
         self._confirmed = 0
         self._candidate: Plan | None = None
         self._known = Comparisons()
+        self.figures = Figures()
         self._changed_s = time.monotonic()
         self.changes = 0
         self.judged = 0
@@ -135,6 +136,7 @@ class Replanner:
         measured = self._observer.measured(snapshot)
         if snapshot.plan is None or not measured.streams or self._observer.seconds < self._rules.window_s:
             return None
+        self.figures = Figures.of(measured)
         outlook = await asyncio.to_thread(
             judge,
             snapshot,

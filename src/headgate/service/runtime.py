@@ -122,8 +122,9 @@ class Runtime:
                 self._spawn(node.run(), f"relay {site}")
         self._spawn(self.observer.run(), "observer")
         fixed = deployment is not None and deployment.plan is not None
-        self.replanner = self._replanner(snapshot, fixed=fixed)
-        self._spawn(self.replanner.run(), "planner")
+        replanner = self.replanner = self._replanner(snapshot, fixed=fixed)
+        self.control.figures = lambda: replanner.figures
+        self._spawn(replanner.run(), "planner")
         if not fixed and any(site.upload_bytes_per_s is None for site in snapshot.deployment.sites.values()):
             self.joiner = Joiner(self.fabric, self.catalog, self.observer, self.control.publish, self.settings.settle_s)
             self._spawn(self.joiner.run(), "joins")
