@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headgate.model import Column, Deployment, Plan, Schema, Site, Source, Stream, Subscription, Tree
 from headgate.planning import Graph, problem_of
 from headgate.planning import measured as measured_module
-from headgate.planning.measured import Bandwidth, Figures, Measured, Observed, cautious, crossing, measured_problem
+from headgate.planning.measured import Bandwidth, Figures, Measured, Observed, cautious, crossings, measured_problem
 
 COLUMNS = {"a": 4.0, "b": 1.5, "c": 9.0}
 BASE = 2.0
@@ -51,6 +51,12 @@ def _counted(deployment: Deployment, ids: dict[str, int], rows: list[frozenset[i
     return total / len(rows)
 
 
+def _rows(deployment: Deployment, ids: dict[str, int], rows: list[frozenset[int]], sites: set[str]) -> float:
+    """The part of the rows that anybody at the sites wants."""
+    wanted = {ids[name] for name, each in deployment.subscriptions.items() if each.site in sites}
+    return sum(bool(row & wanted) for row in rows) / len(rows)
+
+
 def _observed(rows: list[frozenset[int]], rate: float = 100.0) -> Observed:
     counts = Counter(rows)
     return Observed(rate, {ids: count / len(rows) for ids, count in counts.items()}, COLUMNS, BASE)
@@ -78,9 +84,13 @@ def test_every_link_weighs_what_its_rows_weigh(
             expected = _counted(deployment, ids, rows, set(sites))
             if expected > 0:
                 assert merged.size == pytest.approx(expected)
-            part, bytes_ = crossing(deployment.streams["s"], mine, ids, _observed(rows), set(sites))
+            # In a chain the link into the first site carries what all of them need.
+            chain = dict(zip(sites, ("root", *sites), strict=False))
+            carried = crossings(deployment.streams["s"], mine, ids, _observed(rows), Tree("s", "root", chain))
+            part, bytes_ = carried[sites[0]]
             assert bytes_ == pytest.approx(expected)
-            assert 0 <= part <= 1 + 1e-9
+            assert part == pytest.approx(_rows(deployment, ids, rows, set(sites)))
+            assert carried[sites[-1]][1] == pytest.approx(_counted(deployment, ids, rows, {sites[-1]}))
 
 
 def test_a_graph_of_it_is_evaluated_as_any_other() -> None:

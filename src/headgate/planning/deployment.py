@@ -94,6 +94,11 @@ def assumed_part(subscription: Subscription, stream: Stream) -> float:
     return _assumed(subscription, shape_of(subscription, stream))
 
 
+def assumed_row_bytes(stream: Stream) -> float:
+    """Bytes of a whole row as long as nobody has measured it."""
+    return ROW_OVERHEAD_BYTES + sum(width(column.type) for column in stream.schema.columns)
+
+
 def _assumed(subscription: Subscription, shape: GridShape | None) -> float:
     selectivity = 1.0 if takes_all_rows(subscription) else ASSUMED_SELECTIVITY
     return selectivity if shape is None else selectivity * shape.fraction
@@ -131,9 +136,9 @@ def _members(
     # One more piece for the rows that no class asks for, so that taking the whole stream costs the whole stream.
     weights.append(max(0.0, 1.0 - sum(weights)))
     columns = {column.name: width(column.type) for column in stream.schema.columns}
-    scale, declared = 1.0, ROW_OVERHEAD_BYTES + sum(columns.values())
+    scale = 1.0
     if stream.name in measured.row_bytes:
-        scale = measured.row_bytes[stream.name] / declared
+        scale = measured.row_bytes[stream.name] / assumed_row_bytes(stream)
     universe = Universe(tuple(weights), tuple(w * scale for w in columns.values()), ROW_OVERHEAD_BYTES * scale)
     flow = Flow(stream.name, stream.root, measured.rate_rows_per_s.get(stream.name, stream.rate_rows_per_s), universe)
     everything = universe.everything

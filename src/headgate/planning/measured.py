@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from headgate.model import Deployment, Plan, Site, Stream, Subscription
+from headgate.model import Deployment, Plan, Site, Stream, Subscription, Tree
 from headgate.planning.covering import Comparisons
 from headgate.planning.deployment import Sizes, problem_of
 from headgate.planning.graph import Graph
@@ -47,10 +47,6 @@ class Observed:
     column_bytes: Mapping[str, float]
     base_bytes: float
     bulk: Mapping[str, float] = field(default_factory=dict)
-
-    def selectivity(self, class_id: int) -> float:
-        """The part of the rows that satisfy a class."""
-        return sum(part for ids, part in self.classes.items() if class_id in ids)
 
     def scaled(self, level: float) -> Observed:
         """The same with so many times the bytes."""
@@ -237,17 +233,21 @@ def _pieces(
 ) -> dict[tuple[tuple[str, frozenset[str]], ...], float]:
     """Parts of the rows by who needs what of them."""
     everything = frozenset(stream.schema.names)
+    same: dict[frozenset[str], frozenset[str]] = {}  # one object for equal sets, so that most need no union
     of_class: dict[int, dict[str, frozenset[str]]] = {}
     for each in subscriptions:
         wanted = everything if each.select is None else everything & frozenset(each.select)
         mine = of_class.setdefault(class_ids[each.name], {})
-        mine[each.site] = mine.get(each.site, frozenset()) | wanted | {_BASE}
+        wanted = mine.get(each.site, frozenset()) | wanted | {_BASE}
+        mine[each.site] = same.setdefault(wanted, wanted)
     found: dict[tuple[tuple[str, frozenset[str]], ...], float] = {}
     for ids, part in seen.classes.items():
         needs: dict[str, frozenset[str]] = {}
         for class_id in ids & of_class.keys():
             for site, columns in of_class[class_id].items():
-                needs[site] = needs.get(site, frozenset()) | columns
+                had = needs.setdefault(site, columns)
+                if had is not columns:
+                    needs[site] = same.setdefault(had | columns, had | columns)
         if needs:
             key = tuple(sorted(needs.items(), key=lambda item: item[0]))
             found[key] = found.get(key, 0.0) + part
@@ -280,14 +280,30 @@ def _parts(needs: Needs) -> Iterable[tuple[list[str], list[str]]]:
         yield columns, list(sites)
 
 
-def crossing(
-    stream: Stream, subscriptions: list[Subscription], class_ids: Mapping[str, int], seen: Observed, sites: set[str]
-) -> tuple[float, float]:
-    """What a link to a set of sites carries per row of the stream: rows and bytes."""
-    rows = size = 0.0
+def crossings(
+    stream: Stream, subscriptions: list[Subscription], class_ids: Mapping[str, int], seen: Observed, tree: Tree
+) -> dict[str, tuple[float, float]]:
+    """What the link into each site of a tree carries per row of the stream: rows and bytes.
+
+    A part of a row crosses a link when a site at or below its end needs it, so each is added up once from the leaves.
+    """
+    order = tree.members
+    place = {site: index for index, site in enumerate(order)}
+    rows: list[float] = []
+    sizes: list[float] = []
+    at: list[int] = []
+    part_of: list[int] = []
     for needs, part in _pieces(stream, subscriptions, class_ids, seen).items():
-        columns = frozenset[str]().union(*(wanted for site, wanted in needs if site in sites))
-        if columns:
-            rows += part
-            size += part * (seen.base_bytes + sum(seen.column_bytes.get(name, 0.0) for name in columns))
-    return rows, size
+        for columns, sites in _parts(dict(needs)):
+            own = sum(seen.column_bytes.get(name, 0.0) for name in columns if name != _BASE)
+            rows.append(part * (_BASE in columns))
+            sizes.append(part * own + rows[-1] * seen.base_bytes)
+            inside = [place[site] for site in sites if site in place]
+            at += inside
+            part_of += [len(rows) - 1] * len(inside)
+    crosses = np.zeros((len(order), len(rows)), np.bool_)
+    crosses[at, part_of] = True
+    for child in reversed(order[1:]):
+        crosses[place[tree.parents[child]]] |= crosses[place[child]]
+    carried = crosses @ np.array([rows, sizes]).T
+    return {site: (float(carried[place[site], 0]), float(carried[place[site], 1])) for site in order[1:]}

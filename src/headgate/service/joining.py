@@ -203,8 +203,8 @@ class Joiner:
 
     async def _join(self, snapshot: Snapshot, plan: Plan, stream: str, site: str) -> None:
         self._tried[stream, site] = time.monotonic()
-        measured = self._observer.measured(snapshot)
-        problem = measured_problem(snapshot.deployment, snapshot.class_ids, measured)
+        measured = await self._observer.measured_aside(snapshot)
+        problem = await asyncio.to_thread(measured_problem, snapshot.deployment, snapshot.class_ids, measured)
         if stream not in measured.streams or all(
             (each.stream, each.site) != (stream, site) for each in problem.members
         ):

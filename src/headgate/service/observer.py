@@ -11,14 +11,14 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from headgate.catalog import Snapshot
 from headgate.fabric import Crew, Fabric, FabricError
 from headgate.model import Links
-from headgate.planning.measured import Bandwidth, Measured, Observed, crossing
+from headgate.planning.measured import Bandwidth, Measured, Observed, crossings
 from headgate.relay.root import load_block, manifests
 from headgate.relay.routes import Routes
 from headgate.relay.tables import Tables
@@ -221,22 +221,43 @@ class Observer:
 
     def measured(self, snapshot: Snapshot) -> Measured:
         """What is known of the streams under the classes of a snapshot, and of sites with an unknown bandwidth."""
-        streams = {name: found for name in self._streams if (found := self._observed(name, snapshot)) is not None}
-        sites = {}
-        for name, site in snapshot.deployment.sites.items():
-            if site.upload_bytes_per_s is None and self.shed(name) > SHEDS:
-                sites[name] = Bandwidth(self.sent(name))
-        return Measured(streams, sites)
+        return self._gathered(snapshot)()
 
-    def _observed(self, name: str, snapshot: Snapshot) -> Observed | None:
+    async def measured_aside(self, snapshot: Snapshot) -> Measured:
+        """The same, worked out in a thread: it takes seconds where thousands of sites subscribe."""
+        return await asyncio.to_thread(self._gathered(snapshot))
+
+    def _gathered(self, snapshot: Snapshot) -> Callable[[], Measured]:
+        """What has been read by now, to be worked out anywhere."""
+        links = self._links()
+        seen = {name: (tuple(mine.samples), tuple(mine.ends)) for name, mine in self._streams.items()}
+        sites = {
+            name: Bandwidth(self.sent(name))
+            for name, site in snapshot.deployment.sites.items()
+            if site.upload_bytes_per_s is None and self.shed(name) > SHEDS
+        }
+
+        def work() -> Measured:
+            found = {name: self._observed(name, snapshot, *each, links) for name, each in seen.items()}
+            return Measured({name: each for name, each in found.items() if each is not None}, sites)
+
+        return work
+
+    def _observed(
+        self,
+        name: str,
+        snapshot: Snapshot,
+        samples: tuple[Sample, ...],
+        ends: tuple[tuple[float, int], ...],
+        links: Mapping[Link, tuple[int, int, int]],
+    ) -> Observed | None:
         """A stream as it was seen; None as long as too little of the snapshot's classes was."""
-        mine = self._streams[name]
         wanted = _classes(name, snapshot)
-        known = [each for each in mine.samples if each.column_bytes and wanted <= self._known(each, name)]
-        if not known or len(mine.ends) < 2 or mine.ends[-1][0] <= mine.ends[0][0]:
+        known = [each for each in samples if each.column_bytes and wanted <= self._known(each, name)]
+        if not known or len(ends) < 2 or ends[-1][0] <= ends[0][0]:
             return None
-        rate = (mine.ends[-1][1] - mine.ends[0][1]) / (mine.ends[-1][0] - mine.ends[0][0])
-        return calibrated(name, snapshot, observed(known, rate, wanted), self._links())
+        rate = (ends[-1][1] - ends[0][1]) / (ends[-1][0] - ends[0][0])
+        return calibrated(name, snapshot, observed(known, rate, wanted), links)
 
     def _known(self, found: Sample, stream: str) -> frozenset[int]:
         """The classes that a sample's version had."""
@@ -255,13 +276,18 @@ def calibrated(name: str, snapshot: Snapshot, seen: Observed, links: Mapping[Lin
         return seen
     mine = [each for each in snapshot.deployment.subscriptions.values() if each.stream == name]
     stream = snapshot.deployment.streams[name]
+    used = {
+        child: (size, rows)
+        for (other, parent, child), (size, rows, _) in links.items()
+        if other == name and rows and tree.parents.get(child) == parent
+    }
+    expected = crossings(stream, mine, snapshot.class_ids, seen, tree) if used else {}
     promised: dict[str, float] = {}
     carried: dict[str, float] = {}
-    for (other, parent, child), (size, rows, _) in links.items():
-        if other == name and rows and tree.parents.get(child) == parent:
-            part, promise = crossing(stream, mine, snapshot.class_ids, seen, {child, *tree.below(child)})
-            if part > 0:
-                promised[child], carried[child] = rows * promise / part, float(size)
+    for child, (size, rows) in used.items():
+        part, promise = expected[child]
+        if part > 0:
+            promised[child], carried[child] = rows * promise / part, float(size)
     if not promised:
         return seen
     mean = min(max(sum(carried.values()) / sum(promised.values()), 1 / _MOST_OFF), _MOST_OFF)

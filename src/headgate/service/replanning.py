@@ -21,9 +21,9 @@ from headgate.catalog import Catalog, Snapshot
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric
 from headgate.model import Plan
-from headgate.planning import Graph, PlanResult, problem_of
+from headgate.planning import Graph, PlanResult
 from headgate.planning.covering import Comparisons
-from headgate.planning.deployment import assumed_part
+from headgate.planning.deployment import assumed_part, assumed_row_bytes
 from headgate.planning.measured import Figures, Measured, cautious, measured_problem, with_relays_of
 from headgate.planning.planner import result_of
 from headgate.planning.replan import Effort, Replanned, replan
@@ -133,7 +133,7 @@ class Replanner:
     async def look(self) -> Outlook | None:
         """Judge once, change the plan if that is due, and report; None as long as too little was measured."""
         snapshot = self._catalog.snapshot()
-        measured = self._observer.measured(snapshot)
+        measured = await self._observer.measured_aside(snapshot)
         if snapshot.plan is None or not measured.streams or self._observer.seconds < self._rules.window_s:
             return None
         self.figures = Figures.of(measured)
@@ -172,12 +172,11 @@ class Replanner:
     def _document(self, snapshot: Snapshot, measured: Measured, outlook: Outlook) -> dict[str, Any]:
         """Assumed, predicted and measured side by side."""
         deployment = snapshot.deployment
-        assumed = {flow.name: flow for flow in problem_of(deployment, known=self._known).flows}
         streams = {
             name: {
-                "rate_assumed": assumed[name].rate_rows_per_s,
+                "rate_assumed": deployment.streams[name].rate_rows_per_s,
                 "rate": seen.rate_rows_per_s,
-                "row_bytes_assumed": assumed[name].universe.row_bytes,
+                "row_bytes_assumed": assumed_row_bytes(deployment.streams[name]),
                 "row_bytes": seen.row_bytes,
             }
             for name, seen in measured.streams.items()
@@ -185,11 +184,11 @@ class Replanner:
         subscriptions = {}
         for name, prediction in outlook.now.subscriptions.items():
             subscription = deployment.subscriptions[name]
-            seen = measured.streams.get(subscription.stream)
+            part = self.figures.parts.get(snapshot.class_ids[name], 0.0)
             got = self._observer.got(snapshot.subscription_ids[name])
             subscriptions[name] = {
                 "selectivity_assumed": assumed_part(subscription, deployment.streams[subscription.stream]),
-                "selectivity": None if seen is None else seen.selectivity(snapshot.class_ids[name]),
+                "selectivity": part if subscription.stream in measured.streams else None,
                 "drop_predicted": prediction.drop,
                 "drop": None if got is None else got.drop,
                 "delay_predicted_s": prediction.delay_s,
