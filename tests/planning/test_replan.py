@@ -114,3 +114,13 @@ def test_the_study_measures_every_way_to_replan():
     assert all("8 sites" in text for text, _ in told)
     assert STUDY.summary is not None
     assert STUDY.summary(results)["seeds"] == 2
+
+
+def test_the_study_of_unknown_bandwidths_counts_what_feedback_moves():
+    from headgate.studies.qasd_unknown import METHODS, run
+
+    rows = {row["algorithm"]: row for row in run({"error": -1.0, "steps": 300, "rounds": 1}, 0)}
+    assert tuple(rows) == METHODS
+    for name in METHODS[3:]:  # a plan that turns out worse is taken back
+        assert rows[name]["geometric"] >= rows["qasdg"]["geometric"]
+    assert 0 < rows["replanned after feedback"]["moves_per_round"] < rows["search after feedback"]["moves_per_round"]
