@@ -21,9 +21,11 @@ from headgate.pipeline.commit import pin_batch
 from headgate.pipeline.sources import generate
 from headgate.relay.holds import Holds
 from headgate.relay.node import RelayNode
+from headgate.relay.repair import fetch_range
 from headgate.relay.tables import GoneError, Tables, publish_snapshot
 from headgate.service.purging import Purger, TableRules
 from headgate.service.room import Room
+from headgate.wire.message import block_range
 
 pytestmark = pytest.mark.nats
 RULES = TableRules(keep=2, every_s=3600.0, start=0.0, rest=0.0)
@@ -135,6 +137,14 @@ def test_named_versions_stay_for_those_who_are_away_and_all_others_go(tmp_path: 
             }
             with pytest.raises(GoneError, match=f"version {first} of the catalog is gone"):
                 await Tables(live.client.fabric).snapshot(first)
+            # Sites that come back are told that nothing is owed to them there, readers that they come too late.
+            answer = await fetch_range(live.client.fabric, "root", "fleet", 0, 120, child="leaf")
+            assert [block_range(each) for each in answer] == [(0, 100)]
+            begin = live.readers.deliveries["other"][0].position
+            with pytest.raises(ClientError, match="rows 51 to 100 of 'fleet' are no longer kept"):  # noqa: PT012
+                async with asyncio.timeout(20):
+                    async for _ in await live.client.subscribe("other", position=begin, peek=True):
+                        pass
             # The log of `leaf` still has blocks of versions that are gone: all of them are settled.
             await _cut_off(live, "leaf")
             _restart(live, "leaf")
@@ -188,6 +198,7 @@ from headgate.fabric import Fabric, Logs
 from headgate.relay.tables import Tables
 from headgate.service.purging import Purger, TableRules
 from headgate.service.room import Room
+from headgate.wire.message import block_range
 
 async def work():
     async with await Fabric.connect(sys.argv[1], Logs(sys.argv[2])) as fabric:

@@ -3,7 +3,8 @@
 The first part runs a deployment whose plan changes with every micro-batch, in a log that holds a small part of all
 revisions; one subscriber stays away for a fifth of them at a time and comes back. Without deletion the log is full
 after the revisions that it holds, which is the baseline. The second looks through many inboxes, against the obvious way
-of reading the first message of each.
+of reading the first message of each. The third is a storm (`tables_storm`): whatever a version that went too early
+would do to somebody shows as an error, as rows that stay in flight, or in the ledger.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import zlib
 from pathlib import Path
 from typing import Any, Final
 
+from headgate.bench.tables_storm import storm
 from headgate.catalog import Snapshot, parse_deployment
 from headgate.client import Client
 from headgate.fabric import EmbeddedServer, Fabric, Logs
@@ -56,12 +58,19 @@ def _deployment() -> str:
     return _DEPLOYMENT + "".join(lines)
 
 
-def run(revisions: int = 600, limit_kb: int = 1024, inboxes: int = 10_000) -> dict[str, Any]:
-    """A life of so many revisions in a log of that size, and a look through so many inboxes."""
+def run(
+    revisions: int = 600, limit_kb: int = 1024, inboxes: int = 10_000, seeds: int = 3, steps: int = 150
+) -> dict[str, Any]:
+    """A life of so many revisions in a log of that size, a look through so many inboxes, storms of so many steps."""
     with tempfile.TemporaryDirectory() as place:
         figures = asyncio.run(_life(Path(place), revisions, limit_kb << 10))
     with tempfile.TemporaryDirectory() as place:
         figures |= asyncio.run(_inboxes(Path(place), inboxes))
+    for seed in range(1, seeds + 1):
+        with tempfile.TemporaryDirectory() as place:
+            found = asyncio.run(storm(Path(place), _deployment(), seed, steps, ["there", *_LISTS]))
+        for name, value in found.items():
+            figures[f"storms: {name}"] = figures.get(f"storms: {name}", 0.0) + value
     print(f"{'figure':<52} {'value':>12}")
     for name, value in figures.items():
         print(f"{name:<52} {value:>12,.4g}")

@@ -228,6 +228,8 @@ class Inbox:
                 self._on_gap(have, upto)
             for data in await self._fetch(have, upto):
                 missing = (await self._decode(data)).since(have)
+                if missing.after > have:
+                    raise self._forgotten(have, missing.after)
                 yield missing
                 have = missing.upto
 
@@ -244,6 +246,9 @@ class Inbox:
                 tries = number // 2
                 return await fetch_range(self._fabric, place, stream, after, upto, subscription=self.id, tries=tries)
             except FabricError as error:
+                past = await self._past()
+                if after < past:
+                    raise self._forgotten(after, min(past, upto)) from error
                 if time.monotonic() > deadline:
                     raise ClientError(
                         f"rows {after + 1} to {upto} of {stream!r} are missing, and neither {site!r} nor {root!r} sends"
@@ -252,6 +257,20 @@ class Inbox:
                     ) from error
                 await asyncio.sleep(_STALL_S)
         raise AssertionError("unreachable")
+
+    async def _past(self) -> int:
+        """Up to where the root log was forgotten, as all sites had passed it on to the inboxes."""
+        logs = self._fabric.logs
+        with contextlib.suppress(FabricError):
+            stored = await self._fabric.last(logs.state, logs.past(self._subscription.stream))
+            return 0 if stored is None else int(stored.data)
+        return 0
+
+    def _forgotten(self, after: int, upto: int) -> ClientError:
+        return ClientError(
+            f"rows {after + 1} to {upto} of {self._subscription.stream!r} are no longer kept",
+            hint="read on from what was last acknowledged, without a position",
+        )
 
     def _hand_over(self, block: Block, sequence: int) -> Delivery:
         self._account.add(block, sequence, int(time.time() * 1000))

@@ -166,6 +166,10 @@ class Logs:
         """By stream, the place in its root log before which nothing need be kept: the tables have no room for it."""
         return self._subject("catalog", "oldest")
 
+    def past(self, stream: str) -> str:
+        """Up to where a root log was forgotten: nothing there is owed to any site that does not have it."""
+        return self._subject("catalog", "past", _token(stream))
+
     def hold(self, site: str) -> str:
         """The revisions that a relay may still publish although its site log does not name them."""
         return self._subject("hold", _token(site))

@@ -201,13 +201,17 @@ class RelayNode:
             task.add_done_callback(lambda _: self._repairing.pop(gap.stream, None))
 
     async def _repair(self, stream: str, parent: str, grace_s: float) -> None:
-        """Ask the parent for ranges that did not come, after giving them the time to come by themselves."""
+        """Ask the parent for ranges that did not come, after giving them the time to come by themselves.
+
+        Where it does not answer, the root is asked in turns with it: it alone knows what was forgotten.
+        """
         await asyncio.sleep(grace_s)
         tries = 0
         while (gap := self.core.gap(stream)) is not None:
             try:
+                place = parent if tries % 2 == 0 else await self._root_of(stream)
                 answers = await fetch_range(
-                    self.fabric, parent, stream, gap.after, gap.upto, child=self.site, tries=tries
+                    self.fabric, place, stream, gap.after, gap.upto, child=self.site, tries=tries
                 )
             except FabricError:
                 tries += 1
@@ -227,6 +231,10 @@ class RelayNode:
                     self.core.receive(block, routes, time.monotonic())
                     await self._pack_overfull()
                 self.stats.repairs += 1
+
+    async def _root_of(self, stream: str) -> str:
+        """The site where a stream starts."""
+        return (await anext(self.tables.heads())).deployment.streams[stream].root
 
     async def _hold(self, stream: str, answers: list[bytes]) -> bool:
         """State that the versions of an answer are in use here; False when it came too late to be used."""

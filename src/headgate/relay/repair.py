@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -106,13 +107,19 @@ class RepairService:
     async def _answer(self, data: bytes) -> bytes:
         request = json.loads(data)
         stream, after, upto = request["stream"], int(request["after"]), int(request["upto"])
+        pieces: list[Block | None]
         try:
-            if "class" in request:
+            forgotten = None
+            if request.get("child") and not request["subscription"]:
+                forgotten = await self._forgotten(stream, after, upto)
+            if forgotten is not None:
+                pieces = [forgotten]
+            elif "class" in request:
                 pieces = await self._of_class(stream, after, upto, int(request["class"]), request["columns"])
             else:
                 pieces = [
                     await self._for(block.until(upto), routes, request["child"], int(request["subscription"]))
-                    for block, routes in await self._blocks(stream, after, upto, request["child"])
+                    for block, routes in await self._blocks(stream, after, upto, request)
                 ]
         except FabricError:
             return b""
@@ -127,6 +134,21 @@ class RepairService:
                 break
             found.append(message)
         return _join(found)
+
+    async def _forgotten(self, stream: str, after: int, upto: int) -> Block | None:
+        """The beginning of a range as coverage alone, where the root log has forgotten it; None where it has not.
+
+        It forgets nothing that is owed to a site that has not passed it on (`headgate.service.purging`). So a site that
+        asks for it was in nobody's tree. A subscriber who asks has had it, and wants it again: that is another matter.
+        """
+        logs = self._fabric.logs
+        past = await self._fabric.last(logs.state, logs.past(stream))
+        end = min(upto, 0 if past is None else int(past.data))
+        first = await self._fabric.read(logs.root(stream), logs.commit(stream), 0, limit=1) if after < end else []
+        if not first or (await anext(self._tables.heads())).deployment.streams[stream].root != self._site:
+            return None
+        commit = replace(commit_of(decode_manifest(first[0].data)), after=after, upto=end, shed=0)
+        return Block(stream, after, end, (replace(commit, shed_updates=0, partly_shed=0),), *_NO_ROWS)
 
     async def _for(self, block: Block, routes: Routes | None, child: str, subscription: int) -> Block | None:
         """The block as the asker would have been sent it, None when this version serves the asker from elsewhere."""
@@ -147,12 +169,14 @@ class RepairService:
         routes = await self._tables.routes(version, child, stream)
         return routes is None or not routes.targets
 
-    async def _blocks(self, stream: str, after: int, upto: int, child: str) -> list[tuple[Block, Routes | None]]:
+    async def _blocks(
+        self, stream: str, after: int, upto: int, request: Mapping[str, Any]
+    ) -> list[tuple[Block, Routes | None]]:
         """Adjacent blocks that start at or before `after`, with the routes that apply to each."""
         logs = self._fabric.logs
         snapshot = await anext(self._tables.heads())
         if snapshot.deployment.streams[stream].root == self._site:
-            return await self._from_root(stream, after, upto, child)
+            return await self._from_root(stream, after, upto, request["child"])
         found: list[tuple[Block, Routes | None]] = []
         reached, place = after, 0
         pattern = logs.link("x", self._site, stream).rsplit(".", 1)[0] + ".*"
@@ -173,7 +197,7 @@ class RepairService:
                     found.append((block.since(reached), routes))
                     reached = end
         if not found:
-            return await self._from_parent(stream, after, upto)
+            return await self._from_parent(stream, after, upto, int(request["subscription"]))
         return found
 
     async def _from_root(self, stream: str, after: int, upto: int, child: str) -> list[tuple[Block, Routes | None]]:
@@ -213,15 +237,18 @@ class RepairService:
             found.extend(piece for _, piece in for_local(block, (mine,)))
         return found
 
-    async def _from_parent(self, stream: str, after: int, upto: int) -> list[tuple[Block, Routes | None]]:
-        """This site's log no longer has the range: ask the site above."""
+    async def _from_parent(
+        self, stream: str, after: int, upto: int, subscription: int
+    ) -> list[tuple[Block, Routes | None]]:
+        """This site's log no longer has the range: ask the site above, and say if it is for a subscription."""
         snapshot = await anext(self._tables.heads())
         tree = snapshot.plan.trees.get(stream) if snapshot.plan else None
         parent = tree.parents.get(self._site) if tree else None
         if parent is None:
             return []
         found: list[tuple[Block, Routes | None]] = []
-        for data in await fetch_range(self._fabric, parent, stream, after, upto, child=self._site):
+        asked = fetch_range(self._fabric, parent, stream, after, upto, child=self._site, subscription=subscription)
+        for data in await asked:
             routes = await self._tables.routes(block_version(data), self._site, stream)
             found.append((decode_block(data, routes.schema if routes else pa.schema([])), routes))
         return found

@@ -120,7 +120,7 @@ class Upkeep:
     async def _let_go(self, stream: str) -> None:
         """Give up the past of a stream that starts here as far as the tables of its versions have no room.
 
-        Its rows were passed on to everybody, and the ledger has summed them up. The last manifest stays.
+        Its rows were passed on to everybody, by all sites, and the ledger has summed them up. The last manifest stays.
         """
         logs = self.fabric.logs
         stored = await self.fabric.last(logs.state, logs.oldest)
@@ -136,6 +136,7 @@ class Upkeep:
             return
         manifest = decode_manifest(last.data)
         if manifest.after <= self._stated[stream][0]:
+            await self.fabric.publish(logs.past(stream), str(manifest.after).encode())
             staged = [part.log_sequence for part in (*manifest.parts, *manifest.dead_parts) if part.log_sequence]
             await self.fabric.purge(log, logs.commit(stream), last.sequence)
             for subject in (logs.part(stream), logs.dead(stream)):

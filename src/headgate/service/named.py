@@ -96,7 +96,8 @@ class RootVersions:
         self._fabric = fabric
         self._stream = stream
         self._place = 0
-        self.lasts: dict[int, int] = {}
+        self.lasts: dict[int, tuple[int, int]] = {}
+        """By version the place of its last manifest, and the sequence number that it ends with."""
 
     async def read(self) -> bool:
         """Take in what was committed, and forget what was purged; False when there was too much for one time."""
@@ -106,16 +107,13 @@ class RootVersions:
             if not batch:
                 first = await self._fabric.read(log, subject, 0, limit=1)
                 begin = first[0].sequence if first else self._place + 1
-                self.lasts = {version: place for version, place in self.lasts.items() if place >= begin}
+                self.lasts = {version: last for version, last in self.lasts.items() if last[0] >= begin}
                 return True
             for stored in batch:
-                self.lasts[decode_manifest(stored.data).version] = stored.sequence
+                manifest = decode_manifest(stored.data)
+                self.lasts[manifest.version] = (stored.sequence, manifest.upto)
             self._place = batch[-1].sequence
         return False
-
-    def before(self, version: int) -> int:
-        """The place behind the last manifest of an older version, 0 when there is none."""
-        return max((place + 1 for known, place in self.lasts.items() if known < version), default=0)
 
 
 async def read_pins(fabric: Fabric) -> list[Named]:
@@ -152,6 +150,8 @@ class Upstream:
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
         self.roots: dict[str, RootVersions] = {}
+        self.passed: dict[tuple[str, str], int] = {}
+        """By stream and site what the site has settled, for every site that has ever had a block of the stream."""
 
     async def read(self) -> tuple[list[Named], list[Named]] | None:
         """The names of root logs, and all others; None when the root logs were too long to be read at one time."""
@@ -161,6 +161,7 @@ class Upstream:
         if roots is None:
             return None
         others += await read_holds(self._fabric)
+        self.passed = {}
         for name in await self._fabric.names(f"{self._fabric.logs.namespace}.site.>"):
             site = name.removeprefix(self._fabric.logs.site("x").name[:-1])
             others += await self._site(site, before.get(site, {}))
@@ -189,6 +190,8 @@ class Upstream:
         for subject, count in (await self._fabric.subjects(log, f"{logs.namespace}.site.>")).items():
             kind, *rest = subject.split(".")[3:]
             mark = settled.get(rest[0], (-1, 0))[0] if kind == "in" else -1
+            if kind == "in":
+                self.passed[rest[0], site] = mark
             versions = await _named_in(self._fabric, log, subject, count, mark)
             what = f"{rest[0]!r} from {rest[1]!r}" if kind == "in" else f"output {rest[0]!r}, which is held up"
             fix = f"start the relay of {site!r}, or let it catch up; delete {log.name} if the site is gone for good"
@@ -222,7 +225,7 @@ async def _named_in(
     found = [block_version(stored.data) for stored in batch if block_range(stored.data)[1] > mark]
     newest = block_version(last.data)
     # Along a subject versions only grow, so what was read is older than what comes behind it.
-    many = ((max(found, default=0), newest),) if count > len(batch) else ()
+    many = ((min(found, default=0), newest),) if count > len(batch) else ()
     return (*joined([*found, newest]), *many)
 
 

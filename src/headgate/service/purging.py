@@ -27,6 +27,7 @@ from headgate.service.named import Inboxes, Named, Upstream, covered, holders, r
 from headgate.service.room import Room
 
 _END: Final = 1 << 62
+_MOST_ASKED: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,8 @@ class Purger:
         self._inboxes = Inboxes()
         self._look_s = 0.0
         self._fresh = False
+        self._known: dict[tuple[int, str, str], bool] = {}
+        self._asked = 0
         self.purged = 0
 
     async def run(self) -> None:
@@ -78,6 +81,8 @@ class Purger:
         await self._room.refresh()
         stored, head = await self._stored(), await head_revision(self._fabric) or 0
         announced = sorted(version for version in stored if version <= head)
+        self._known = {key: served for key, served in self._known.items() if key[0] in stored}
+        self._asked = 0
         gone: list[int] = []
         squeezed: dict[str, int] = {}
         if self._room.bytes >= self._rules.start * self._room.limit and len(announced) > self._rules.keep:
@@ -153,11 +158,36 @@ class Purger:
         past = covered(roots, old) - covered([*others, *self._inboxes.names], old)
         if not past:
             return {}
-        places = {stream: each.before(max(past) + 1) for stream, each in self._upstream.roots.items()}
+        places = {stream: await self._forgettable(stream, max(past)) for stream in self._upstream.roots}
         places = {stream: place for stream, place in places.items() if place}
         document = {"time_ms": int(time.time() * 1000), "places": places}
         await self._fabric.publish(self._fabric.logs.oldest, json.dumps(document).encode())
         return places
+
+    async def _forgettable(self, stream: str, newest: int) -> int:
+        """The place in a root log before which every site has passed on all that it was to get, 0 when there is none.
+
+        A site may ask again for what it has not passed on, and a reader for what lies in the log of a site that is
+        gone. A site that was in nobody's tree will ask as well, but nothing there is owed to it.
+        """
+        place = 0
+        for version, (last, upto) in sorted(self._upstream.roots[stream].lasts.items()):
+            behind = [site for (name, site), mark in self._upstream.passed.items() if name == stream and mark < upto]
+            if version > newest or any([await self._served(version, site, stream) for site in behind]):
+                break
+            place = last + 1
+        return place
+
+    async def _served(self, version: int, site: str, stream: str) -> bool:
+        """Whether a site was to pass anything on under a version; what is not known yet may wait for another look."""
+        key = (version, site, stream)
+        if key not in self._known:
+            if self._asked >= _MOST_ASKED:
+                return True
+            self._asked += 1
+            routes = await self._tables.routes(*key)
+            self._known[key] = routes is not None and bool(routes.targets)
+        return self._known[key]
 
     async def _awaited(self) -> bool:
         """Whether a subscription that starts with the earliest row has not got its first message yet."""
