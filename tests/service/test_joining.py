@@ -60,7 +60,7 @@ def test_a_site_that_turns_out_to_be_slow_serves_fewer(tmp_path: Path, nats_url:
             assert status["joins"] == [join]
             for name in NAMES:
                 line = status["subscriptions"][name]
-                assert line["matched"] == line["delivered"] + line["reduced"] == 200 * batch
+                assert line["matched"] == line["delivered"] + line["reduced"] == 200 * batch, str(line)
                 assert live.seqs(name) == sorted(set(live.seqs(name)))
                 assert line["difference"] == 0
 

@@ -78,7 +78,7 @@ def test_a_plan_made_of_assumptions_gives_way_to_one_made_of_measurements(tmp_pa
             status = await live.settle(90)
             for name in NAMES:
                 line = status["subscriptions"][name]
-                assert line["matched"] == line["delivered"] + line["reduced"], line
+                assert line["matched"] == line["delivered"] + line["reduced"], str(line)
                 assert line["difference"] == 0
                 seqs = live.seqs(name)
                 assert seqs == sorted(set(seqs))
