@@ -1,5 +1,7 @@
 """Kernels against the plain oracle, and incremental evaluation against full evaluation."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +12,7 @@ from headgate.planning import Flow, Graph, Member, Pieces, Problem, Universe, Wa
 from headgate.planning.construct import ALGORITHMS, construct
 from headgate.planning.generate import Workload, generate
 from headgate.planning.kernel.flow import evaluate as full
+from headgate.planning.kernel.trials import end_trials, try_by_groups
 from headgate.planning.problem import Delays
 
 from .oracle import bulky
@@ -82,6 +85,65 @@ def test_moving_subtrees_agrees_with_full_evaluation(seed, scale, links, data):
     assert np.array_equal(mask[graph.streams :], net.mask[graph.streams :])
     assert net.total == pytest.approx(total, rel=1e-9, abs=1e-6)
     assert net.resource["permeable"] == pytest.approx(permeable, abs=1e-9)
+
+
+def _tabled(problem, rng):
+    """The same problem with step and linear tables, and with templates that tolerate no drop, among its qualities."""
+    tables = (
+        Quality(table=QualityTable("steps", (0.1, 0.6), (0.1, 1.0), ((1.0, 0.8), (0.4, 0.2)))),
+        Quality(table=QualityTable("linear", (0.0, 0.9), (0.0, 3.0), ((1.0, 0.3), (0.4, 0.0)))),
+        Quality(0.0, 1.0),
+    )
+    members = [
+        replace(m, wants=tuple(replace(want, quality=tables[int(rng.integers(3))]) for want in m.wants))
+        if rng.random() < 0.5
+        else m
+        for m in problem.members
+    ]
+    return Problem(problem.sites, problem.flows, tuple(members), problem.delays, problem.capacities, problem.physical)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([0.1, 0.3, 1.0, 3.0]), st.booleans(), st.integers(0, 3), st.data())
+def test_trials_by_groups_agree_with_full_evaluation(seed, scale, links, goal, data):
+    """Kept and undone trials of one to four moves: totals, every node's drop, and after them everything."""
+    rng = np.random.default_rng(seed)
+    problem = generate(Workload(sites=15, streams=5, filters_per_stream=9, scale=scale), seed)
+    problem = physical(problem, rng) if links else problem
+    problem = _tabled(problem, rng) if goal else problem
+    start = construct(problem, data.draw(st.sampled_from(["brush", "unfas", "qasdg"])), seed).graph.parent_array
+    graph, check = Graph(problem, goal=goal), Graph(problem, goal=goal)
+    net, streams = graph.net, graph.streams
+    leaves = np.setdiff1d(np.arange(streams, len(net.node)), start)
+    start[rng.choice(leaves, min(len(leaves), seed % 3), replace=False)] = -1  # some are outside of the graph
+    graph.assign(start)
+    for _ in range(30):
+        nodes, parents, where = [], [], net.node["parent"].copy()
+        for _ in range(int(rng.integers(1, 5))):
+            node = int(rng.integers(streams, len(net.node)))
+            mates = np.flatnonzero(net.node["stream"] == net.node["stream"][node])
+            parent = above = int(rng.choice(mates[(mates < streams) | (where[mates] >= 0)]))
+            while above >= 0 and above != node:
+                above = int(where[above])
+            if above == node or (links and net.link[net.node["site"][parent], net.node["site"][node]] < 0):
+                continue
+            where[node] = parent
+            nodes.append(node)
+            parents.append(parent)
+        keep, before = bool(rng.random() < 0.5), (net.total.copy(), net.node["parent"].copy())
+        try_by_groups(net, np.array(nodes, np.int32), np.array(parents, np.int32), keep, 1)
+        if not keep:
+            assert np.array_equal(net.node["parent"], before[1])
+            assert net.total == pytest.approx(before[0], rel=1e-9, abs=1e-9)
+        check.assign(net.node["parent"].copy())
+        assert net.total == pytest.approx(check.net.total, rel=1e-9, abs=1e-6)
+        kept = net.kept[net.seat["group"][net.node["seat"]]]
+        assert kept == pytest.approx(check.net.node["kept"], abs=1e-9)
+    end_trials(net)
+    for field in ("kept", "lag", "size", "out", "score", "zeros", "depth"):
+        values = check.net.node[field]
+        assert net.node[field] == pytest.approx(values, abs=1e-9 * max(1.0, float(np.abs(values).max()))), field
+    assert graph.statistics()["fallbacks"] == 0
 
 
 @pytest.mark.parametrize("links", [False, True])

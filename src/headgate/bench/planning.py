@@ -5,9 +5,10 @@ All times are CPU time of this process, which works in one thread: others on the
 
 from __future__ import annotations
 
+import functools
 import resource
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,18 +17,17 @@ from headgate.planning import Graph, Problem, measure
 from headgate.planning.construct import algorithm, construct
 from headgate.planning.construct.algorithm import join_order
 from headgate.planning.generate import Workload, generate
-from headgate.planning.kernel.flow import evaluate, prepare_sweeps, time_moves, time_sweeps, time_writing
+from headgate.planning.kernel.flow import evaluate, time_moves
+from headgate.planning.kernel.trials import end_trials, try_by_groups
 from headgate.planning.life import Life, Upkeep
-from headgate.planning.net import N_NODES, NODES, REDUCED, START, SWEEPS
+from headgate.planning.net import N_GROUPS, N_NODES, SWEEPS
 from headgate.planning.oracle import ModelNetwork, construct_slowly
 from headgate.planning.problem import tree_members
 from headgate.planning.search import Search
 
 BLIND = ("brush", "chain")
 # A move is repeated until it takes so long, but not more often than this: the call from Python is not what is measured.
-LONG_S, MOST_REPEATS = 2e-4, 100
-TIMES = 200  # sweeps that are timed together
-MOST_COUNTED = 100  # moves of which it is counted how many different drops they change
+LONG_S, MOST_REPEATS = 2e-3, 1_000
 
 
 def run(
@@ -95,12 +95,9 @@ def _time_oracle(problem: Problem, name: str, seed: int) -> float:
 def incremental(size: int, moves: int) -> dict[str, float]:
     """Median time of random moves of a subtree, tried and undone, against full evaluation of the same graph.
 
-    Full evaluation is timed both ways: by sweeps of the reduced graph, which is what a planner without incremental
-    evaluation would run (and what moves use where they reach far), and node by node. Beside each ratio stands the most
-    that it can be: against journalling, valuing and undoing the touched nodes alone, with the fixed point for nothing.
-    Whoever kept one drop and one score for all nodes with the same drop would have to touch each different one: the
-    same bound, as if that cost no more than one node does, is printed for these too, and once more with the sweeps that
-    settle a move from where the graph stood.
+    Trials go by groups, as in a search. Full evaluation is timed both ways: by sweeps of the reduced graph, which is
+    what a planner without incremental evaluation would run, and node by node. A move that is kept by itself, outside of
+    a search, and written to every node that it touches is timed beside them.
     """
     print(f"\nincremental evaluation at {size:,} sites")
     share = size / 10_000
@@ -113,35 +110,34 @@ def incremental(size: int, moves: int) -> dict[str, float]:
         graph = construct(generate(workload, 1), "qasdg", 1).graph
         net = graph.net
         full, swept = _time_full(graph, False), _time_full(graph, True)
-        time_moves(net, len(net.node) - 1, int(net.node["stream"][-1]), 1)
-        time_writing(net, np.zeros(1, np.int32), 1)
-        before = graph.statistics()
-        seconds, touched, least, far = _time_random_moves(graph, moves).T
-        fallbacks = graph.statistics()["fallbacks"] - before["fallbacks"]
-        ratio, fast = (float(found / np.median(seconds)) for found in (full, swept))
-        most, most_fast = (float(found / np.median(least)) for found in (full, swept))
-        part = float(np.median(touched)) / len(net.node)
         dropped = float((net.node["kept"][graph.streams :] < 1 - 1e-9).mean())
+        before = graph.statistics()["fallbacks"]
+        found = _time_random_moves(graph, moves)
+        fallbacks = graph.statistics()["fallbacks"] - before
+        trial, sweeps, groups, written, touched = (float(np.median(column)) for column in found.T)
+        part = touched / len(net.node)
         print(
-            f"  {size:>6} sites, {name:<11} full {1e3 * full:.3f} ms ({1e3 * swept:.3f} swept), move"
-            f" {1e6 * np.median(seconds):.1f} us, at least {1e6 * np.median(least):.1f}: {ratio:.1f}x of {most:.0f}x at"
-            f" most ({fast:.1f}x of {most_fast:.0f}x), touched {100 * part:.2f} % (mean"
-            f" {100 * touched.mean() / len(net.node):.1f} %), {100 * far.mean():.0f} % of moves swept,"
-            f" {fallbacks} fall-backs, {100 * dropped:.0f} % of members with drops",
+            f"  {size:>6} sites, {name:<11} full {1e3 * full:.3f} ms ({1e3 * swept:.3f} swept), trial"
+            f" {1e6 * trial:.2f} us: {full / trial:.1f}x ({swept / trial:.1f}x of swept); {sweeps:.0f} sweeps,"
+            f" {groups:.0f} groups change; written to {100 * part:.3g} % of the nodes (mean"
+            f" {100 * found[:, 4].mean() / len(net.node):.1f} %) {1e6 * written:.1f} us, {fallbacks} fall-backs,"
+            f" {100 * dropped:.0f} % of members with drops",
             flush=True,
         )
-        if dropped > 0:
-            each = float(np.median(least) / np.median(touched))
-            figures |= {
-                f"incremental_{name}_{size}_{key}": value
-                for key, value in _by_drops(graph, min(moves, MOST_COUNTED), swept, each).items()
-            }
-        figures[f"incremental_{name}_{size}_ratio"] = round(ratio, 1)
-        figures[f"incremental_{name}_{size}_ratio_to_swept"] = round(fast, 1)
-        figures[f"incremental_{name}_{size}_most"] = round(most, 1)
-        figures[f"incremental_{name}_{size}_most_to_swept"] = round(most_fast, 1)
-        figures[f"incremental_{name}_{size}_touched"] = round(part, 5)
-        figures[f"incremental_{name}_{size}_fallbacks"] = fallbacks
+        figures |= {
+            f"incremental_{name}_{size}_{key}": value
+            for key, value in (
+                ("ratio", round(swept / trial, 1)),
+                ("ratio_to_node_by_node", round(full / trial, 1)),
+                ("trial_us", round(1e6 * trial, 2)),
+                ("written_us", round(1e6 * written, 2)),
+                ("full_us", round(1e6 * swept, 1)),
+                ("touched", round(part, 5)),
+                ("sweeps", sweeps),
+                ("groups_changed", groups),
+                ("fallbacks", fallbacks),
+            )
+        }
     return figures
 
 
@@ -153,44 +149,6 @@ def _time_full(graph: Graph, swept: bool) -> float:
         evaluate(graph.net, swept)
         seconds.append(time.process_time() - began)
     return float(np.median(seconds[1:]))
-
-
-def _by_drops(graph: Graph, moves: int, swept: float, each: float) -> dict[str, float]:
-    """The bound for those who keep drops and scores by different drops, at so many seconds for each of them."""
-    net = graph.net
-    drops, warm = (float(np.median(column)) for column in zip(*_count_drops(graph, moves), strict=True))
-    before = int(net.counter[SWEEPS])
-    evaluate(net, True)
-    sweeps, known = int(net.counter[SWEEPS]) - before, _different(net.node["kept"])
-    most, one = swept / (each * max(1.0, drops)), _time_sweep(graph)
-    settled = swept / (each * max(1.0, drops) + warm * one)
-    print(
-        f"         a move changes {drops:.0f} of {known} different drops by more than 1e-9 ({len(net.node)} nodes; a"
-        f" full evaluation sweeps {sweeps} times, a move {warm:.0f}, {1e6 * one:.0f} us each): {most:.0f}x of swept at"
-        f" most by drops, {settled:.0f}x with the sweeps",
-        flush=True,
-    )
-    return {
-        "drops": known,
-        "drops_changed": drops,
-        "sweeps": sweeps,
-        "sweeps_of_a_move": warm,
-        "most_by_drops": round(most, 1),
-        "most_by_drops_and_sweeps": round(settled, 1),
-    }
-
-
-def _time_sweep(graph: Graph) -> float:
-    """Seconds of one sweep of the reduced graph, as if loads were summed up by resource and drop beforehand."""
-    net = graph.net
-    groups, candidates = prepare_sweeps(net)
-    entries = int(net.plane[START, candidates])
-    number = np.repeat(np.arange(candidates - 1), np.diff(net.plane[START, 1 : candidates + 1]))
-    pairs = len(np.unique(np.stack([number, net.entry_group[:entries]]), axis=1).T)
-    time_sweeps(net, groups, candidates, 1)
-    began = time.process_time()
-    time_sweeps(net, groups, candidates, TIMES)
-    return (time.process_time() - began) / TIMES * (groups + pairs) / (groups + entries)
 
 
 def _random_move(graph: Graph, random: np.random.Generator) -> tuple[int, int]:
@@ -206,48 +164,37 @@ def _random_move(graph: Graph, random: np.random.Generator) -> tuple[int, int]:
             return node, parent
 
 
-def _count_drops(graph: Graph, moves: int) -> list[tuple[int, int]]:
-    """Of random moves, how many different drops change, and how many sweeps it took to settle.
-
-    Nodes whose drop is the same before and after count once.
-    """
-    net, random, found = graph.net, np.random.default_rng(7), []
-    for _ in range(moves):
-        node, parent = _random_move(graph, random)
-        home, swept = int(net.node["parent"][node]), int(net.counter[SWEEPS])
-        graph.move(node, parent)
-        touched = net.node[net.work[NODES, : int(net.counter[N_NODES])]]
-        changed = touched[np.abs(touched["kept"] - touched["old_kept"]) > 1e-9]
-        found.append((_different(changed["kept"], changed["old_kept"]), int(net.counter[SWEEPS]) - swept))
-        graph.move(node, home)
-    return found
-
-
-def _different(*columns: Any) -> int:
-    """Different rows, where a difference below 1e-10 is none."""
-    return len(np.unique(np.round(np.stack(columns), 10), axis=1).T)
-
-
 def _time_random_moves(graph: Graph, moves: int) -> Any:
     """Random moves, each tried and undone: one row each.
 
-    Seconds; touched nodes; the least seconds, which is what it takes to journal, value and undo those nodes; 1 where
-    the move reached so far that it was left to sweeps.
+    Seconds of the trial by groups, its sweeps, the groups that changed; seconds when it is written to the nodes, and
+    how many it touches then.
     """
     net, random = graph.net, np.random.default_rng(7)
-    found = np.zeros((moves, 4))
-    for done in range(moves):
-        node, parent = _random_move(graph, random)
-        swept, began = int(net.counter[REDUCED]), time.process_time()
-        touched = time_moves(net, node, parent, 1)
-        repeats = int(min(max(LONG_S / max(time.process_time() - began, 1e-9), 1), MOST_REPEATS))
-        far, began = int(net.counter[REDUCED]) - swept, time.process_time()
-        time_moves(net, node, parent, repeats)
-        seconds = (time.process_time() - began) / repeats
-        nodes, began = net.work[NODES, :touched].copy(), time.process_time()
-        time_writing(net, nodes, repeats)
-        found[done] = seconds, touched, (time.process_time() - began) / repeats, far
+    chosen = [_random_move(graph, random) for _ in range(moves)]
+    found = np.zeros((moves, 5))
+    for row, (node, parent) in zip(found, chosen, strict=True):
+        time_moves(net, node, parent, 1)
+        row[4] = net.counter[N_NODES]
+        row[3] = _time_repeated(functools.partial(time_moves, net, node, parent))
+    for row, (node, parent) in zip(found, chosen, strict=True):
+        nodes, parents = np.array([node], np.int32), np.array([parent], np.int32)
+        swept = int(net.counter[SWEEPS])
+        try_by_groups(net, nodes, parents, False, 1)
+        row[1], row[2] = int(net.counter[SWEEPS]) - swept, net.counter[N_GROUPS]
+        row[0] = _time_repeated(functools.partial(try_by_groups, net, nodes, parents, False))
+    end_trials(net)
     return found
+
+
+def _time_repeated(run: Callable[[int], object]) -> float:
+    """Seconds of a run, repeated so often that the call from Python is not what is measured."""
+    began = time.process_time()
+    run(1)
+    repeats = int(min(max(LONG_S / max(time.process_time() - began, 1e-9), 1), MOST_REPEATS))
+    began = time.process_time()
+    run(repeats)
+    return (time.process_time() - began) / repeats
 
 
 def _below(net: Any, node: int, top: int) -> bool:

@@ -19,20 +19,30 @@ F8 = npt.NDArray[np.float64]
 I4 = npt.NDArray[np.int32]
 I8 = npt.NDArray[np.int64]
 U1 = npt.NDArray[np.uint8]
+U4 = npt.NDArray[np.uint32]
 
 # Places in `Net.counter`: journal and queue positions, statistics, settings.
 TICK, N_NODES, N_RES, N_MASKS, N_OUTS, N_MOVED, HEAD, TAIL, ROUNDS, TRIALS, FALLBACKS, TOUCHED = range(12)
 LOW, HIGH, PHYSICAL, ROW_BYTES, GOAL, REDUCED, SWEEPS = range(12, 19)
+# Of trials by groups (`kernel.grouped`): whether they are on, whether all wants are of the template, how many groups,
+# active and doubtful resources, loose nodes, noted seats and noted groups there are; how many there were at the start
+# of the trial, and when groups were made.
+GROUPED, PLAIN, GROUPS, ACTIVE, DOUBTFUL, LOOSE, N_SEATS, N_GROUPS = range(19, 27)
+GROUPS_BEFORE, ACTIVE_BEFORE, DOUBTFUL_BEFORE, LOOSE_BEFORE, GROUPS_MADE, ACTIVE_MADE = range(27, 33)
+COUNTERS = 33
 # Places in `Net.rule`: the delay rule and the tolerance of the fixed point. Places in `Net.total`.
 BASE, PER_UNIT, MEAN, TOLERANCE = range(4)
 SCORE, ZEROS, BANDWIDTH, LOADS, SQUARES = range(5)
-# Rows of `Net.work`: the queue of resources, the stack of nodes, the journals of nodes, masks, outs and resources, and
-# the first waiting node of each depth.
-QUEUE, STACK, NODES, MASKS, OUTS, RESOURCES, BUCKET = range(7)
+# Rows of `Net.work`: the queue of resources, the stack of nodes, the journals of nodes, masks, outs and resources, the
+# first waiting node of each depth; the journal of seats, loose nodes, active and doubtful resources, those that a trial
+# has touched.
+QUEUE, STACK, NODES, MASKS, OUTS, RESOURCES, BUCKET, SEATS, LOOSE_NODES, ACTIVES, DOUBTS, SUSPECTS = range(12)
 # Rows of `Net.plane` and `Net.real`, the reduced graph (`kernel.reduced`): nodes in order, their groups, the group that
 # a node's children share; by group the group above and the resources on the link; by resource its number, and back.
 ORDER, GROUP, SHARED, UPPER, USES, LOWER, LINK, INDEX, CANDIDATE, START = range(10)
-KEPT, BOUND, PASSING, LIMIT, STEP = range(5)
+KEPT, BOUND, PASSING, LIMIT, STEP, ASKED = range(6)
+# Rows of `Net.path`: by group the group above it and the resources on the links into it.
+TOP, SENDER, RECEIVER, WIRE = range(4)
 # What a want contributes to the score: its logarithm, itself, whether its contract is met, a soft minimum.
 GEOMETRIC, ARITHMETIC, CONTRACTS, MINIMUM = range(4)
 
@@ -43,7 +53,9 @@ _I4, _I8, _F8 = np.int32, np.int64, np.float64
 NODE = np.dtype(
     [
         (name, _I4)
-        for name in ("site", "stream", "parent", "first", "after", "before", "depth", "old_depth", "waiting", "next")
+        for name in (
+            *("site", "stream", "parent", "first", "after", "before", "depth", "old_depth", "waiting", "next", "seat"),
+        )
     ]
     # size: bytes/s on the link into the node; out: bytes/s it forwards, both without drops; kept: fraction of its rows
     # that arrive; lag: seconds from the source; score and zeros: what its wants contribute; bulk: see `Member`.
@@ -53,7 +65,9 @@ NODE = np.dtype(
     align=True,
 )
 RESOURCE = np.dtype(
-    [("capacity", _F8), ("permeable", _F8), ("old", _F8), ("step", _F8), ("stamp", _I8), ("queued", _I8)], align=True
+    [(name, _F8) for name in ("capacity", "permeable", "old", "step", "fixed")]
+    + [(name, _I8) for name in ("stamp", "queued", "state", "first", "last")],
+    align=True,
 )
 # share: 1 / upload, 0 where the upload is unknown; forwarded: bytes/s it forwards without drops.
 PLACE = np.dtype(
@@ -62,6 +76,25 @@ PLACE = np.dtype(
 )
 FLOW = np.dtype([("rate", _F8), ("base", _F8), ("first", _I8), ("last", _I8)], align=True)
 WANT = np.dtype([("weight", _F8), ("floor", _F8), ("at", _I8), ("kind", _I8)], align=True)
+# Trials by groups. A node's seat among those of its site: its group and its parent's, what it forwards and gets without
+# drops, where its slots begin, whether it is loose. A group: who owns it, its slots, whether active resources depend on
+# it, what it gets and contributes. A slot: a want as its group values it, see `kernel.grouped`.
+SEAT = np.dtype(
+    [(name, _F8) for name in ("out", "size")]
+    + [(name, _I4) for name in ("group", "above", "old_group", "old_above", "slot", "loose")]
+    + [("stamp", _I8)],
+    align=True,
+)
+GROUPING = np.dtype(
+    [(name, _I4) for name in ("owner", "first", "last", "inner")]
+    + [(name, _I4) for name in ("old_upper", "old_up", "old_down", "old_link")]
+    + [(name, _F8) for name in ("kept", "score", "zeros", "old_kept", "old_score", "old_zeros")]
+    + [("stamp", _I8)],
+    align=True,
+)
+SLOT = np.dtype(
+    [(name, _F8) for name in ("drop", "weight", "less", "met")] + [("want", _I4), ("node", _I4)], align=True
+)
 
 
 class Net(NamedTuple):
@@ -86,15 +119,23 @@ class Net(NamedTuple):
     mask: U1  # (N, B) of the link into the node
     old_mask: U1
     moved: I4  # (M, 2) nodes of a trial and the parents they had
-    work: I4  # (7, max(N, R) + 2)
+    work: I4  # (12, max(N, R) + 2)
     total: F8
     old_total: F8
     rule: F8
     counter: I8
     plane: I4  # (10, max(N, R) + 2), the reduced graph
-    real: F8  # (5, max(N, R) + 2)
-    entry_group: I4  # what loads a resource: at most three entries per node
+    real: F8  # (6, max(N, R) + 2)
+    entry_group: I4  # what loads a resource: at most three entries per node (trials by groups: two)
     entry_load: F8
+    seat: Any  # (N,) SEAT, in the order of site_nodes
+    group: Any  # (4 N + 128,) GROUPING: at most one a node when made, two a node in a trial, some left by others
+    path: U4  # (4, 4 N + 128) of the groups; not signed, so that the compiler need not look for negative places
+    kept: F8  # (4 N + 128,) the fraction that each group gets, as the sweeps see it
+    noted: I4  # (4 N + 128,) the journal of groups
+    slot: Any  # (W,) SLOT, group after group
+    packed_group: U4  # entries of active resources side by side, as sweeps go through them
+    packed_load: F8
 
 
 class Layout(NamedTuple):
@@ -172,13 +213,16 @@ def compile_problem(problem: Problem) -> tuple[Net, Layout]:
     node["want_last"] = np.cumsum(np.bincount(np.array([at for at, _ in wants], np.int64), minlength=total))
     node["want_first"] = np.append(0, node["want_last"][:-1])
     want_records, want_data = _wants([want for _, want in wants])
-    count = np.zeros(19, np.int64)
+    count = np.zeros(COUNTERS, np.int64)
     count[PHYSICAL], count[ROW_BYTES] = problem.physical, bytes_rows
-    work = np.zeros((7, max(total, len(resources)) + 2), np.int32)
+    work = np.zeros((12, max(total, len(resources)) + 2), np.int32)
     work[BUCKET] = -1
+    site_nodes = np.argsort(site_of, kind="stable").astype(np.int32)
+    node["seat"][site_nodes] = np.arange(total)
+    groups = 4 * total + 128
     net = Net(
         places,
-        np.argsort(site_of, kind="stable").astype(np.int32),
+        site_nodes,
         resources,
         link,
         ends,
@@ -198,8 +242,16 @@ def compile_problem(problem: Problem) -> tuple[Net, Layout]:
         rule,
         count,
         np.zeros((10, work.shape[1]), np.int32),
-        np.zeros((5, work.shape[1])),
+        np.zeros((6, work.shape[1])),
         np.zeros(3 * total + 1, np.int32),
+        np.zeros(3 * total + 1),
+        np.zeros(total, SEAT),
+        np.zeros(groups, GROUPING),
+        np.zeros((4, groups), np.uint32),
+        np.zeros(groups),
+        np.zeros(groups, np.int32),
+        np.zeros(len(want_records), SLOT),
+        np.zeros(3 * total + 1, np.uint32),
         np.zeros(3 * total + 1),
     )
     return net, Layout(nodes, tuple(want.name for _, want in wants), relay)

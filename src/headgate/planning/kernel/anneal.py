@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from headgate.planning.jit import entry, jit
-from headgate.planning.kernel.flow import settle
+from headgate.planning.kernel.grouped import give_back, start, tidy, undo, weigh
+from headgate.planning.kernel.grouping import make
+from headgate.planning.kernel.seats import score_of
 from headgate.planning.kernel.strict import compare, stand
-from headgate.planning.kernel.tree import begin, below, linked, move, put, rollback, within
+from headgate.planning.kernel.tree import below, linked, move, put, within
 from headgate.planning.kernel.value import scalar
 from headgate.planning.net import BANDWIDTH, LOADS, SQUARES, Net
 
@@ -58,7 +60,7 @@ def draw_node(net: Net, state: Any, nodes: Any) -> int:
     node = nodes[pick(state, nodes.shape[0])]
     if uniform(state) < 0.5:
         other = nodes[pick(state, nodes.shape[0])]
-        if net.node[other].score < net.node[node].score:
+        if score_of(net, other) < score_of(net, node):
             node = other
     return int(node)
 
@@ -181,6 +183,16 @@ def dissolve(net: Net, node: int) -> bool:
 
 
 @jit
+def attempt(net: Net, state: Any, nodes: Any) -> bool:
+    """One random move, tried; False when the draw led to none."""
+    tidy(net)
+    start(net)
+    found = propose(net, state, nodes)
+    weigh(net)
+    return found
+
+
+@jit
 def climb(net: Net, state: Any, nodes: Any, steps: int, order: Any, now: Any, values: Any, seen: Any) -> None:
     """Random moves that are kept unless they make the graph worse in a strict order; `now` follows what was reached.
 
@@ -188,14 +200,12 @@ def climb(net: Net, state: Any, nodes: Any, steps: int, order: Any, now: Any, va
     too small to count. `values` is room for as many numbers as `now` has.
     """
     for _ in range(steps):
-        begin(net)
-        found = propose(net, state, nodes)
-        settle(net)
+        found = attempt(net, state, nodes)
         stand(net, order, values)
         verdict = compare(values, now) if found else -1
         seen[TRIALS] += 1
         if verdict < 0:
-            rollback(net)
+            undo(net)
             continue
         seen[TAKEN] += 1
         if verdict > 0:
@@ -211,9 +221,7 @@ def cool(
     now = worth(net, wish)
     cooling = math.log(heat[1] / heat[0]) / max(1, steps - 1)
     for step in range(steps):
-        begin(net)
-        found = propose(net, state, nodes)
-        settle(net)
+        found = attempt(net, state, nodes)
         seen[TRIALS] += 1
         value = worth(net, wish)
         gain = value - now
@@ -227,7 +235,7 @@ def cool(
                 for node in range(net.node.shape[0]):
                     parents[node] = net.node[node].parent
         else:
-            rollback(net)
+            undo(net)
 
 
 @entry
@@ -248,7 +256,9 @@ def anneal(
 
     One entry for both: compiling it takes most of the time that a first search needs.
     """
+    make(net)
     if order.shape[0] > 0:
         climb(net, state, nodes, steps, order, best, values, seen)
     else:
         cool(net, state, nodes, steps, heat, wish, best, parents, seen)
+    give_back(net)

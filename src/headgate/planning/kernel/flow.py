@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from headgate.planning.jit import entry, jit
-from headgate.planning.kernel.reduced import list_candidates, list_groups, list_loads, list_nodes, solve, sweep
+from headgate.planning.kernel.reduced import solve
 from headgate.planning.kernel.tree import (
     begin,
     bits_size,
@@ -28,11 +28,13 @@ from headgate.planning.kernel.tree import (
     spread,
 )
 from headgate.planning.kernel.value import revalue
+from headgate.planning.kernel.waiting import carry, nobody_waits, wait
 from headgate.planning.net import (
     BANDWIDTH,
     BOUND,
     BUCKET,
     FALLBACKS,
+    GROUPED,
     HEAD,
     HIGH,
     LOW,
@@ -76,18 +78,6 @@ def load_of(net: Net, resource: int) -> float:
 
 
 @jit
-def wait(net: Net, node: int) -> None:
-    """Put a node whose incoming link has changed among those of its depth."""
-    record = net.node[node]
-    if record.waiting == 0:
-        record.waiting = 1
-        record.next = net.work[BUCKET, record.depth]
-        net.work[BUCKET, record.depth] = node
-        net.counter[LOW] = min(net.counter[LOW], record.depth)
-        net.counter[HIGH] = max(net.counter[HIGH], record.depth)
-
-
-@jit
 def wave(net: Net) -> int:
     """Bring the waiting nodes up to date from the top down, each once, and queue the resources whose load changes.
 
@@ -113,33 +103,8 @@ def wave(net: Net) -> int:
                     child = net.node[child].after
             node = record.next
         depth += 1
-    net.counter[LOW] = net.work.shape[1]
-    net.counter[HIGH] = -1
+    nobody_waits(net)
     return seen
-
-
-@jit
-def carry(net: Net, resource: int) -> None:
-    """Let every node wait whose incoming link uses a resource."""
-    n = net.place.shape[0]
-    if resource < n:
-        for at in range(net.place[resource].first, net.place[resource].last):
-            child = net.node[net.site_nodes[at]].first
-            while child >= 0:
-                wait(net, child)
-                child = net.node[child].after
-    elif resource < 2 * n:
-        for at in range(net.place[resource - n].first, net.place[resource - n].last):
-            if net.node[net.site_nodes[at]].parent >= 0:
-                wait(net, net.site_nodes[at])
-    else:
-        ends = net.link_ends[resource - 2 * n]
-        for side in range(2):
-            for at in range(net.place[ends[side]].first, net.place[ends[side]].last):
-                node = net.site_nodes[at]
-                parent = net.node[node].parent
-                if parent >= 0 and net.node[parent].site == ends[1 - side]:
-                    wait(net, node)
 
 
 @jit
@@ -159,7 +124,7 @@ def run(net: Net, limit: int, patience: int) -> bool:
     the rest is left to sweeps of the reduced graph, where a change that reaches far costs less; negative: never.
     """
     ring, rounds, visits = net.work.shape[1], 0, 0
-    net.counter[LOW], net.counter[HIGH] = ring, -1
+    nobody_waits(net)
     while net.counter[HEAD] != net.counter[TAIL]:
         rounds += 1
         end = net.counter[TAIL]
@@ -314,6 +279,7 @@ def evaluate(net: Net, swept: bool) -> bool:
     """
     begin(net)
     net.total[:] = 0.0
+    net.counter[GROUPED] = 0
     reached = link_all(net)
     size_all(net, reached)
     descend(net, reached)
@@ -334,37 +300,6 @@ def time_moves(net: Net, node: int, parent: int, times: int) -> int:
         touched = net.counter[N_NODES]
         rollback(net)
     return touched
-
-
-@entry
-def time_writing(net: Net, nodes: Any, times: int) -> None:
-    """Journal, value and undo nodes, so many times: what a trial that touches them costs at least. For measurements.
-
-    Whoever knew the fixed point beforehand would still have to do this.
-    """
-    for _ in range(times):
-        begin(net)
-        for at in range(nodes.shape[0]):
-            note_node(net, nodes[at])
-            revalue(net, nodes[at])
-        rollback(net)
-
-
-@entry
-def prepare_sweeps(net: Net) -> tuple[int, int]:
-    """List the reduced graph: how many groups and numbered resources it has. For measurements."""
-    count = list_nodes(net)
-    candidates = list_candidates(net, False)
-    groups = list_groups(net, count)
-    list_loads(net, candidates)
-    return groups, candidates
-
-
-@entry
-def time_sweeps(net: Net, groups: int, candidates: int, times: int) -> None:
-    """Sweep the reduced graph as it is listed, so many times. For measurements."""
-    for _ in range(times):
-        sweep(net, groups, candidates, 1)
 
 
 @entry

@@ -8,6 +8,8 @@ from typing import Any
 from headgate.planning.jit import entry, jit
 from headgate.planning.kernel.anneal import pick, propose, uniform, worth
 from headgate.planning.kernel.flow import settle
+from headgate.planning.kernel.grouped import give_back, start, tidy, undo, weigh
+from headgate.planning.kernel.grouping import make
 from headgate.planning.kernel.tree import begin, below, linked, move, push, rollback, within
 from headgate.planning.net import N_MOVED, TOLERANCE, Net
 
@@ -116,17 +118,19 @@ def tend(
     most once, so its journal says who left home.
     """
     now, best = 0.0, 0.0
-    start = worth(net, wish)
+    make(net)
+    before = worth(net, wish)
     for node in range(net.node.shape[0]):
         parents[node] = net.node[node].parent
     cooling = math.log(heat[1] / heat[0]) / max(1, trials - 1) if heat[0] > 0.0 else 0.0
     paid = 0.0
     for trial in range(trials):
-        begin(net)
+        tidy(net)
+        start(net)
         found = suggest(net, state, nodes, homes)
-        settle(net)
+        weigh(net)
         cost = paid + price * strayed(net, homes)
-        value = worth(net, wish) - start - cost
+        value = worth(net, wish) - before - cost
         gain = value - now
         hot = heat[0] * math.exp(cooling * trial)
         if found and (gain > 0.0 or (hot > 0.0 and uniform(state) < math.exp(gain / hot))):
@@ -136,7 +140,8 @@ def tend(
                 for node in range(net.node.shape[0]):
                     parents[node] = net.node[node].parent
         else:
-            rollback(net)
+            undo(net)
+    give_back(net)
     return best
 
 

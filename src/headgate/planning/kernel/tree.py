@@ -13,6 +13,7 @@ from headgate.planning.jit import jit
 from headgate.planning.net import (
     BANDWIDTH,
     BASE,
+    GROUPED,
     LOADS,
     MASKS,
     N_MASKS,
@@ -293,6 +294,27 @@ def spread(net: Net, top: int, with_delay: bool) -> None:
 
 
 @jit
+def delay(net: Net, top: int) -> None:
+    """Carry a changed delay from the link into a node to all below it; who gets how much is told by groups."""
+    net.work[STACK, 0] = top
+    height = 1
+    while height > 0:
+        height -= 1
+        node = net.work[STACK, height]
+        note_node(net, node)
+        record = net.node[node]
+        if record.parent >= 0:
+            upper = net.node[record.parent]
+            record.lag = upper.lag + net.place[upper.site].processing + link_delay(net, upper.site, record.site)
+            record.depth = upper.depth + 1
+        child = record.first
+        while child >= 0:
+            net.work[STACK, height] = child
+            height += 1
+            child = net.node[child].after
+
+
+@jit
 def move(net: Net, node: int, parent: int) -> None:
     """Re-parent a node with all below it. The new parent must not be below it; -1 takes it out of the graph."""
     old = net.node[node].parent
@@ -311,7 +333,10 @@ def move(net: Net, node: int, parent: int) -> None:
         add_out(net, parent, net.node[node].size)
         push_edge(net, net.node[parent].site, net.node[node].site)
         grow(net, parent, node)
-    spread(net, node, True)
+    if net.counter[GROUPED]:
+        delay(net, node)
+    else:
+        spread(net, node, True)
 
 
 @jit

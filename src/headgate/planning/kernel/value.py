@@ -56,23 +56,28 @@ def drop_of(net: Net, node: int) -> float:
 
 
 @jit
+def worth_of(net: Net, want: int, quality: float) -> float:
+    """What a want contributes to the score by its quality."""
+    weight, goal = net.want[want].weight, net.counter[GOAL]
+    if goal == GEOMETRIC:
+        return float(weight * math.log(quality)) if quality > 0.0 else 0.0
+    if goal == ARITHMETIC:
+        return float(weight * quality)
+    if goal == CONTRACTS:
+        return float(weight * ((1.0 if quality >= net.want[want].floor else 0.0) + 1e-3 * quality))
+    return float(-weight / (quality + 0.02) ** 2)
+
+
+@jit
 def revalue(net: Net, node: int) -> None:
     """Bring a node's score and zeros up to date with its drop and delay, and the totals with them."""
     score, zeros = 0.0, 0.0
-    drop, goal = drop_of(net, node), net.counter[GOAL]
+    drop = drop_of(net, node)
     for want in range(net.node[node].want_first, net.node[node].want_last):
-        quality, weight = want_quality(net, want, drop, net.node[node].lag), net.want[want].weight
+        quality = want_quality(net, want, drop, net.node[node].lag)
+        score += worth_of(net, want, quality)
         if quality <= 0.0:
-            zeros += weight
-        if goal == GEOMETRIC:
-            score += weight * math.log(quality) if quality > 0.0 else 0.0
-        elif goal == ARITHMETIC:
-            score += weight * quality
-        elif goal == CONTRACTS:
-            met = 1.0 if quality >= net.want[want].floor else 0.0
-            score += weight * (met + 1e-3 * quality)
-        else:
-            score -= weight / (quality + 0.02) ** 2
+            zeros += net.want[want].weight
     net.total[SCORE] += score - net.node[node].score
     net.total[ZEROS] += zeros - net.node[node].zeros
     net.node[node].score = score
