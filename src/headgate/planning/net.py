@@ -35,8 +35,9 @@ BASE, PER_UNIT, MEAN, TOLERANCE = range(4)
 SCORE, ZEROS, BANDWIDTH, LOADS, SQUARES = range(5)
 # Rows of `Net.work`: the queue of resources, the stack of nodes, the journals of nodes, masks, outs and resources, the
 # first waiting node of each depth; the journal of seats, loose nodes, active and doubtful resources, those that a trial
-# has touched.
-QUEUE, STACK, NODES, MASKS, OUTS, RESOURCES, BUCKET, SEATS, LOOSE_NODES, ACTIVES, DOUBTS, SUSPECTS = range(12)
+# has touched; who is to get whom as a parent in the next trial.
+QUEUE, STACK, NODES, MASKS, OUTS, RESOURCES, BUCKET, SEATS, LOOSE_NODES, ACTIVES, DOUBTS = range(11)
+SUSPECTS, CHILDREN, PARENTS = range(11, 14)
 # Rows of `Net.plane` and `Net.real`, the reduced graph (`kernel.reduced`): nodes in order, their groups, the group that
 # a node's children share; by group the group above and the resources on the link; by resource its number, and back.
 ORDER, GROUP, SHARED, UPPER, USES, LOWER, LINK, INDEX, CANDIDATE, START = range(10)
@@ -119,13 +120,13 @@ class Net(NamedTuple):
     mask: U1  # (N, B) of the link into the node
     old_mask: U1
     moved: I4  # (M, 2) nodes of a trial and the parents they had
-    work: I4  # (12, max(N, R) + 2)
+    work: I4  # (14, max(N, R) + 40)
     total: F8
     old_total: F8
     rule: F8
     counter: I8
-    plane: I4  # (10, max(N, R) + 2), the reduced graph
-    real: F8  # (6, max(N, R) + 2)
+    plane: I4  # (10, max(N, R) + 40), the reduced graph
+    real: F8  # (6, max(N, R) + 40)
     entry_group: I4  # what loads a resource: at most three entries per node (trials by groups: two)
     entry_load: F8
     seat: Any  # (N,) SEAT, in the order of site_nodes
@@ -215,7 +216,7 @@ def compile_problem(problem: Problem) -> tuple[Net, Layout]:
     want_records, want_data = _wants([want for _, want in wants])
     count = np.zeros(COUNTERS, np.int64)
     count[PHYSICAL], count[ROW_BYTES] = problem.physical, bytes_rows
-    work = np.zeros((12, max(total, len(resources)) + 2), np.int32)
+    work = np.zeros((14, max(total, len(resources)) + 40), np.int32)
     work[BUCKET] = -1
     site_nodes = np.argsort(site_of, kind="stable").astype(np.int32)
     node["seat"][site_nodes] = np.arange(total)

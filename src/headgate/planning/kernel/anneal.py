@@ -19,7 +19,7 @@ from headgate.planning.kernel.seats import score_of
 from headgate.planning.kernel.strict import compare, stand
 from headgate.planning.kernel.tree import below, linked, move, put, within
 from headgate.planning.kernel.value import scalar
-from headgate.planning.net import BANDWIDTH, LOADS, SQUARES, Net
+from headgate.planning.net import BANDWIDTH, CHILDREN, LOADS, PARENTS, SQUARES, Net
 
 # Places in the statistics array.
 TRIALS, TAKEN, BETTER, WORSE = range(4)
@@ -98,20 +98,19 @@ def may_follow(net: Net, node: int, parent: int) -> bool:
 @jit
 def propose(net: Net, state: Any, nodes: Any) -> bool:
     """Carry out one random move inside a trial; False when the draw led to none."""
+    steps = choose(net, state, nodes)
+    for at in range(steps):
+        move(net, net.work[CHILDREN, at], net.work[PARENTS, at])
+    return steps > 0
+
+
+@jit
+def choose(net: Net, state: Any, nodes: Any) -> int:
+    """Draw one random move: the number of nodes that get other parents, in order in the rows of `work` for them."""
     node = draw_node(net, state, nodes)
-    old = net.node[node].parent
-    if old < 0:
-        parent = draw_parent(net, state, node)
-        if parent >= 0:
-            move(net, node, parent)
-        return bool(parent >= 0)
-    kind = uniform(state)
+    kind = uniform(state) if net.node[node].parent >= 0 else 0.0
     if kind < 0.70:
-        parent = draw_parent(net, state, node)
-        if parent < 0:
-            return False
-        move(net, node, parent)
-        return True
+        return step_to(net, 0, node, draw_parent(net, state, node))
     if kind < 0.85:
         return swap(net, state, node)
     if kind < 0.90:
@@ -122,120 +121,64 @@ def propose(net: Net, state: Any, nodes: Any) -> bool:
 
 
 @jit
-def swap(net: Net, state: Any, node: int) -> bool:
+def step_to(net: Net, count: int, node: int, parent: int) -> int:
+    """Let a node get a parent after so many others have got theirs; how many there are then. None without a parent."""
+    if parent < 0:
+        return count
+    net.work[CHILDREN, count] = node
+    net.work[PARENTS, count] = parent
+    return count + 1
+
+
+@jit
+def swap(net: Net, state: Any, node: int) -> int:
     """Two nodes change places, each keeping what is below it."""
     stream = net.node[node].stream
     first = net.flow[stream].first
     other = first + pick(state, net.flow[stream].last - first)
     one, two = net.node[node].parent, net.node[other].parent
     if two < 0 or one == two or below(net, other, node) or below(net, node, other):
-        return False
+        return 0
     if not (may_follow(net, node, two) and may_follow(net, other, one)):
-        return False
-    move(net, node, two)
-    move(net, other, one)
-    return True
+        return 0
+    return step_to(net, step_to(net, 0, node, two), other, one)
 
 
 @jit
-def promote(net: Net, node: int) -> bool:
+def promote(net: Net, node: int) -> int:
     """A node takes its parent's place, and the parent goes under it."""
     parent = net.node[node].parent
     if parent < net.flow.shape[0]:
-        return False
+        return 0
     grand = net.node[parent].parent
     if not linked(net, net.node[grand].site, net.node[node].site):
-        return False
-    move(net, node, grand)
-    move(net, parent, node)
-    return True
+        return 0
+    return step_to(net, step_to(net, 0, node, grand), parent, node)
 
 
 @jit
-def adopt(net: Net, state: Any, node: int) -> bool:
+def adopt(net: Net, state: Any, node: int) -> int:
     """A node goes under a parent and takes over some of its children."""
     parent = draw_parent(net, state, node)
     if parent < 0:
-        return False
-    taken = 0
-    child = net.node[parent].first
-    move(net, node, parent)
-    while child >= 0 and taken < 8:
-        following = net.node[child].after
+        return 0
+    steps, child = step_to(net, 0, node, parent), net.node[parent].first
+    while child >= 0 and steps < 9:
         if child != node and uniform(state) < 0.4 and linked(net, net.node[node].site, net.node[child].site):
-            move(net, child, node)
-            taken += 1
-        child = following
-    return True
+            steps = step_to(net, steps, child, node)
+        child = net.node[child].after
+    return steps
 
 
 @jit
-def dissolve(net: Net, node: int) -> bool:
+def dissolve(net: Net, node: int) -> int:
     """A node hands its children to its parent."""
-    parent, child, taken = net.node[node].parent, net.node[node].first, 0
-    while child >= 0 and taken < 32:
-        following = net.node[child].after
+    parent, child, steps = net.node[node].parent, net.node[node].first, 0
+    while child >= 0 and steps < 32:
         if linked(net, net.node[parent].site, net.node[child].site):
-            move(net, child, parent)
-            taken += 1
-        child = following
-    return taken > 0
-
-
-@jit
-def attempt(net: Net, state: Any, nodes: Any) -> bool:
-    """One random move, tried; False when the draw led to none."""
-    tidy(net)
-    start(net)
-    found = propose(net, state, nodes)
-    weigh(net)
-    return found
-
-
-@jit
-def climb(net: Net, state: Any, nodes: Any, steps: int, order: Any, now: Any, values: Any, seen: Any) -> None:
-    """Random moves that are kept unless they make the graph worse in a strict order; `now` follows what was reached.
-
-    Equal graphs are kept, to walk along plateaus, but compared with where the climb stood, so nothing is lost by steps
-    too small to count. `values` is room for as many numbers as `now` has.
-    """
-    for _ in range(steps):
-        found = attempt(net, state, nodes)
-        stand(net, order, values)
-        verdict = compare(values, now) if found else -1
-        seen[TRIALS] += 1
-        if verdict < 0:
-            undo(net)
-            continue
-        seen[TAKEN] += 1
-        if verdict > 0:
-            seen[BETTER] += 1
-            put(now, values)
-
-
-@jit
-def cool(
-    net: Net, state: Any, nodes: Any, steps: int, heat: Any, wish: Any, best: Any, parents: Any, seen: Any
-) -> None:
-    """Trials while the temperature falls geometrically from hot to cold. Keeps the best graph met in `parents`."""
-    now = worth(net, wish)
-    cooling = math.log(heat[1] / heat[0]) / max(1, steps - 1)
-    for step in range(steps):
-        found = attempt(net, state, nodes)
-        seen[TRIALS] += 1
-        value = worth(net, wish)
-        gain = value - now
-        if found and (gain >= 0.0 or uniform(state) < math.exp(gain / (heat[0] * math.exp(cooling * step)))):
-            now = value
-            seen[TAKEN] += 1
-            if gain > 0.0:
-                seen[BETTER] += 1
-            if now > best[0]:
-                best[0] = now
-                for node in range(net.node.shape[0]):
-                    parents[node] = net.node[node].parent
-        else:
-            undo(net)
+            steps = step_to(net, steps, child, parent)
+        child = net.node[child].after
+    return steps
 
 
 @entry
@@ -252,13 +195,44 @@ def anneal(
     order: Any,
     seen: Any,
 ) -> None:
-    """Search by annealing from a hot to a cold `heat`, or by climbing from `best` in an order of aims if one is given.
+    """Search by annealing, or by climbing in a strict order of aims if one is given.
 
-    One entry for both: compiling it takes most of the time that a first search needs.
+    Annealing: the temperature falls geometrically from the first to the second `heat`; the best graph met is kept in
+    `parents` and what it is worth in `best`. Climbing: `best` is where the climb stands in each aim. Equal graphs are
+    taken, to walk along plateaus, but compared with where the climb stood, so nothing is lost by steps too small to
+    count; `values` is room for as many numbers. One loop for both, called by nothing in between: every level of calls
+    is compiled once more, and that is most of the time that a first search takes.
     """
     make(net)
-    if order.shape[0] > 0:
-        climb(net, state, nodes, steps, order, best, values, seen)
-    else:
-        cool(net, state, nodes, steps, heat, wish, best, parents, seen)
+    now, strict = worth(net, wish), order.shape[0] > 0
+    cooling = 0.0 if strict else math.log(heat[1] / heat[0]) / max(1, steps - 1)
+    for step in range(steps):
+        tidy(net)
+        start(net)
+        found = propose(net, state, nodes)
+        weigh(net)
+        seen[TRIALS] += 1
+        if strict:
+            stand(net, order, values)
+            verdict = compare(values, best)
+            taken, gained = found and verdict >= 0, verdict > 0
+        else:
+            value = worth(net, wish)
+            gain = value - now
+            taken = found and (gain >= 0.0 or uniform(state) < math.exp(gain / (heat[0] * math.exp(cooling * step))))
+            gained = gain > 0.0
+        if not taken:
+            undo(net)
+            continue
+        seen[TAKEN] += 1
+        if gained:
+            seen[BETTER] += 1
+        if strict and gained:
+            put(best, values)
+        elif not strict:
+            now = value
+            if now > best[0]:
+                best[0] = now
+                for node in range(net.node.shape[0]):
+                    parents[node] = net.node[node].parent
     give_back(net)

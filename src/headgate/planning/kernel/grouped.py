@@ -7,9 +7,9 @@ anew when too many nodes have become loose. Every node's drop is its group's and
 
 from __future__ import annotations
 
-from headgate.planning.jit import jit
-from headgate.planning.kernel.grouping import IS_ACTIVE, IS_DOUBTFUL, make, regroup
-from headgate.planning.kernel.seats import IS_STALE, fill, loosen, note_group, plain_value, rescore
+from headgate.planning.jit import inline, jit
+from headgate.planning.kernel.grouping import IS_ACTIVE, IS_DOUBTFUL, NOTHING, make, regroup, undivided
+from headgate.planning.kernel.seats import IS_STALE, fill, loosen, note_group, note_seat, plain_value, rescore
 from headgate.planning.kernel.sweeping import asked_of, overloaded, settle_groups
 from headgate.planning.kernel.tree import begin, note_node, note_resource, rollback
 from headgate.planning.kernel.value import revalue
@@ -28,6 +28,7 @@ from headgate.planning.net import (
     GROUPS_BEFORE,
     GROUPS_MADE,
     HEAD,
+    HIGH,
     LOOSE,
     LOOSE_BEFORE,
     LOOSE_NODES,
@@ -116,7 +117,7 @@ def take_over(net: Net) -> None:
     for at in range(net.counter[N_NODES]):  # those whose delay has changed
         loosen(net, net.work[NODES, at])
     for at in range(net.counter[N_MOVED]):
-        wait(net, net.moved[at, 0])
+        arrive(net, net.moved[at, 0])
     suspects, count = net.work[SUSPECTS], 0
     while net.counter[HEAD] != net.counter[TAIL]:
         resource = net.work[QUEUE, net.counter[HEAD]]
@@ -131,8 +132,23 @@ def take_over(net: Net) -> None:
             record.state |= IS_DOUBTFUL
             net.work[DOUBTS, net.counter[DOUBTFUL]] = resource
             net.counter[DOUBTFUL] += 1
-    regroup(net)
-    overloaded(net, suspects, count)
+    if net.counter[HIGH] >= 0:
+        regroup(net)
+    if count > 0:
+        overloaded(net, suspects, count)
+
+
+@inline
+def arrive(net: Net, node: int) -> None:
+    """Let a moved node wait for its group, unless it is in its new parent's already and nothing divides them."""
+    record = net.node[node]
+    seat = net.seat[record.seat]
+    above = net.seat[net.node[record.parent].seat].group if record.parent >= 0 else NOTHING
+    if record.parent >= 0 and seat.group == above and undivided(net, node):
+        note_seat(net, node)
+        seat.above = above
+    else:
+        wait(net, node)
 
 
 @jit

@@ -125,6 +125,8 @@ def overloaded(net: Net, resources: Any, count: int) -> bool:
 def settle_groups(net: Net, limit: int) -> bool:
     """Sweep until nothing moves and no doubtful resource is overloaded; False when the limit is over."""
     while True:
+        if net.counter[ACTIVE] == 0 and net.counter[DOUBTFUL] == 0:
+            return True
         pack(net)
         done = sweep(
             net.work[ACTIVES],
