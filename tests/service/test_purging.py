@@ -103,6 +103,8 @@ def test_named_versions_stay_for_those_who_are_away_and_all_others_go(tmp_path: 
             live.readers.start(["there", "other"])
             first = await _commit(live, 0)
             await _arrived(live, "away", 1)
+            with pytest.raises(FabricError, match="root has nothing of 'fleet'"):  # rows are the parent's to send
+                await fetch_range(live.client.fabric, "root", "fleet", 0, 50, child="leaf", past=True)
             # From here on the site log of `leaf` is all that names some versions.
             await _cut_off(live, "leaf")
             await _change(live, 3)
@@ -138,7 +140,7 @@ def test_named_versions_stay_for_those_who_are_away_and_all_others_go(tmp_path: 
             with pytest.raises(GoneError, match=f"version {first} of the catalog is gone"):
                 await Tables(live.client.fabric).snapshot(first)
             # Sites that come back are told that nothing is owed to them there, readers that they come too late.
-            answer = await fetch_range(live.client.fabric, "root", "fleet", 0, 120, child="leaf")
+            answer = await fetch_range(live.client.fabric, "root", "fleet", 0, 120, child="leaf", past=True)
             assert [block_range(each) for each in answer] == [(0, 100)]
             begin = live.readers.deliveries["other"][0].position
             with pytest.raises(ClientError, match="rows 51 to 100 of 'fleet' are no longer kept"):  # noqa: PT012

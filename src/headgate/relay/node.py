@@ -203,15 +203,16 @@ class RelayNode:
     async def _repair(self, stream: str, parent: str, grace_s: float) -> None:
         """Ask the parent for ranges that did not come, after giving them the time to come by themselves.
 
-        Where it does not answer, the root is asked in turns with it: it alone knows what was forgotten.
+        Where it does not answer, the root is asked in turns with it what was forgotten: it alone knows.
         """
         await asyncio.sleep(grace_s)
         tries = 0
         while (gap := self.core.gap(stream)) is not None:
             try:
-                place = parent if tries % 2 == 0 else await self._root_of(stream)
+                past = tries % 2 == 1
+                place = await self._root_of(stream) if past else parent
                 answers = await fetch_range(
-                    self.fabric, place, stream, gap.after, gap.upto, child=self.site, tries=tries
+                    self.fabric, place, stream, gap.after, gap.upto, child=self.site, tries=tries, past=past
                 )
             except FabricError:
                 tries += 1

@@ -63,12 +63,16 @@ async def fetch_range(
     child: str = "",
     subscription: int = 0,
     tries: int = 0,
+    past: bool = False,
 ) -> list[bytes]:
     """Ask a site for (after, upto] of a stream, as it would send it to a child or to a subscription.
 
+    With `past` a root is asked only how far it has forgotten the range. Rows must not be asked for beside the parent:
+    what an earlier parent gave up of them, and is still to tell, would come for a range that is covered by then.
     A relay that dies while it answers never does: an asker waits a little at first, longer after some `tries`.
     """
     request = {"stream": stream, "after": after, "upto": upto, "child": child, "subscription": subscription}
+    request |= {"past": True} if past else {}
     timeout_s = min(_FIRST_TIMEOUT_S * 2**tries, _TIMEOUT_S)
     answer = await fabric.request(fabric.logs.repair(site), json.dumps(request).encode(), timeout_s)
     found = _split(answer)
@@ -112,7 +116,7 @@ class RepairService:
             forgotten = None
             if request.get("child") and not request["subscription"]:
                 forgotten = await self._forgotten(stream, after, upto)
-            if forgotten is not None:
+            if forgotten is not None or request.get("past"):
                 pieces = [forgotten]
             elif "class" in request:
                 pieces = await self._of_class(stream, after, upto, int(request["class"]), request["columns"])
