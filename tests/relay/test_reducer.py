@@ -188,3 +188,15 @@ def test_a_block_larger_than_the_queue_is_not_old_at_once() -> None:
     assert sum(len(block.seqs) + sum(block.declared.get(1, {}).values()) for block in left) == 400
     assert 0 < output.rows <= 20
     assert all(seq > 200 for block in left for seq in block.seqs.tolist()), "what came before four times the limit goes"
+
+
+def test_what_an_output_gave_up_before_its_first_message_is_known_after_a_restart() -> None:
+    receiver = _receiver(1, 7, None)
+    given_up = replace(_block(1, 40, None).take(np.zeros(0, dtype=np.int64)), declared={1: {"oldest": 40}})
+    output = Output(QueueLimits(linger_s=0.0))
+    output.restore_held(given_up, receiver, 0.0)
+    assert (output.settled, output.reach) == (40, 40)
+    output.offer(_block(41, 50, None), receiver, 1.0)
+    message = output.next_message(2.0, 100)
+    assert message is not None
+    assert (message.after, message.upto, message.declared) == (0, 40, {1: {"oldest": 40}})

@@ -24,6 +24,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     for place in (
         "relay.upkeep._UPKEEP_S",
         "relay.node._STALL_S",
+        "relay.gaps._STALL_S",
         "client.delivery._ACK_EVERY_S",
         "client.delivery._STALL_S",
         "service.books._STORE_S",

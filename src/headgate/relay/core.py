@@ -115,6 +115,15 @@ class RelayCore:
         found = self._inputs.get(stream)
         return found.coverage if found else None
 
+    def begin(self, stream: str, coverage: int) -> None:
+        """Say how far an input was received before its first block: what lies between is a gap.
+
+        Without it the first block is where the input begins.
+        """
+        source = self._inputs.setdefault(stream, _Input())
+        if source.coverage is None:
+            source.coverage = coverage
+
     def gap(self, stream: str) -> Gap | None:
         """The first gap that blocks are held behind; the outputs that they are for must stay."""
         found = self._inputs.get(stream)
@@ -139,7 +148,7 @@ class RelayCore:
         return None
 
     def cover(self, stream: str, upto: int, now: float) -> None:
-        """Count a range as received that every output has passed: it need not be routed again."""
+        """Count a range as received that every output has passed, or that no output is owed: it need not be routed."""
         source = self._inputs.setdefault(stream, _Input())
         source.coverage = max(upto, source.coverage or 0)
         while source.held and source.held[0][0].after <= source.coverage:

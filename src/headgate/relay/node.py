@@ -8,8 +8,6 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-import pyarrow as pa
-
 from headgate import faults
 from headgate.fabric import (
     Crew,
@@ -24,10 +22,11 @@ from headgate.fabric import (
 )
 from headgate.relay.budget import MESSAGE_S, Budgets
 from headgate.relay.core import NO_ROOM, Key, RelayCore, Room, Send, key_of
+from headgate.relay.gaps import Gaps
 from headgate.relay.holds import Holds
 from headgate.relay.meters import Meters
 from headgate.relay.output import Output, QueueLimits, limits_of
-from headgate.relay.repair import RepairService, fetch_history, fetch_range
+from headgate.relay.repair import RepairService, fetch_history
 from headgate.relay.root import EARLIEST, load_block, manifests
 from headgate.relay.routes import Child, Receiver, Routes
 from headgate.relay.tables import GoneError, Tables
@@ -37,7 +36,6 @@ from headgate.wire.manifest import Manifest
 from headgate.wire.message import block_range, block_version, decode_block, encode_block, encode_json
 
 _TICK_S: Final = 0.02
-_GRACE_S: Final = 1.0
 _STALL_S: Final = 0.5
 _ROWS: Final = 20_000
 _ROW_BYTES: Final = 64.0  # of a row on a link that has not carried any yet
@@ -99,7 +97,7 @@ class RelayNode:
         self._retry_at: dict[Key, float] = {}
         self._row_bytes: dict[Key, float] = {}
         self._publishing: set[asyncio.Task[None]] = set()
-        self._repairing: dict[str, asyncio.Task[None]] = {}
+        self.gaps = Gaps(self)
 
     async def run(self) -> None:
         """Relay until cancelled."""
@@ -110,6 +108,7 @@ class RelayNode:
         self.budgets = self.budgets or Budgets(snapshot.deployment)
         self.core.limits = limits_of(snapshot.deployment, self.core.limits)
         self.roots = tuple(each.name for each in snapshot.deployment.streams.values() if each.root == self.site)
+        await self.gaps.restore()
         service = RepairService(self.fabric, self.site, self.tables)
         try:
             async with service, Crew() as crew:
@@ -121,7 +120,7 @@ class RelayNode:
                 crew.spawn(Upkeep(self).run())
                 await crew.wait()
         finally:
-            await cancel_all([*self._publishing, *self._repairing.values()])
+            await cancel_all([*self._publishing, *self.gaps.tasks.values()])
 
     async def _follow_bandwidths(self, budgets: Budgets) -> None:
         """Keep to bandwidths as they change."""
@@ -131,7 +130,7 @@ class RelayNode:
     async def _follow_root(self, stream: str) -> None:
         """Read the root log of a stream that starts here."""
         logs = self.fabric.logs
-        mark = await self._last(logs.state, logs.mark(self.site, stream))
+        mark = await self.last(logs.state, logs.mark(self.site, stream))
         done = int(mark.data) if mark else -1
         async for place, manifest in manifests(self.fabric, stream):
             if manifest.upto <= done or not manifest.evaluated:
@@ -155,6 +154,7 @@ class RelayNode:
             block = await self._decode(stored.data, stream)
         except GoneError:  # a version goes when this relay has stated that all of it is settled
             async with self.routing:
+                self.gaps.begin(stream)
                 self.core.cover(stream, block_range(stored.data)[1], time.monotonic())
             return
         if self._emulate_delay:
@@ -184,70 +184,22 @@ class RelayNode:
 
     async def _receive(self, block: Block, routes: Routes, place: int, subject: str) -> None:
         async with self.routing:
-            await self._restore_outputs(routes)
+            await self.restore_outputs(routes)
             await self._backfill(routes, block.after)
+            if routes.parent is not None:
+                self.gaps.begin(routes.stream)
             gap = self.core.receive(block, routes, time.monotonic())
             same = self._versions.get(routes.stream) == block.version
             if gap is None:
                 self._versions[routes.stream] = block.version
-            await self._pack_overfull()
+            await self.pack_overfull()
             self.current[routes.stream] = frozenset(key_of(routes.stream, target) for target in routes.targets)
         self.meters.blocks += 1
         self.marks.setdefault(routes.stream, Mark()).ends.append((block.upto, place, subject, block.version))
-        if gap is not None and routes.parent is not None and gap.stream not in self._repairing:
-            # Where versions differ, this site may not have been in the tree in between: nothing will come by itself.
-            task = asyncio.create_task(self._repair(gap.stream, routes.parent, _GRACE_S if same else 0.0))
-            self._repairing[gap.stream] = task
-            task.add_done_callback(lambda _: self._repairing.pop(gap.stream, None))
+        if gap is not None and routes.parent is not None:
+            self.gaps.mend(gap.stream, routes.parent, same=same)
 
-    async def _repair(self, stream: str, parent: str, grace_s: float) -> None:
-        """Ask the parent for ranges that did not come, after giving them the time to come by themselves.
-
-        Where it does not answer, the root is asked in turns with it what was forgotten: it alone knows.
-        """
-        await asyncio.sleep(grace_s)
-        tries = 0
-        while (gap := self.core.gap(stream)) is not None:
-            try:
-                past = tries % 2 == 1
-                place = await self._root_of(stream) if past else parent
-                answers = await fetch_range(
-                    self.fabric, place, stream, gap.after, gap.upto, child=self.site, tries=tries, past=past
-                )
-            except FabricError:
-                tries += 1
-                await asyncio.sleep(_STALL_S)
-                continue
-            tries = 0
-            if not await self._hold(stream, answers):
-                continue
-            for data in answers:
-                version = block_version(data)
-                routes = await self.tables.routes(version, self.site, stream)
-                # A version that does not route the stream here has nothing in its range but the coverage.
-                routes = routes or Routes(self.site, stream, version, parent, pa.schema([]), (), ())
-                block = decode_block(data, routes.schema)
-                async with self.routing:
-                    await self._restore_outputs(routes)
-                    self.core.receive(block, routes, time.monotonic())
-                    await self._pack_overfull()
-                self.stats.repairs += 1
-
-    async def _root_of(self, stream: str) -> str:
-        """The site where a stream starts."""
-        return (await anext(self.tables.heads())).deployment.streams[stream].root
-
-    async def _hold(self, stream: str, answers: list[bytes]) -> bool:
-        """State that the versions of an answer are in use here; False when it came too late to be used."""
-        try:
-            held = await self.holds.take(stream, {block_version(data): block_range(data)[1] for data in answers})
-        except FabricError:
-            held = False
-        if not held:
-            await asyncio.sleep(_STALL_S)
-        return held
-
-    async def _pack_overfull(self) -> None:
+    async def pack_overfull(self) -> None:
         """Give up rows where that takes long, in a thread; `routing` is held, so nothing comes in meanwhile."""
         while self.core.overfull:
             output = self.core.overfull.pop()
@@ -282,7 +234,7 @@ class RelayNode:
             except FabricError:
                 await asyncio.sleep(_STALL_S)
 
-    async def _restore_outputs(self, routes: Routes) -> None:
+    async def restore_outputs(self, routes: Routes) -> None:
         """Take up each output where its log ends, before its first block."""
         for target in routes.targets:
             key = key_of(routes.stream, target)
@@ -290,7 +242,7 @@ class RelayNode:
             if key not in self.core.outputs:
                 coverage, sequence = await self.tail(key)
                 logs = self.fabric.logs
-                held = await self._last(logs.site(self.site), logs.held(self.site, key.token))
+                held = await self.last(logs.site(self.site), logs.held(self.site, key.token))
                 output = self.core.restore(key, coverage, sequence)
                 if held is not None:
                     self.recorded.add(key)
@@ -310,10 +262,10 @@ class RelayNode:
         """The coverage and the sequence of an output's last message."""
         logs = self.fabric.logs
         log = logs.site(key.child) if key.child is not None else logs.inbox(self.site)
-        stored = await self._last(log, self.subject(key))
+        stored = await self.last(log, self.subject(key))
         return (block_range(stored.data)[1], stored.sequence) if stored else (None, 0)
 
-    async def _last(self, log: Log, subject: str) -> Stored | None:
+    async def last(self, log: Log, subject: str) -> Stored | None:
         """The last message of a subject, however long NATS takes to answer; a log that is missing is made."""
         while True:
             try:

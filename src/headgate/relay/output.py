@@ -343,7 +343,7 @@ class Output:
 
     def restore_held(self, block: Block, target: Child | Receiver, now: float) -> None:
         """Take back a recorded decision after a restart."""
-        if self.coverage is None or block.upto <= self.coverage:
+        if self.coverage is not None and block.upto <= self.coverage:
             return
         self.queue.appendleft(Waiting(block, target, now))
         self.held = block.upto

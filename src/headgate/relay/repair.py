@@ -21,6 +21,7 @@ import pyarrow as pa
 from headgate.fabric import Fabric, FabricError
 from headgate.matching import ClassLists
 from headgate.model import Subscription
+from headgate.relay.owed import is_served, owed_from
 from headgate.relay.root import commit_of, committed, load_block
 from headgate.relay.routes import Receiver, Routes
 from headgate.relay.split import for_child, for_local
@@ -113,6 +114,8 @@ class RepairService:
         stream, after, upto = request["stream"], int(request["after"]), int(request["upto"])
         pieces: list[Block | None]
         try:
+            if "owed" in request:
+                return str(await owed_from(self._fabric, self._tables, stream, after, upto, request["owed"])).encode()
             forgotten = None
             if request.get("child") and not request["subscription"]:
                 forgotten = await self._forgotten(stream, after, upto)
@@ -168,10 +171,7 @@ class RepairService:
 
     async def _unserved(self, version: int, child: str, stream: str) -> bool:
         """Whether a site got nothing of a stream from anybody under a version."""
-        if not child:
-            return False
-        routes = await self._tables.routes(version, child, stream)
-        return routes is None or not routes.targets
+        return bool(child) and not await is_served(self._tables, version, child, stream)
 
     async def _blocks(
         self, stream: str, after: int, upto: int, request: Mapping[str, Any]

@@ -151,7 +151,7 @@ class Upstream:
         self._fabric = fabric
         self.roots: dict[str, RootVersions] = {}
         self.passed: dict[tuple[str, str], int] = {}
-        """By stream and site what the site has settled, for every site that has ever had a block of the stream."""
+        """By stream and site what the site has settled, for every site that was ever sent a block of it."""
 
     async def read(self) -> tuple[list[Named], list[Named]] | None:
         """The names of root logs, and all others; None when the root logs were too long to be read at one time."""

@@ -168,11 +168,17 @@ class Purger:
         """The place in a root log before which every site has passed on all that it was to get, 0 when there is none.
 
         A site may ask again for what it has not passed on, and a reader for what lies in the log of a site that is
-        gone. A site that was in nobody's tree will ask as well, but nothing there is owed to it.
+        gone. One that has had nothing yet has passed nothing on: its first block may still be on its way. A site that
+        was in nobody's tree will ask as well, but nothing there is owed to it.
         """
         place = 0
+        deployment = (await anext(self._tables.heads())).deployment
+        passed = dict.fromkeys(deployment.sites, -1)
+        passed |= {site: mark for (name, site), mark in self._upstream.passed.items() if name == stream}
+        if stream in deployment.streams:
+            passed.pop(deployment.streams[stream].root, None)  # it looks itself before it forgets
         for version, (last, upto) in sorted(self._upstream.roots[stream].lasts.items()):
-            behind = [site for (name, site), mark in self._upstream.passed.items() if name == stream and mark < upto]
+            behind = [site for site, mark in passed.items() if mark < upto]
             if version > newest or any([await self._served(version, site, stream) for site in behind]):
                 break
             place = last + 1
