@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from headgate.cli.plan import register
 from headgate.model import Plan, Tree
 from headgate.pipeline.sources import generate
+from headgate.planning.replan import Effort
 from headgate.relay.output import QueueLimits
 from headgate.service.replanning import Rules
 
@@ -52,7 +53,7 @@ async def _commit_until(live: Live, batch: int, seen: Any) -> int:
 
 
 def test_a_plan_made_of_assumptions_gives_way_to_one_made_of_measurements(tmp_path: Path, nats_url: str) -> None:
-    rules = Rules(every_s=0.3, confirm=2, rest_s=0.0, window_s=0.5)
+    rules = Rules(every_s=0.3, confirm=2, rest_s=0.0, window_s=0.5, effort=Effort(move_gain=0.05))
 
     async def run() -> None:
         async with running(_document(), tmp_path, nats_url, namespace="replanned", replan=rules, limits=LIMITS) as live:
@@ -101,7 +102,7 @@ def test_a_plan_made_of_assumptions_gives_way_to_one_made_of_measurements(tmp_pa
 
 
 def test_a_plan_that_the_file_gives_is_judged_and_kept(tmp_path: Path, nats_url: str) -> None:
-    rules = Rules(every_s=0.2, confirm=1, rest_s=0.0, window_s=0.2)
+    rules = Rules(every_s=0.2, confirm=1, rest_s=0.0, window_s=0.2, effort=Effort(move_gain=0.05))
     document = {**_document(), "plan": {"fleet": {"a": "root", "b": "root", "c": "root"}}}
 
     async def run() -> None:
