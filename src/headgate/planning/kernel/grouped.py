@@ -103,8 +103,8 @@ def weigh(net: Net) -> None:
 
 
 @jit
-def take_over(net: Net) -> None:
-    """Bring seats up to date with what the moves have changed, and find the resources that may shed from now on."""
+def follow_sizes(net: Net) -> None:
+    """Bring seats up to date with the sizes of links that moves have changed, or that were changed back."""
     for at in range(net.counter[N_OUTS]):
         record = net.node[net.work[OUTS, at]]
         net.seat[record.seat].out = record.out
@@ -113,6 +113,12 @@ def take_over(net: Net) -> None:
         record = net.node[net.work[MASKS, at]]
         net.seat[record.seat].size = record.size
         net.resource[net.place.shape[0] + record.site].state |= IS_STALE
+
+
+@jit
+def take_over(net: Net) -> None:
+    """Bring seats up to date with what the moves have changed, and find the resources that may shed from now on."""
+    follow_sizes(net)
     nobody_waits(net)
     for at in range(net.counter[N_NODES]):  # those whose delay has changed
         loosen(net, net.work[NODES, at])
@@ -191,14 +197,7 @@ def undo(net: Net) -> None:
     for at in range(net.counter[N_RES]):
         resource = net.work[RESOURCES, at]
         net.real[PASSING, resource] = net.resource[resource].permeable
-    for at in range(net.counter[N_OUTS]):
-        record = net.node[net.work[OUTS, at]]
-        net.seat[record.seat].out = record.out
-        net.resource[record.site].state |= IS_STALE
-    for at in range(net.counter[N_MASKS]):
-        record = net.node[net.work[MASKS, at]]
-        net.seat[record.seat].size = record.size
-        net.resource[net.place.shape[0] + record.site].state |= IS_STALE
+    follow_sizes(net)
     for at in range(net.counter[N_SEATS]):
         record = net.node[net.work[SEATS, at]]
         seat = net.seat[record.seat]
