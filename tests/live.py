@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
-from headgate.catalog import Snapshot, parse_deployment
+from headgate.catalog import parse_deployment
 from headgate.client import Client
-from headgate.fabric import Logs, SyncFabric
+from headgate.fabric import SyncFabric
 from headgate.matching import ClassLists, ClassSpec, ScanIndex
 from headgate.pipeline.classes import definitions_of, filters_of
 from headgate.pipeline.control import Controller
@@ -27,6 +27,8 @@ from headgate.pipeline.sources import GENERATOR_SCHEMAS
 from headgate.pipeline.worker import Address
 from headgate.service.demo.run import Readers, drained
 from headgate.service.runtime import Runtime, Settings, open_runtime
+from headgate.wire.logs import Logs
+from headgate.wire.snapshot import Snapshot
 
 
 @dataclass

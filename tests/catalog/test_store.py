@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from headgate.catalog import Catalog, CatalogError, Snapshot, tables
+from headgate.catalog import Catalog, CatalogError, tables
 from headgate.catalog.database import open_database
 from headgate.model import Deployment, Plan, Schema, Site, Subscription, Tree
+from headgate.wire.snapshot import Snapshot
 
 TREES = Plan(
     {"weather": Tree("weather", "oslo", {"paris": "oslo"}), "ticks": Tree("ticks", "paris", {"lyon": "paris"})}

@@ -19,11 +19,11 @@ import yaml
 from tests.live import sites, until
 
 from headgate.client import SyncClient
-from headgate.fabric import Logs
 from headgate.fabric.server import running_url
 from headgate.pipeline.direct import DirectCommits
 from headgate.pipeline.sources import generate
 from headgate.pipeline.worker import Address
+from headgate.wire.logs import Logs
 
 pytestmark = [pytest.mark.nats, pytest.mark.live]
 

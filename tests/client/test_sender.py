@@ -15,8 +15,9 @@ import pytest
 from headgate.client import ClientError
 from headgate.client.publishing import to_table
 from headgate.client.sender import Sender, conform
-from headgate.fabric import EmbeddedServer, Fabric, FabricError, Logs
+from headgate.fabric import EmbeddedServer, Fabric, FabricError
 from headgate.model import Column, Schema, Source, Stream
+from headgate.wire.logs import Logs
 
 pytestmark = pytest.mark.nats
 STREAM = Stream(

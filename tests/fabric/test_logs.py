@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.fabric import EmbeddedServer, Fabric, FabricError, FencedError, Log, LogFullError, Logs, SyncFabric
+from headgate.fabric import EmbeddedServer, Fabric, FabricError, FencedError, LogFullError, SyncFabric
+from headgate.wire.logs import Log, Logs
 
 pytestmark = pytest.mark.nats
 

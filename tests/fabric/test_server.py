@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from tests.live import until
 
-from headgate.fabric import EmbeddedServer, Fabric, FabricError, Log, find_server
+from headgate.fabric import EmbeddedServer, Fabric, FabricError, find_server
 from headgate.fabric.server import running_url
+from headgate.wire.logs import Log
 
 pytestmark = pytest.mark.nats
 

@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headgate.catalog import Snapshot
 from headgate.filters import parse_filter
 from headgate.grid import layout_of, place_schema, with_grid, with_places
 from headgate.matching import ClassSpec
@@ -14,6 +13,7 @@ from headgate.matching.compiled.class_index import ClassIndex
 from headgate.matching.scan import ScanIndex
 from headgate.model import Deployment, Schema, Source, Stream, Subscription
 from headgate.pipeline.classes import class_specs, index_of
+from headgate.wire.snapshot import Snapshot
 
 
 def gridded(kind, wrap):

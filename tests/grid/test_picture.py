@@ -9,17 +9,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headgate.catalog import Snapshot
 from headgate.cli.picture import choose_value, draw, read_field
 from headgate.client import Client
 from headgate.errors import HeadgateError
-from headgate.fabric import Fabric, Logs
+from headgate.fabric import Fabric
 from headgate.grid import Field, parse_layout
 from headgate.model import Deployment, Schema, Site, Source, Stream, Subscription
 from headgate.relay.tables import publish_snapshot
 from headgate.studies import grid_weather
 from headgate.wire.block import Block, Commit
+from headgate.wire.logs import Logs
 from headgate.wire.message import encode_block
+from headgate.wire.snapshot import Snapshot
 
 SCHEMA = Schema.of({"x": "int", "y": "int", "name": "string", "temp": "double", "step": "int"})
 GRID = {"x": {"column": "x", "size": 8}, "y": {"column": "y", "size": 4}, "time": {"tick": "step"}}

@@ -9,11 +9,12 @@ from nats.js import api
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import IntegerType, StringType, StructType
 
-from headgate.fabric import FabricError, Logs, SyncFabric
+from headgate.fabric import FabricError, SyncFabric
 from headgate.model import Schema, Source, Stream
 from headgate.pipeline.sources import SourceError, check_source, read
 from headgate.pipeline.sources.nats import GAP, NatsReader, Settings, SourceGapError, subject_pattern
 from headgate.pipeline.validate import DEAD, validate
+from headgate.wire.logs import Logs
 
 READINGS = Schema.of({"station": "string", "n": "int"})
 TEXT = StructType().add("value", StringType()).add("_error", StringType())

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headgate.catalog import Snapshot
-from headgate.fabric import Fabric, Logs, cancel_all
+from headgate.fabric import Fabric, cancel_all
 from headgate.model import Deployment, Plan, Schema, Site, Source, Stream, Subscription, Tree
 from headgate.relay.node import RelayNode
 from headgate.relay.owed import owed_from
 from headgate.relay.tables import Tables, publish_snapshot
 from headgate.service.purging import TableRules
+from headgate.wire.logs import Logs
 from headgate.wire.manifest import Manifest, PartRef, encode_manifest
+from headgate.wire.snapshot import Snapshot
 from tests.client.helpers import rows
 from tests.live import Live, running, small, until
 

@@ -6,12 +6,13 @@ import asyncio
 
 import pytest
 
-from headgate.catalog import Snapshot
-from headgate.fabric import Fabric, Logs, SyncFabric
+from headgate.fabric import Fabric, SyncFabric
 from headgate.model import Deployment, Schema, Site, Source, Stream, Subscription
 from headgate.pipeline.states import read_snapshot
 from headgate.relay import tables
 from headgate.relay.tables import Tables, publish_snapshot
+from headgate.wire.logs import Logs
+from headgate.wire.snapshot import Snapshot
 
 pytestmark = pytest.mark.nats
 VERSIONS = tables._KEPT + 8

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from headgate.catalog import Snapshot
 from headgate.model import Column, Deployment, Links, Plan, Schema, Site, Source, Stream, Subscription, Tree
 from headgate.planning.measured import Observed
 from headgate.service.hops import Hops
 from headgate.service.observer import calibrated
 from headgate.service.status import latencies
+from headgate.wire.snapshot import Snapshot
 
 SEEN = Observed(100.0, {frozenset({1}): 0.5, frozenset({1, 2}): 0.5}, {"a": 8.0}, 2.0)
 

@@ -13,9 +13,8 @@ import pytest
 from tests.live import Live, running, small, until
 
 from headgate import faults
-from headgate.catalog import Snapshot
 from headgate.client.delivery import ClientError
-from headgate.fabric import Fabric, FabricError, Logs, SyncFabric
+from headgate.fabric import Fabric, FabricError, SyncFabric
 from headgate.model import Deployment, Schema, Site, Source, Stream
 from headgate.pipeline.commit import pin_batch
 from headgate.pipeline.sources import generate
@@ -25,7 +24,9 @@ from headgate.relay.repair import fetch_range
 from headgate.relay.tables import GoneError, Tables, publish_snapshot
 from headgate.service.purging import Purger, TableRules
 from headgate.service.room import Room
+from headgate.wire.logs import Logs
 from headgate.wire.message import block_range
+from headgate.wire.snapshot import Snapshot
 
 pytestmark = pytest.mark.nats
 RULES = TableRules(keep=2, every_s=3600.0, start=0.0, rest=0.0)
@@ -196,7 +197,8 @@ STREAM = Stream("s", Schema.of({"x": "int"}), Source("generator"), "lab")
 DEPLOYMENT = Deployment({"s": STREAM}, {"lab": Site("lab")})
 KILLED = """
 import asyncio, sys
-from headgate.fabric import Fabric, Logs
+from headgate.fabric import Fabric
+from headgate.wire.logs import Logs
 from headgate.relay.tables import Tables
 from headgate.service.purging import Purger, TableRules
 from headgate.service.room import Room

@@ -24,13 +24,14 @@ from typing import Any, Final
 from headgate.bench.admission_check import Batch, exact_errors, read_batches
 from headgate.bench.admission_load import Load, adaptive_figures, deployment_of, update_cost_s
 from headgate.client import Client
-from headgate.fabric import EmbeddedServer, Logs, SyncFabric
+from headgate.fabric import EmbeddedServer, SyncFabric
 from headgate.matching.admission import ErrorEstimate
 from headgate.pipeline.errors import Errors
 from headgate.pipeline.query import start_query
 from headgate.pipeline.worker import Address
 from headgate.service.contexts import FOLD_AFTER
 from headgate.service.runtime import Settings, open_runtime
+from headgate.wire.logs import Logs
 from headgate.wire.manifest import decode_manifest
 
 METHODS: Final = ("shed updates", "shed both", "hybrid")

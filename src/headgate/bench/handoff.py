@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from headgate.catalog import parse_deployment
 from headgate.client import Client, Inbox
-from headgate.fabric import Crew, Fabric, FabricError, Logs, SyncFabric, cancel_all
+from headgate.fabric import Crew, Fabric, FabricError, SyncFabric, cancel_all
 from headgate.filters import parse_filter
 from headgate.pipeline.commit import commit, pin_batch
 from headgate.pipeline.match import MatchPass
@@ -37,6 +37,7 @@ from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.worker import Address
 from headgate.relay.node import RelayNode
 from headgate.service.runtime import Runtime, Settings, open_runtime
+from headgate.wire.logs import Logs
 
 _SITES: Final = ("root", "north", "south", "east")
 _FILTERS: Final = {"everything": "true", "fast": "speed > 30"}

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headgate.catalog import Snapshot
 from headgate.model import Column, Deployment, Plan, Schema, Site, Source, Stream, Subscription, Tree
 from headgate.planning import Graph, Problem, construct, measure, problem_of
 from headgate.planning.covering import Comparisons
@@ -28,6 +27,7 @@ from headgate.planning.protocol import ControlPoint, Request
 from headgate.planning.replan import warm
 from headgate.planning.search import Search, improve
 from headgate.service.control import extend_plan
+from headgate.wire.snapshot import Snapshot
 
 SUBSCRIPTIONS = (500, 5_000, 50_000)
 PEER = 5_000  # up to so many the protocol in NumPy is measured too: its time grows with the square of the members

@@ -27,7 +27,7 @@ from headgate.bench.model_lines import (
     lines_of,
     show,
 )
-from headgate.catalog import Catalog, Snapshot
+from headgate.catalog import Catalog
 from headgate.model import Deployment, Stream
 from headgate.pipeline.classes import index_of
 from headgate.pipeline.sources import generate
@@ -42,6 +42,7 @@ from headgate.service.sampling import Sample, observed, sample
 from headgate.wire.block import Block, Commit
 from headgate.wire.ledger import Account, Tally
 from headgate.wire.message import encode_block
+from headgate.wire.snapshot import Snapshot
 
 _TICK_S = 0.02
 _ANY = 20_000

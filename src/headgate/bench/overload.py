@@ -27,13 +27,13 @@ from headgate.bench.cpu import run_cpu_s
 from headgate.bench.link_watch import LinkVerdict, LinkWatch
 from headgate.catalog import parse_deployment
 from headgate.client import Client
-from headgate.fabric import Logs
 from headgate.pipeline.direct import DirectCommits, feed
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.worker import Address
 from headgate.relay.output import QueueLimits
 from headgate.service.replanning import Rules
 from headgate.service.runtime import Runtime, Settings, open_runtime
+from headgate.wire.logs import Logs
 
 _LINKS: Final = {"near": "source", "far": "source", "edge": "near"}
 _LEAST_BYTES_PER_S: Final = 64_000 / 8

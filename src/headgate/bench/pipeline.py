@@ -23,9 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headgate.bench.cpu import run_cpu_s
-from headgate.catalog import Snapshot
-from headgate.catalog.codec import encode_stream
-from headgate.fabric import EmbeddedServer, Logs, SyncFabric
+from headgate.fabric import EmbeddedServer, SyncFabric
 from headgate.matching import ClassLists
 from headgate.matching.definitions import ClassGroup
 from headgate.matching.live import LiveIndex
@@ -35,8 +33,11 @@ from headgate.pipeline.classes import reading_of, template_of
 from headgate.pipeline.query import start_query
 from headgate.pipeline.worker import Address
 from headgate.relay.tables import publish_snapshot
+from headgate.wire.codec import encode_stream
+from headgate.wire.logs import Logs
 from headgate.wire.manifest import Manifest, decode_manifest
 from headgate.wire.part import decode_part
+from headgate.wire.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -120,8 +120,9 @@ def _json_against_spark(spark: SparkSession, rows: int, repeats: int) -> dict[st
 def _ranges_against_consumer(messages: int, repeats: int) -> dict[str, float]:
     from nats.js import api
 
-    from headgate.fabric import EmbeddedServer, Log, SyncFabric
+    from headgate.fabric import EmbeddedServer, SyncFabric
     from headgate.pipeline.sources.nats import read_range
+    from headgate.wire.logs import Log
 
     payload = json.dumps({"pad": "x" * 1000}).encode()
     with (

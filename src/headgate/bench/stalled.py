@@ -28,13 +28,13 @@ import pyarrow as pa
 from headgate.bench.stalled_reader import POLICY
 from headgate.catalog import parse_deployment
 from headgate.client import Client
-from headgate.fabric import Logs
 from headgate.pipeline.direct import DirectCommits, feed
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.worker import Address
 from headgate.relay.output import QueueLimits
 from headgate.service.replanning import Rules
 from headgate.service.runtime import Runtime, Settings, open_runtime
+from headgate.wire.logs import Logs
 from headgate.wire.manifest import Manifest
 
 _SITES: Final = ("one", "two")

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate.bench.tables_storm import storm
-from headgate.catalog import Snapshot, parse_deployment
+from headgate.catalog import parse_deployment
 from headgate.client import Client
-from headgate.fabric import EmbeddedServer, Fabric, Logs
+from headgate.fabric import EmbeddedServer, Fabric
 from headgate.model import Deployment, Plan, Tree
 from headgate.pipeline.direct import DirectCommits
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
@@ -30,7 +30,9 @@ from headgate.service.purging import TableRules
 from headgate.service.room import NoRoomError
 from headgate.service.runtime import Runtime, Settings, open_runtime
 from headgate.wire.block import Block, Commit
+from headgate.wire.logs import Logs
 from headgate.wire.message import block_version, encode_block
+from headgate.wire.snapshot import Snapshot
 
 _ROWS: Final = 20
 _DEPLOYMENT: Final = """

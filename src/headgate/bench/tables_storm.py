@@ -12,7 +12,7 @@ from typing import Any, Final
 from headgate.catalog import parse_deployment
 from headgate.client import Client
 from headgate.errors import HeadgateError
-from headgate.fabric import Logs, cancel_all
+from headgate.fabric import cancel_all
 from headgate.model import Plan, Tree
 from headgate.pipeline.direct import DirectCommits
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
@@ -21,6 +21,7 @@ from headgate.relay.node import RelayNode
 from headgate.service.demo.run import Readers, drained
 from headgate.service.purging import TableRules
 from headgate.service.runtime import Runtime, Settings, open_runtime
+from headgate.wire.logs import Logs
 
 _ROWS: Final = 20
 _DRAIN_S: Final = 90.0

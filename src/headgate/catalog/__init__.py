@@ -9,7 +9,6 @@ from headgate.catalog.database import CatalogError
 from headgate.catalog.deployment_file import load_deployment, parse_deployment
 from headgate.catalog.problems import DeploymentError, Problem
 from headgate.catalog.request import parse_subscription
-from headgate.catalog.snapshot import Snapshot, cut_snapshot, part_count
 from headgate.catalog.store import Catalog
 
 __all__ = [
@@ -17,10 +16,7 @@ __all__ = [
     "CatalogError",
     "DeploymentError",
     "Problem",
-    "Snapshot",
-    "cut_snapshot",
     "load_deployment",
     "parse_deployment",
     "parse_subscription",
-    "part_count",
 ]

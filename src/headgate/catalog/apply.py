@@ -10,11 +10,12 @@ import json
 
 import sqlalchemy as sa
 
-from headgate.catalog import codec, tables, versions
+from headgate.catalog import tables, versions
 from headgate.catalog.change import Change, World, body_of, class_of, replace_subscription, world
 from headgate.catalog.checks import check_plan
-from headgate.catalog.snapshot import encode_settings
 from headgate.model import Deployment, Plan, Subscription
+from headgate.wire import codec
+from headgate.wire.snapshot import encode_settings
 
 _Bodies = dict[tuple[str, str], str]
 

@@ -10,13 +10,14 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from headgate.catalog import codec, tables, versions
+from headgate.catalog import tables, versions
 from headgate.catalog.checks import Finding, check_name, check_subscription
 from headgate.catalog.classes import class_id, definition
 from headgate.catalog.database import CatalogError, writing
 from headgate.catalog.positions import dotted
 from headgate.catalog.problems import suggestion
 from headgate.model import Stream, Subscription
+from headgate.wire import codec
 
 MAX_LEFT: Final = 64
 """How many stays a subscription may have left without a reader having come past them."""

@@ -11,10 +11,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from headgate.catalog import codec, tables
+from headgate.catalog import tables
 from headgate.catalog.engines import misses_at_most, read_grid
 from headgate.catalog.profiles import read_filter
 from headgate.model import Stream, Subscription
+from headgate.wire import codec
 
 
 def definition(subscription: Subscription, stream: Stream) -> str:

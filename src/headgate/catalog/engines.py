@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from headgate.catalog import codec
 from headgate.filters import FilterError, parse_filter
 from headgate.model import Stream, Subscription
+from headgate.wire import codec
 
 
 @dataclass(frozen=True, slots=True)

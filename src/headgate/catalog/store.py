@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import sqlalchemy as sa
 
-from headgate.catalog import codec, tables, versions
+from headgate.catalog import tables, versions
 from headgate.catalog.apply import apply_deployment
 from headgate.catalog.change import (
     Change,
@@ -29,8 +29,9 @@ from headgate.catalog.change import (
 )
 from headgate.catalog.checks import check_plan
 from headgate.catalog.database import CatalogError, open_database, reported
-from headgate.catalog.snapshot import Snapshot, decode_settings
 from headgate.model import Deployment, Links, Plan, Subscription
+from headgate.wire import codec
+from headgate.wire.snapshot import Snapshot, decode_settings
 
 KEPT_REVISIONS = 1000
 

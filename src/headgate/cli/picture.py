@@ -25,8 +25,8 @@ from headgate.wire.ledger import Tally
 from headgate.wire.message import block_version, decode_block
 
 if TYPE_CHECKING:
-    from headgate.catalog import Snapshot
     from headgate.model import Stream, Subscription
+    from headgate.wire.snapshot import Snapshot
 
 _STEPS = 24
 _BACK_ROWS = 200_000

@@ -12,19 +12,20 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet, WeakValueDictionary
 
-from headgate.catalog import Snapshot
 from headgate.client.delivery import ClientError, Inbox, closing, decode_position, encode_position, read_position
 from headgate.client.fields import empty_field
 from headgate.client.merged import MergedInbox, join_positions, split_positions
 from headgate.client.publishing import encode_rows
 from headgate.client.sender import Sender
 from headgate.errors import nearest
-from headgate.fabric import Fabric, FencedError, Logs
+from headgate.fabric import Fabric, FencedError
 from headgate.fabric.server import running_url
 from headgate.model import Stream, parse_duration
 from headgate.model.roots import members_named
 from headgate.relay.tables import Tables, head_revision
 from headgate.wire.ledger import Tally
+from headgate.wire.logs import Logs
+from headgate.wire.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from headgate.grid import Field

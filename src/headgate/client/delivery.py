@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headgate.catalog import Snapshot
 from headgate.client.stays import Arrived, Missing, Stays
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric, FabricError, FencedError, cancel_all
@@ -25,6 +24,7 @@ from headgate.relay.tables import Tables
 from headgate.wire.block import Block
 from headgate.wire.ledger import Account, Tally
 from headgate.wire.message import block_version, decode_block
+from headgate.wire.snapshot import Snapshot
 
 _ACK_EVERY_S: Final = 0.5
 _REPAIR_S: Final = 60.0

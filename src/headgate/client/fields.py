@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headgate.catalog import Snapshot
 from headgate.client.delivery import ClientError
 from headgate.model.roots import members_named
+from headgate.wire.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from headgate.grid import Field

@@ -3,7 +3,7 @@
 PACK buffers at the sender's client while that is detached (section 2). Here everything that is published goes through
 the buffer, so that order never depends on whether the connection holds: one message is under way at a time, and it is
 sent again under the same message id until the server says that it is stored. The server forgets ids after a while
-(`headgate.fabric.logs.ID_WINDOW_S`), so a message that may have been stored is given up as `unsure`, not sent again,
+(`headgate.wire.logs.ID_WINDOW_S`), so a message that may have been stored is given up as `unsure`, not sent again,
 when its time has run out.
 """
 
@@ -24,9 +24,9 @@ import pyarrow as pa
 from headgate.client.delivery import ClientError
 from headgate.client.publishing import encode_rows, to_table
 from headgate.fabric import Fabric, FabricError, cancel_all
-from headgate.fabric.logs import ID_WINDOW_S
 from headgate.model import Stream
 from headgate.reduction import ReductionQueue, parse_policy
+from headgate.wire.logs import ID_WINDOW_S
 
 EXPIRED: Final = "expired"
 UNSURE: Final = "unsure"

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
-from headgate.catalog import Snapshot
 from headgate.fabric import Fabric, FabricError, Stored
 from headgate.model import Stay
 from headgate.relay.tables import Tables, head_revision
 from headgate.wire.ledger import Account, Matched
 from headgate.wire.message import block_range
+from headgate.wire.snapshot import Snapshot
 
 _POLL_S: Final = 1.0
 _PATIENCE_S: Final = 10.0

@@ -23,7 +23,7 @@ from nats.js import api
 from nats.js.errors import APIError, NotFoundError
 
 from headgate.errors import HeadgateError
-from headgate.fabric.logs import Log, Logs
+from headgate.wire.logs import Log, Logs
 
 _TIMEOUT_S: Final = 10.0
 _POLL_S: Final = 1.0

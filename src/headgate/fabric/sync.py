@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from headgate.fabric.client import Fabric, Stored
-from headgate.fabric.logs import Log, Logs
+from headgate.wire.logs import Log, Logs
 
 T = TypeVar("T")
 

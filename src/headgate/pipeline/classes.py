@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from headgate.catalog import Snapshot
 from headgate.errors import HeadgateError
 from headgate.filters import context_types
 from headgate.filters.profiles import compile_profile
@@ -18,6 +17,7 @@ from headgate.matching.admission import tolerance_of, wants_true_state
 from headgate.matching.definitions import ClassDefinition, Compile, Reading, grouped
 from headgate.matching.live import LiveIndex
 from headgate.model import Stream, Subscription, parse_type, type_name
+from headgate.wire.snapshot import Snapshot
 
 
 def template_of(subscription: Subscription) -> str:

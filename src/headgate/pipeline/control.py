@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from headgate.catalog import Snapshot
 from headgate.fabric import SyncFabric
 from headgate.matching import MatchingError
 from headgate.matching.admission import (
@@ -30,6 +29,7 @@ from headgate.model import Admission, Stream
 from headgate.pipeline.classes import tolerances_of, true_states
 from headgate.pipeline.states import read_snapshot
 from headgate.wire.context import context_size, decode_context
+from headgate.wire.snapshot import Snapshot
 
 # New costs count for so much: one odd batch does not shed the next.
 _WEIGHT: Final = 0.3

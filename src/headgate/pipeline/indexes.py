@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headgate.catalog import Snapshot
-from headgate.catalog.codec import decode_stream, encode_stream
 from headgate.errors import HeadgateError
 from headgate.fabric import SyncFabric
 from headgate.matching import MatchingError
@@ -23,6 +21,8 @@ from headgate.matching.definitions import grouped
 from headgate.matching.live import LiveIndex
 from headgate.pipeline.classes import definitions_of, reading_of
 from headgate.pipeline.states import IndexRef, read_snapshot
+from headgate.wire.codec import decode_stream, encode_stream
+from headgate.wire.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from headgate.matching.compiled.saved import SavedIndexes

@@ -18,12 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from headgate.fabric import Logs, SyncFabric
+from headgate.fabric import SyncFabric
 from headgate.model import Stream
 from headgate.pipeline.query import start_query
 from headgate.pipeline.session import make_session
 from headgate.pipeline.states import read_snapshot
 from headgate.pipeline.worker import Address
+from headgate.wire.logs import Logs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

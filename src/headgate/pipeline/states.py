@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headgate.catalog import Snapshot, part_count
-from headgate.catalog.codec import decode_stream
 from headgate.errors import HeadgateError
 from headgate.fabric import SyncFabric
 from headgate.matching import ContextState, ContextUpdate, MatchingError
@@ -20,7 +18,9 @@ from headgate.matching.definitions import grouped
 from headgate.matching.live import LiveIndex
 from headgate.model import Stream
 from headgate.pipeline.classes import index_of, reading_of, stricter_than
+from headgate.wire.codec import decode_stream
 from headgate.wire.context import decode_context
+from headgate.wire.snapshot import Snapshot, part_count
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headgate.fabric import Logs, SyncFabric
+from headgate.fabric import SyncFabric
 from headgate.pipeline.states import Held, IndexRef, hold, hold_stricter
+from headgate.wire.logs import Logs
 
 
 @dataclass(frozen=True)

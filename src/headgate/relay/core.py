@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from headgate.fabric.logs import inbox_token
 from headgate.reduction import FairDrain
 from headgate.relay.evenly import Evenly, Queue
 from headgate.relay.output import Output, QueueLimits
 from headgate.relay.routes import Child, Receiver, Routes
 from headgate.relay.split import split
 from headgate.wire.block import Block
+from headgate.wire.logs import inbox_token
 
 
 @dataclass(frozen=True, slots=True)

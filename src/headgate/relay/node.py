@@ -9,17 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from headgate import faults
-from headgate.fabric import (
-    Crew,
-    Fabric,
-    FabricError,
-    FencedError,
-    Log,
-    LogFullError,
-    Stored,
-    cancel_all,
-    fenced_size,
-)
+from headgate.fabric import Crew, Fabric, FabricError, FencedError, LogFullError, Stored, cancel_all, fenced_size
 from headgate.relay.budget import MESSAGE_S, Budgets
 from headgate.relay.core import NO_ROOM, Key, RelayCore, Room, Send, key_of
 from headgate.relay.gaps import Gaps
@@ -32,6 +22,7 @@ from headgate.relay.routes import Child, Receiver, Routes
 from headgate.relay.tables import GoneError, Tables
 from headgate.relay.upkeep import Upkeep
 from headgate.wire.block import Block
+from headgate.wire.logs import Log
 from headgate.wire.manifest import Manifest
 from headgate.wire.message import block_range, block_version, decode_block, encode_block, encode_json
 

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headgate.catalog import Snapshot
 from headgate.model import Schema, Subscription
+from headgate.wire.snapshot import Snapshot
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from headgate.catalog import Snapshot, cut_snapshot, part_count
 from headgate.fabric import Fabric, FabricError, Stored
 from headgate.relay.routes import Routes, build_routes
+from headgate.wire.snapshot import Snapshot, cut_snapshot, part_count
 
 _RETRY_S = 0.1
 _KEPT = 32

@@ -14,12 +14,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from headgate.catalog import Catalog, Snapshot
+from headgate.catalog import Catalog
 from headgate.errors import HeadgateError, nearest
 from headgate.fabric import Fabric
 from headgate.model import Deployment
 from headgate.pipeline.classes import template_of
 from headgate.wire.context import decode_context, encode_context
+from headgate.wire.snapshot import Snapshot
 
 FOLD_AFTER: Final = 10_000
 FOLD_EVERY_S: Final = 10.0

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from headgate.catalog import Catalog, Snapshot, parse_subscription
+from headgate.catalog import Catalog, parse_subscription
 from headgate.errors import HeadgateError, nearest
 from headgate.fabric import Fabric, LogFullError
 from headgate.model import Plan, Subscription, Tree
@@ -26,6 +26,7 @@ from headgate.relay.left import read_tally
 from headgate.relay.tables import publish_snapshot
 from headgate.service.contexts import Contexts
 from headgate.service.room import NoRoomError, Room
+from headgate.wire.snapshot import Snapshot
 
 Handler = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 

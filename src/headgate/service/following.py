@@ -14,12 +14,12 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from headgate.catalog import Snapshot
 from headgate.client import Client
 from headgate.client.delivery import closing
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric, cancel_all
 from headgate.relay.tables import Tables
+from headgate.wire.snapshot import Snapshot
 
 Setter = Callable[[Mapping[str, Mapping[str, Any]]], Awaitable[object]]
 

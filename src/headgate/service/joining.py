@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, Final, TypeVar
 
-from headgate.catalog import Catalog, Snapshot
+from headgate.catalog import Catalog
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric
 from headgate.model import Plan, Tree
@@ -29,6 +29,7 @@ from headgate.planning.problem import Member, Problem
 from headgate.planning.protocol import ControlPoint, Request
 from headgate.service.hops import Hops
 from headgate.service.observer import SHEDS, Observer
+from headgate.wire.snapshot import Snapshot
 
 T = TypeVar("T")
 _POLL_S: Final = 0.1

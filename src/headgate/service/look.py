@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 
-from headgate.catalog import Snapshot
 from headgate.fabric import Crew, Fabric
 from headgate.planning import Problem
 from headgate.planning.measured import Measured as Flows
@@ -15,6 +14,7 @@ from headgate.service.observer import WINDOW_S, Observer
 from headgate.service.status import read_status
 from headgate.tuning.measured import from_status, read_measured
 from headgate.tuning.scene import BYTES, Measured
+from headgate.wire.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,14 +22,15 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
-from headgate.catalog import Snapshot
-from headgate.fabric import LASTS, Fabric, Log, Stored
+from headgate.fabric import LASTS, Fabric, Stored
 from headgate.relay.holds import decode_holds
 from headgate.relay.upkeep import read_settled
 from headgate.service.books import read_tallies
 from headgate.service.status import read_reports
+from headgate.wire.logs import Log
 from headgate.wire.manifest import decode_manifest
 from headgate.wire.message import block_range, block_version
+from headgate.wire.snapshot import Snapshot
 
 ALL_LATER: Final = 1 << 62
 _EXACT: Final = 64

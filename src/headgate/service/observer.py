@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from headgate.catalog import Snapshot
 from headgate.fabric import Crew, Fabric, FabricError
 from headgate.model import Links
 from headgate.planning.measured import Bandwidth, Measured, Observed, crossings
@@ -27,6 +26,7 @@ from headgate.service.hops import Hops, Pair
 from headgate.service.sampling import Sample, observed, sample
 from headgate.service.status import latencies, read_reports
 from headgate.wire.manifest import Manifest
+from headgate.wire.snapshot import Snapshot
 
 WINDOW_S: Final = 30.0
 _READ_S: Final = 1.0

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from headgate.catalog import Catalog, Snapshot
+from headgate.catalog import Catalog
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric
 from headgate.model import Plan
@@ -28,6 +28,7 @@ from headgate.planning.measured import Figures, Measured, cautious, measured_pro
 from headgate.planning.planner import result_of
 from headgate.planning.replan import Effort, Replanned, replan
 from headgate.service.observer import Observer
+from headgate.wire.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from headgate.catalog import part_count
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric
 from headgate.relay.tables import head_revision
+from headgate.wire.snapshot import part_count
 
 _REVISIONS: Final = 3  # what must fit: the next one, larger than the last, and one that a restart may have to make
 _MARGIN: Final = 64 << 10

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from headgate.catalog import Catalog, Snapshot
+from headgate.catalog import Catalog
 from headgate.errors import HeadgateError
-from headgate.fabric import EmbeddedServer, Fabric, Logs, cancel_all
+from headgate.fabric import EmbeddedServer, Fabric, cancel_all
 from headgate.model import Deployment, parse_duration
 from headgate.pipeline.job import JobConfig
 from headgate.planning import plan_deployment
@@ -33,6 +33,8 @@ from headgate.service.processes import JobProcess
 from headgate.service.purging import Purger, TableRules
 from headgate.service.replanning import Replanner, Rules
 from headgate.service.status import read_status
+from headgate.wire.logs import Logs
+from headgate.wire.snapshot import Snapshot
 
 _READY_POLL_S: Final = 0.2
 # Enough to better what QASDG builds for tens of sites in a fraction of a second; the same steps give the same plan.

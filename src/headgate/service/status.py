@@ -6,14 +6,14 @@ import json
 import time
 from typing import Any
 
-from headgate.catalog import Snapshot
 from headgate.fabric import Fabric
-from headgate.fabric.logs import inbox_token
 from headgate.matching.admission import tolerance_of
 from headgate.model import Subscription
 from headgate.relay.tables import Tables
 from headgate.service.books import StreamBooks, read_books, read_tallies
 from headgate.wire.ledger import Entry, Tally
+from headgate.wire.logs import inbox_token
+from headgate.wire.snapshot import Snapshot
 
 
 async def read_reports(fabric: Fabric, kind: str) -> dict[str, dict[str, Any]]:

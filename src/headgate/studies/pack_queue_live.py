@@ -206,9 +206,9 @@ async def _count(runtime: Runtime, name: str, link: _Link) -> None:
 
 @contextlib.asynccontextmanager
 async def _feeding(runtime: Runtime, count: int) -> AsyncIterator[None]:
-    from headgate.fabric import Logs
     from headgate.pipeline.direct import DirectCommits, feed
     from headgate.pipeline.worker import Address
+    from headgate.wire.logs import Logs
 
     assert runtime.server is not None
     stop = threading.Event()

@@ -19,11 +19,12 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from headgate.fabric import Log, SyncFabric
+from headgate.fabric import SyncFabric
 from headgate.pipeline.sources.arrow import spark_arrow_schema, split_range
 from headgate.pipeline.sources.nats_options import Settings
 from headgate.pipeline.sources.options import SourceError
 from headgate.pipeline.sources.payloads import Message, dead_row, decode_arrow, decode_text
+from headgate.wire.logs import Log
 
 GAP = "source gap"
 """How the reason of a declared gap begins."""

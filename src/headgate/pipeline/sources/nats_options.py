@@ -53,7 +53,7 @@ class Settings:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Settings:
         """Check the options; `stream` is the stream that the source belongs to."""
-        from headgate.fabric import Logs
+        from headgate.wire.logs import Logs
 
         options = {name.lower(): str(value) for name, value in options.items()}
         stream = options.pop("stream", None)
@@ -91,6 +91,7 @@ class Settings:
 
     def connect(self) -> SyncFabric:
         """A connection of its own."""
-        from headgate.fabric import Logs, SyncFabric
+        from headgate.fabric import SyncFabric
+        from headgate.wire.logs import Logs
 
         return SyncFabric(self.url, Logs(self.namespace), **self.access)

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from headgate.catalog import codec
 from headgate.model import Deployment, Plan
+from headgate.wire import codec
 
 # In place of a size, which is never so large: the snapshot is in parts.
 _PARTS: Final = b"\xff\xff\xff\xff"

@@ -6,7 +6,6 @@ import string
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.catalog import Snapshot, codec
 from headgate.model import (
     Admission,
     Column,
@@ -24,6 +23,8 @@ from headgate.model import (
     Tree,
     parse_type,
 )
+from headgate.wire import codec
+from headgate.wire.snapshot import Snapshot
 
 names = st.text(string.ascii_letters + string.digits + "_-", min_size=1, max_size=6)
 texts = st.text(max_size=12)
