@@ -98,7 +98,8 @@ class Comparison:
             self._both("ensure", log)
 
     def _log(self, number: int, limits: int) -> Log:
-        subjects = tuple(f"{self.namespace}.{number}.{each}" for each in ("a", "b", "c.>"))
+        patterns = (">",) if number == 1 else ("a", "b", "c.>")
+        subjects = tuple(f"{self.namespace}.{number}.{each}" for each in patterns)
         return replace(_LIMITS[limits], name=f"{self.namespace}_{number}", subjects=subjects, id_window_s=3600.0)
 
     def _both(self, name: str, *arguments: Any) -> Any:
@@ -130,7 +131,7 @@ class Comparison:
         """Do one operation on both servers and compare what they say, and what the log holds after it."""
         log = self.logs[operation.log]
         prefix = f"{self.namespace}.{operation.log}."
-        subject = prefix + operation.subject
+        subject = ">" if operation.subject == ">" and operation.shift else prefix + operation.subject
         literal = prefix + (operation.subject if operation.subject in (*_SUBJECTS, "d") else "a")
         place = self._place(log, literal, operation)
         fence = place if operation.fenced else None

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 from headgate.fabric import EmbeddedServer, FabricError, NoLogError, Stored, SyncFabric
+from headgate.testing.log_files import cut_tail
 from headgate.testing.world.logs import LogInfo
 from headgate.testing.world.messages import Message
 from headgate.testing.world.server import SimulatedServer
@@ -34,6 +37,10 @@ def _seen(message: Message | Stored) -> Seen:
 
 class LogStore(Protocol):
     """The operations of a server that Headgate relies on. Refusals are those of `headgate.fabric`."""
+
+    @property
+    def max_payload(self) -> int:
+        """The largest message, with its headers."""
 
     def ensure(self, log: Log) -> None:
         """Make a log, or bring it to other limits."""
@@ -76,12 +83,15 @@ class LogStore(Protocol):
     def restart(self) -> None:
         """Stop the server and start it again."""
 
+    def lose_tail(self, log: Log, count: int) -> None:
+        """Lose the last messages of a log at a power failure: they were not synced."""
+
     def pass_time(self, seconds: float) -> None:
         """Come to a later time."""
 
 
 class SimulatedStore:
-    """The simulated server; `now` is its virtual time."""
+    """The simulated server, which should not sync always; `now` is its virtual time."""
 
     def __init__(self, server: SimulatedServer) -> None:
         self.server = server
@@ -89,6 +99,7 @@ class SimulatedStore:
         self.ensure, self.subjects, self.names = server.ensure, server.subjects, server.names
         self.purge, self.remove, self.info = server.purge, server.remove, server.info
         self.delete, self.restart = server.delete, server.restart
+        self.max_payload = server.max_payload
 
     def publish(
         self, subject: str, data: bytes, expect: int | None = None, replace: bool = False, message_id: str | None = None
@@ -116,6 +127,10 @@ class SimulatedStore:
         """The last message of each subject that has one."""
         return {subject: _seen(found) for subject, found in self.server.lasts(log, subjects).items()}
 
+    def lose_tail(self, log: Log, count: int) -> None:
+        """Lose the last messages of a log at a power failure."""
+        self.server.log(log).lose(count)
+
     def pass_time(self, seconds: float) -> None:
         """Come to a later time."""
         self.now += seconds
@@ -127,6 +142,11 @@ class NatsStore:
     def __init__(self, server: EmbeddedServer) -> None:
         self.server = server
         self.fabric = SyncFabric(server.url)
+
+    @property
+    def max_payload(self) -> int:
+        """The largest message, with its headers."""
+        return self.fabric.max_payload
 
     def close(self) -> None:
         """Close the connection; the server stays."""
@@ -199,15 +219,25 @@ class NatsStore:
 
     def restart(self) -> None:
         """Stop the server and start it again."""
+        with self._stopped():
+            self.server.stop()
+
+    def lose_tail(self, log: Log, count: int) -> None:
+        """Lose the last messages of a log at a power failure."""
+        with self._stopped():
+            self.server.kill()
+            cut_tail(self.server.directory, log, count)
+
+    @contextmanager
+    def _stopped(self) -> Iterator[None]:
+        """Close the connection, let the caller end the server, start both again."""
         self.fabric.close()
-        self.server.stop()
+        yield
         self.server.start()
         self.fabric = SyncFabric(self.server.url)
 
     def pass_time(self, seconds: float) -> None:
-        """Wait."""
-        import time
-
+        """Wait: the server's time is the wall clock's."""
         time.sleep(seconds)
 
 

@@ -241,6 +241,8 @@ class SimulatedLog:
             count = bisect_left(self._by_subject.get(subject, ()), below)
             if count:
                 purged += self._drop(subject, count)
+        if pattern == ">" and below > self._last:  # the server compacts the log up to there, whatever it holds
+            self._last = below - 1
         return purged
 
     def remove(self, sequence: int) -> bool:
@@ -288,16 +290,20 @@ class SimulatedLog:
         Sequences of lost messages are given again. Deleted messages come back with the tail that deleted them, unless
         `removals_survive`: a server that has deleted a whole file of messages does not find them again.
         """
+        lost = random.randint(0, len(self._journal))
+        self.lose(lost, removals_survive=removals_survive)
+        return lost
+
+    def lose(self, changes: int, *, removals_survive: bool = False) -> None:
+        """Undo the last changes that were not synced, and start again; see `power_failure`."""
         journal = self._journal
-        lost = random.randint(0, len(journal))
-        for change in reversed(journal[len(journal) - lost :]):
+        for change in reversed(journal[len(journal) - changes :]):
             if isinstance(change, int):
                 self._messages.pop(change, None)
                 self._last = change - 1
             elif not removals_survive:
                 self._messages[change.sequence] = change
         self.restart()
-        return lost
 
     def restart(self) -> None:
         """Read the log again as a server that starts does: it knows only the ids of messages that are still stored."""
