@@ -8,7 +8,7 @@ from headgate.fabric.client import LASTS, Fabric
 from headgate.fabric.crew import Crew, cancel_all
 from headgate.fabric.server import EmbeddedServer, find_server
 from headgate.fabric.sync import SyncFabric
-from headgate.protocol.port import FabricError, FencedError, LogFullError, Stored, TooLargeError
+from headgate.protocol.port import FabricError, FencedError, LogFullError, NoLogError, Stored, TooLargeError
 
 __all__ = [
     "LASTS",
@@ -18,6 +18,7 @@ __all__ = [
     "FabricError",
     "FencedError",
     "LogFullError",
+    "NoLogError",
     "Stored",
     "SyncFabric",
     "TooLargeError",

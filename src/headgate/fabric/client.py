@@ -19,12 +19,11 @@ from typing import Any, Final, Self, TypeVar
 import nats
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
-from nats.errors import MaxPayloadError
 from nats.js import api
-from nats.js.errors import APIError, NotFoundError
+from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
 
 from headgate.protocol.codec import Codec, WireCodec
-from headgate.protocol.port import FabricError, FencedError, LogFullError, LogInfo, Stored, TooLargeError
+from headgate.protocol.port import FabricError, FencedError, LogFullError, LogInfo, NoLogError, Stored, TooLargeError
 from headgate.wire.logs import Log, Logs
 from headgate.wire.sizes import EXPECTED, header_bytes
 
@@ -135,6 +134,10 @@ class Fabric:
             headers["Nats-Msg-Id"] = message_id
         if replace:
             headers["Nats-Rollup"] = "sub"
+        size = len(data) + header_bytes(headers)
+        if size > self.max_payload:  # the server would end the connection
+            limit = f"the server takes {self.max_payload} with headers"
+            raise TooLargeError(f"{subject}: a message of {size} bytes is too large: {limit}")
         try:
             ack = await self._js.publish(subject, data, timeout=timeout_s, headers=headers or None)
         except APIError as error:
@@ -143,9 +146,9 @@ class Fabric:
             if error.err_code in _FULL:
                 raise LogFullError(f"{subject}: {error.description}") from error
             raise FabricError(f"{subject}: {error.description}") from error
-        except MaxPayloadError as error:
-            raise TooLargeError(
-                f"{subject}: a message of {len(data)} bytes is larger than the {self.max_payload} that the server takes"
+        except NoStreamResponseError as error:
+            raise NoLogError(
+                f"{subject}: not stored: no log takes this subject", hint="is the deployment up?"
             ) from error
         except (NatsError, TimeoutError) as error:
             raise FabricError(f"{subject}: not stored: {error!r}") from error
@@ -163,9 +166,11 @@ class Fabric:
         found = await self._direct(log, request)
         return found[0] if found else None
 
-    async def read(self, log: Log, subject: str, after: int, *, limit: int = 256) -> list[Stored]:
-        """The next messages of a subject (wildcards allowed) after a sequence, at most `limit` and about 16 MB."""
-        request = {"seq": after + 1, "next_by_subj": subject, "batch": limit, "max_bytes": 16 << 20}
+    async def read(
+        self, log: Log, subject: str, after: int, *, limit: int = 256, max_bytes: int = 16 << 20
+    ) -> list[Stored]:
+        """The next messages of a subject (wildcards allowed) after a sequence, until they reach `max_bytes`."""
+        request = {"seq": after + 1, "next_by_subj": subject, "batch": limit, "max_bytes": max_bytes}
         return await self._direct(log, request)
 
     async def lasts(self, log: Log, subjects: Sequence[str]) -> dict[str, Stored]:
@@ -195,7 +200,7 @@ class Fabric:
                 if status in ("404", "204"):
                     return found
                 if status == "503":
-                    raise FabricError(f"there is no log {log.name}", hint="is the deployment up?")
+                    raise NoLogError(f"there is no log {log.name}", hint="is the deployment up?")
                 if status is not None:
                     raise FabricError(f"cannot read {log.name}: {headers.get('Description', status)}")
                 stored_s = datetime.fromisoformat(headers["Nats-Time-Stamp"]).timestamp()
@@ -277,6 +282,8 @@ class Fabric:
 
     async def purge(self, log: Log, subject: str, below: int) -> None:
         """Delete a subject's messages with a sequence below this one. Only the owner of a log calls this."""
+        if below <= 1:  # there are none, and the server takes a 0 for "all of them"
+            return
         with _translated(f"cannot purge {log.name}"):
             await self._js.purge_stream(log.name, subject=subject, seq=below)
 
@@ -362,7 +369,8 @@ def _translated(what: str) -> Iterator[None]:
     try:
         yield
     except APIError as error:
-        raise FabricError(f"{what}: {error.description}") from error
+        kind = NoLogError if error.err_code == _NO_LOG else FabricError
+        raise kind(f"{what}: {error.description}") from error
     except (NatsError, TimeoutError, OSError) as error:
         raise FabricError(f"{what}: {error!r}") from error
 

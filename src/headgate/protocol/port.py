@@ -32,8 +32,12 @@ class LogFullError(FabricError):
     """An append was refused because the log, the subject or the disk is full."""
 
 
+class NoLogError(FabricError):
+    """There is no log with this name, or none that takes this subject."""
+
+
 class TooLargeError(FabricError):
-    """A message is larger than the server takes."""
+    """A message is larger, with its headers, than the server takes."""
 
 
 class GoneError(FabricError):
