@@ -10,6 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from headgate.protocol.acks import read_tally
 from headgate.protocol.codec import UnreadableError
 from headgate.protocol.kernel import Machine, Mutex, Signal
 from headgate.protocol.port import FabricError, MachinePort, Stored
@@ -23,6 +24,7 @@ from headgate.relay.tables import MachineTables
 from headgate.wire.logs import Log
 
 _SET_ASIDE: Final = 64
+_EVERYTHING: Final = 1 << 62
 
 
 @dataclass
@@ -163,6 +165,8 @@ class SiteState:
             if key in self.core.outputs:
                 continue
             coverage, sequence = await self.tail(key)
+            if coverage is None and await self._read_out(key):
+                coverage = _EVERYTHING
             log, subject = self.port.logs.site(self.site), self.port.logs.held(self.site, key.token)
             held = await self.last(log, subject)
             output = self.core.restore(key, coverage, sequence)
@@ -176,6 +180,17 @@ class SiteState:
                 continue
             classes = block.classes if key.child is not None else None
             output.restore_held(replace(block, classes=classes), target, self.port.now)
+
+    async def _read_out(self, key: Key) -> bool:
+        """Whether a reader has come to the end of an inbox and gone on at another site: nobody will read it again."""
+        if key.subscription is None:
+            return False
+        while True:
+            try:
+                return (await read_tally(self.port, key.subscription)).stay > key.stay
+            except FabricError:
+                self.totals.failures += 1
+                await self.port.sleep(self.stall_s)
 
     async def pack_overfull(self) -> None:
         """Give up rows where that takes long, beside everything else; `routing` is held, so nothing comes in."""

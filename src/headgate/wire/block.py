@@ -70,7 +70,9 @@ class Block:
     """Rows of one stream in sequence order. `classes` is None on the last hop, where every row is the receiver's.
 
     `declared` counts for each subscription what was given up; `digests` has more about it where its policy asks. In a
-    block with rows both belong to the last commit, so that counts are exact wherever the block is cut.
+    block with rows both belong to the last commit, so that counts are exact wherever the block is cut. `basis` is what
+    a subscription had counted before the block, by its last acknowledgement, where a declaration stands for messages
+    that it may have read in part without acknowledging them.
     """
 
     stream: str
@@ -82,6 +84,7 @@ class Block:
     classes: ClassLists | None = field(default=None, repr=False)
     declared: Declared = field(default_factory=dict)
     digests: Mapping[int, Digest] = field(default_factory=dict)
+    basis: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def version(self) -> int:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from headgate.wire.block import EXPIRED, Block
 from headgate.wire.histogram import Histogram
 from headgate.wire.manifest import Manifest
 
+DELIVERED: Final = "delivered"
 # For each subscription id that a version serves on a stream, its delivery class.
 Members = Mapping[int, int]
 
@@ -93,6 +94,15 @@ class Tally:
             return None
 
 
+def counted_by(tally: Tally) -> dict[str, int]:
+    """Everything that a tally has counted up to its mark: rows delivered, and rows given up by reason."""
+    found = {DELIVERED: tally.delivered + tally.since.delivered, EXPIRED: tally.expired + tally.since.expired}
+    for reasons in (tally.reduced, tally.since.reduced):
+        for reason, count in reasons.items():
+            found[reason] = found.get(reason, 0) + count
+    return found
+
+
 class Account:
     """The subscriber's side: counts every block that it is handed and yields a `Tally` at each commit boundary."""
 
@@ -103,6 +113,22 @@ class Account:
     def coverage(self) -> int | None:
         """The sequence up to which everything was handed over; None before the first block."""
         return None if self.tally.starts is None else self.tally.mark
+
+    def rest(self, block: Block) -> Block:
+        """The part of a block past the coverage, with what it declares of that part only.
+
+        What lies unread in an inbox may expire while its reader has some of it in hand. The declaration then stands
+        for rows that this account has counted already: they are taken off it.
+        """
+        have, mine = self.coverage, self.tally.subscription
+        if have is None or block.after >= have or mine not in block.basis:
+            return block if have is None else block.since(have)
+        counted, before = counted_by(self.tally), block.basis[mine]
+        declared = dict(block.declared.get(mine, {}))
+        for reason, count in counted.items():
+            gone = EXPIRED if reason == DELIVERED else reason
+            declared[gone] = declared.get(gone, 0) - (count - before.get(reason, 0))
+        return replace(block.since(have), declared={mine: {why: count for why, count in declared.items() if count}})
 
     def add(self, block: Block, inbox: int, now_ms: int) -> None:
         """Count a block that continues the coverage."""

@@ -35,6 +35,8 @@ def _header(block: Block) -> dict[str, Any]:
     }
     if block.declared:
         header["declared"] = {str(receiver): dict(reasons) for receiver, reasons in block.declared.items()}
+    if block.basis:
+        header["basis"] = {str(receiver): dict(counted) for receiver, counted in block.basis.items()}
     if block.digests:
         header["digests"] = {str(receiver): digest.to_dict() for receiver, digest in block.digests.items()}
     return header
@@ -49,6 +51,10 @@ def _commit(commit: Commit) -> list[int]:
 
 def _declared(header: Mapping[str, Any]) -> Declared:
     return {int(receiver): reasons for receiver, reasons in header.get("declared", {}).items()}
+
+
+def _basis(header: Mapping[str, Any]) -> Mapping[int, Mapping[str, int]]:
+    return {int(receiver): counted for receiver, counted in header.get("basis", {}).items()}
 
 
 def _digests(header: Mapping[str, Any]) -> Mapping[int, Digest]:
@@ -87,7 +93,16 @@ def decode_block(data: bytes, schema: pa.Schema) -> Block:
         rows = rows[0] if rows else pa.RecordBatch.from_pylist([], schema=schema)
         classes = ClassLists.empty(0)
     return Block(
-        header["stream"], after, int(header["upto"]), commits, seqs, rows, classes, _declared(header), _digests(header)
+        header["stream"],
+        after,
+        int(header["upto"]),
+        commits,
+        seqs,
+        rows,
+        classes,
+        _declared(header),
+        _digests(header),
+        _basis(header),
     )
 
 
@@ -163,6 +178,7 @@ def _decode_json(data: bytes, schema: pa.Schema) -> Block:
         None,
         _declared(header),
         _digests(header),
+        _basis(header),
     )
 
 
