@@ -155,16 +155,18 @@ class Backlog:
         used = len(levels) + 1
         for number, level in enumerate(levels, start=1):
             before = current, alive
+            # The overload chooses the level. A level that drops as many as needed is not asked for more than that.
+            goal = min(want, self.policy.headroom) if level.as_needed else want
             for found in level.filters:
                 if self.shared and found.rewrites:
                     continue
                 reason = _number(names, found.name)
-                mask, current = self._apply(found, current, now, limit, want)
+                mask, current = self._apply(found, current, now, limit, goal)
                 why[alive[~mask]] = reason
                 alive = alive[mask]
-            if number >= start and limit.excess(current, want if number < enough else 0.0) == (0.0, 0.0):
+            if number >= start and limit.excess(current, goal if number < enough else 0.0) == (0.0, 0.0):
                 if exact:
-                    current, alive = self._spared(*before, why, limit)
+                    current, alive = self._spared(*before, why, limit, newest_first=level.newest_first)
                 used = number
                 break
         if used > len(levels) and limit.excess(current, 0.0 if exact else self.policy.headroom) != (0.0, 0.0):
@@ -188,13 +190,16 @@ class Backlog:
             held = Held(held.seqs, rows, held.arrived, held.sizes, weights)
         return mask, held if mask.all() else held.pick(mask)
 
-    def _spared(self, held: Held, alive: Ints, why: Ints, limit: Limit) -> tuple[Held, Ints]:
-        """What is left when only the newest of the rows that a level marked go, as many as needed; unmarks the others.
+    def _spared(
+        self, held: Held, alive: Ints, why: Ints, limit: Limit, *, newest_first: bool
+    ) -> tuple[Held, Ints]:
+        """What is left when only as many of the rows that a level marked go as needed; the others are unmarked.
 
-        Rows that have waited long go soon: on a shared link a receiver that always gave up its oldest rows would fill
-        its share of the buffer with rows that never leave, and get less than its share of the link.
+        A level that prefers new rows (`latest`, `conflate`) gives up the oldest of the marked ones. Any other gives up
+        the newest of them: old rows are sent soon, and on a shared link a receiver that always gave up its oldest rows
+        would fill its share of the buffer with rows that never leave, and get less than its share of the link.
         """
-        marked = np.flatnonzero(why[alive] > 0)[::-1]
+        marked = np.flatnonzero(why[alive] > 0)[:: 1 if newest_first else -1]
         count = _oldest(held.take(marked), *limit.excess(held))
         why[alive[marked[count:]]] = 0
         kept = why[alive] == 0
