@@ -39,6 +39,10 @@ class Limit:
         size = 0.0 if self.bytes is None else held.bytes - (1.0 - free) * self.bytes
         return max(0.0, rows), max(0.0, size)
 
+    def part(self, share: float) -> Limit:
+        """That part of the limit."""
+        return Limit(*(None if bound is None else bound * share for bound in (self.rows, self.bytes)))
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -73,7 +77,8 @@ class Backlog:
     """A policy at work on one queue's rows.
 
     `level` is the level of the last pack (0 before the first, one past the last level when the oldest had to go),
-    `changes` how often it changed, `packs` how many packs there were, `reduced` counts rows by reason.
+    `changes` how often it changed, `packs` how many packs there were, `reduced` counts rows by reason. `shared` says
+    that the owner of the rows has no place for values of one receiver only: filters that rewrite are passed over.
     """
 
     def __init__(self, policy: Policy, *, shared: bool = False) -> None:
@@ -165,7 +170,7 @@ class Backlog:
                 why[alive[~mask]] = reason
                 alive = alive[mask]
             if number >= start and limit.excess(current, goal if number < enough else 0.0) == (0.0, 0.0):
-                if exact:
+                if exact and not level.rewrites:  # what was rewritten stands for the rows that went
                     current, alive = self._spared(*before, why, limit, newest_first=level.newest_first)
                 used = number
                 break
@@ -190,9 +195,7 @@ class Backlog:
             held = Held(held.seqs, rows, held.arrived, held.sizes, weights)
         return mask, held if mask.all() else held.pick(mask)
 
-    def _spared(
-        self, held: Held, alive: Ints, why: Ints, limit: Limit, *, newest_first: bool
-    ) -> tuple[Held, Ints]:
+    def _spared(self, held: Held, alive: Ints, why: Ints, limit: Limit, *, newest_first: bool) -> tuple[Held, Ints]:
         """What is left when only as many of the rows that a level marked go as needed; the others are unmarked.
 
         A level that prefers new rows (`latest`, `conflate`) gives up the oldest of the marked ones. Any other gives up

@@ -33,6 +33,11 @@ class Level:
         return any(found.as_needed for found in self.filters)
 
     @property
+    def rewrites(self) -> bool:
+        """Whether one of its filters changes the values of rows."""
+        return any(found.rewrites for found in self.filters)
+
+    @property
     def newest_first(self) -> bool:
         """Whether one of its filters prefers new rows to old ones."""
         return any(found.newest_first for found in self.filters)

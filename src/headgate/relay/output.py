@@ -21,8 +21,10 @@ from typing import Final
 
 from headgate.model import Deployment, parse_duration
 from headgate.reduction.backlog import Limit
-from headgate.relay.reducer import Reducer, Waiting
+from headgate.relay.bounds import LEFT_BEHIND, Bounds
+from headgate.relay.reducer import Reducer
 from headgate.relay.routes import Child, Receiver
+from headgate.relay.waiting import Waiting, front_of, meant_for
 from headgate.wire.block import Block, concat
 
 OLDEST: Final = "oldest"
@@ -85,6 +87,8 @@ class Output:
         self._owed = 0.0
         self._astray = 0
         self._message_rows = 1
+        self._bounds = Bounds(())
+        self._expire_s = math.inf
 
     @property
     def reach(self) -> int | None:
@@ -101,21 +105,40 @@ class Output:
         reach = self.reach
         if reach is not None and block.upto <= reach:
             return
-        block = _meant_for(block if reach is None else block.since(reach), target)
+        block = meant_for(block if reach is None else block.since(reach), target)
         span_s = min(now - self._offered_s, self.limits.shed_after_s or 0.0)
         self._offered_s = now
+        known = bool(self.queue) and self.queue[-1].target is target
         self.queue.append(Waiting(block, target, now, self.came, block.after, span_s))
         self.came += len(block.seqs)
         self._fresh += len(block.seqs)
         self.rows += len(block.seqs)
         self.bytes += block.rows.nbytes
         self.reducer.offered(block, target)
+        self._count_in(block, target)
+        self._expire_s = min(self._expire_s, self.reducer.next_expiry([self.queue[-1]], now) if known else -math.inf)
         limit = self.reducer.limit(target, self.limits.max_rows, self.limits.max_bytes)
-        if self.rows > (limit.rows or 0) or self.bytes > (limit.bytes or 0):
+        if self.rows > (limit.rows or 0) or self.bytes > (limit.bytes or 0) or self._bounds.over:
             if self.defer and self._heavy(target):
                 self.overfull = True
             else:
                 self._reduce(limit, now)
+
+    def _count_in(self, block: Block, target: Child | Receiver) -> None:
+        """Count a block that came for the receivers with limits of their own."""
+        bounds = self.reducer.bounds(target)
+        if bounds is self._bounds:
+            if bounds:
+                bounds.add(block)
+        else:
+            self._bounds = bounds
+            self._recount()
+
+    def _recount(self) -> None:
+        if self._bounds:
+            self._bounds.clear()
+            for each in self.queue:
+                self._bounds.add(each.block)
 
     def _heavy(self, target: Child | Receiver) -> bool:
         """Whether a pack is better done apart; an inbox that expires changes its queue at any time, so not there."""
@@ -127,9 +150,9 @@ class Output:
         """Let the policies decide what goes of everything that is not on its way out."""
         sent, waiting = self._apart()
         room = self._room_behind(sent, limit)
-        if room is not None:
-            waiting = self._drop_ancient(self.reducer.reduce(waiting, room, now, self.came, self.went))
-            self._refill([*sent, *waiting])
+        if waiting and room is not None:
+            packed = self.reducer.reduce(waiting, room, now, self.came, self.went, sent)
+            self._refill([*sent, *self._drop_ancient(packed)])
 
     @property
     def oldest(self) -> float:
@@ -169,13 +192,16 @@ class Output:
     def _room_behind(self, sent: list[Waiting], limit: Limit) -> Limit | None:
         """What the rest may take behind the first entries, None when it does not take more.
 
-        A large message on its way must not cost everything that comes behind it: half of the room stays.
+        A large message on its way must not cost everything that comes behind it: half of the room stays. Receivers
+        on a link that are over limits of their own are reason enough to look at the rest.
         """
         sent_rows = sum(len(each.block.seqs) for each in sent)
         sent_bytes = sum(each.block.rows.nbytes for each in sent)
         rows, size = limit.rows or 0, limit.bytes or 0
-        room = Limit(max(rows - sent_rows, rows / 2), max(size - sent_bytes, size / 2))
-        over = self.rows - sent_rows > (room.rows or 0) or self.bytes - sent_bytes > (room.bytes or 0)
+        room = Limit(max(rows - sent_rows, LEFT_BEHIND * rows), max(size - sent_bytes, LEFT_BEHIND * size))
+        over = (
+            self._bounds.over or self.rows - sent_rows > (room.rows or 0) or self.bytes - sent_bytes > (room.bytes or 0)
+        )
         return room if over else None
 
     def begin_pack(self, now: float) -> Callable[[], list[Waiting]] | None:
@@ -185,14 +211,14 @@ class Output:
             return None
         limit = self.reducer.limit(self.queue[-1].target, self.limits.max_rows, self.limits.max_bytes)
         sent, waiting = self._apart()
-        front, rest = _front(waiting, max(1, int((limit.rows or 0) / _FRONT)))
+        front, rest = front_of(waiting, max(1, int(min(limit.rows or 0, self._bounds.least_rows) / _FRONT)))
         room = self._room_behind([*sent, *front], limit)
         if room is None or not rest:
             return None
         self.queue = deque([*sent, *front])
         self.packing = True
         came, went = self.came, self.went
-        return lambda: self.reducer.reduce(rest, room, now, came, went)
+        return lambda: self.reducer.reduce(rest, room, now, came, went, [*sent, *front])
 
     def end_pack(self, waiting: list[Waiting]) -> None:
         """Take back what a pack has left, behind what was at the front."""
@@ -250,15 +276,18 @@ class Output:
         self.queue = deque(merged)
         self.rows = sum(len(each.block.seqs) for each in merged)
         self.bytes = sum(each.block.rows.nbytes for each in merged)
+        self._recount()
         self.reduced += before - self.rows
 
     def due(self, now: float) -> bool:
         """Whether there is something that has waited long enough to be sent; rows past their age go first."""
         if self.busy is not None or not self.queue:
             return False
-        fresh = None if self.packing else self.reducer.expire(list(self.queue), now)
-        if fresh is not None:
-            self._refill(fresh)
+        if now >= self._expire_s and not self.packing:
+            fresh = self.reducer.expire(list(self.queue), now)
+            if fresh is not None:
+                self._refill(fresh)
+            self._expire_s = self.reducer.next_expiry(self.queue, now)
         has_content = self.rows > 0 or any(each.block.declared for each in self.queue)
         return now - self.queue[0].since >= (self.limits.linger_s if has_content else self.limits.idle_s)
 
@@ -313,11 +342,15 @@ class Output:
             block = self.queue.popleft().block
             self.rows -= len(block.seqs)
             self.bytes -= block.rows.nbytes
+            if self._bounds:
+                self._bounds.take(block)
         if self.queue and self.queue[0].block.after < upto:
             block = self.queue[0].block
             rest = block.since(upto)
             self.rows -= len(block.seqs) - len(rest.seqs)
             self.bytes -= block.rows.nbytes - rest.rows.nbytes
+            if self._bounds:
+                self._bounds.take(block.until(upto))
             self.queue[0] = replace(self.queue[0], block=rest)
 
     def refused(self) -> None:
@@ -353,25 +386,4 @@ class Output:
         assert self.busy is None
         self.queue = deque(replace(each, block=change(each.block)) for each in self.queue)
         self.rows = self.bytes = 0
-
-
-def _meant_for(block: Block, target: Child | Receiver) -> Block:
-    """The block with the digests of the receivers behind the output only."""
-    if not block.digests:
-        return block
-    mine = {target.id} if isinstance(target, Receiver) else {receiver.id for receiver in target.receivers}
-    return replace(block, digests={receiver: found for receiver, found in block.digests.items() if receiver in mine})
-
-
-def _front(waiting: list[Waiting], rows: int) -> tuple[list[Waiting], list[Waiting]]:
-    """The first rows, and the rest."""
-    for index, each in enumerate(waiting):
-        count = len(each.block.seqs)
-        if count > rows:
-            if rows <= 0:
-                return waiting[:index], waiting[index:]
-            end = int(each.block.seqs[rows - 1])
-            head, tail = replace(each, block=each.block.until(end)), replace(each, block=each.block.since(end))
-            return [*waiting[:index], head], [tail, *waiting[index + 1 :]]
-        rows -= count
-    return waiting, []
+        self._recount()

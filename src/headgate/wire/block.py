@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from headgate.matching import ClassLists
 from headgate.reduction import Digest
+from headgate.wire.patch import Patches, concat_patches, restricted
 
 EXPIRED: Final = "expired"
 
@@ -70,7 +71,8 @@ class Block:
     """Rows of one stream in sequence order. `classes` is None on the last hop, where every row is the receiver's.
 
     `declared` counts for each subscription what was given up; `digests` has more about it where its policy asks. In a
-    block with rows both belong to the last commit, so that counts are exact wherever the block is cut.
+    block with rows both belong to the last commit, so that counts are exact wherever the block is cut. `patches` says
+    where the rows of a subscription differ from those of its class (see `headgate.wire.patch`).
     """
 
     stream: str
@@ -82,6 +84,7 @@ class Block:
     classes: ClassLists | None = field(default=None, repr=False)
     declared: Declared = field(default_factory=dict)
     digests: Mapping[int, Digest] = field(default_factory=dict)
+    patches: Patches = field(default_factory=dict, repr=False)
 
     @property
     def version(self) -> int:
@@ -96,7 +99,9 @@ class Block:
     def take(self, indices: npt.NDArray[np.int64]) -> Block:
         """The same coverage with only these rows."""
         classes = None if self.classes is None else take_lists(self.classes, indices)
-        return replace(self, seqs=self.seqs[indices], rows=self.rows.take(pa.array(indices)), classes=classes)
+        seqs = self.seqs[indices]
+        patches = {receiver: part for receiver, patch in self.patches.items() if (part := patch.only(seqs))}
+        return replace(self, seqs=seqs, rows=self.rows.take(pa.array(indices)), classes=classes, patches=patches)
 
     def since(self, after: int) -> Block:
         """The part of it that covers what comes after a sequence number: what was covered before is left out."""
@@ -106,7 +111,7 @@ class Block:
         kept = self._slice(first, len(self.seqs))
         commits = tuple(commit for commit in self.commits if commit.upto > after)
         # Declarations have no place inside a block, so they belong to whoever takes its end.
-        return replace(kept, after=after, commits=commits)
+        return replace(kept, after=after, commits=commits, patches=restricted(self.patches, after, self.upto))
 
     def until(self, upto: int) -> Block:
         """The part of it that covers what comes up to a sequence number; declarations stay with the end."""
@@ -114,7 +119,8 @@ class Block:
             return self
         stop = int(np.searchsorted(self.seqs, np.uint64(upto), side="right"))
         commits = tuple(commit for commit in self.commits if commit.after < upto)
-        return replace(self._slice(0, stop), upto=upto, commits=commits, declared={}, digests={})
+        patches = restricted(self.patches, self.after, upto)
+        return replace(self._slice(0, stop), upto=upto, commits=commits, declared={}, digests={}, patches=patches)
 
     def _slice(self, start: int, stop: int) -> Block:
         classes = None
@@ -145,7 +151,15 @@ class Block:
             piece = self._slice(start, stop)
             last = number == len(cuts) - 1
             declared, digests = (self.declared, self.digests) if last else ({}, {})
-            yield replace(piece, after=after, upto=upto, commits=commits, declared=declared, digests=digests)
+            yield replace(
+                piece,
+                after=after,
+                upto=upto,
+                commits=commits,
+                declared=declared,
+                digests=digests,
+                patches=restricted(self.patches, after, upto),
+            )
             start, after = stop, upto
 
 
@@ -187,6 +201,7 @@ def concat(blocks: Sequence[Block]) -> Block:
         classes,
         declared,
         digests,
+        concat_patches([block.patches for block in blocks]),
     )
 
 

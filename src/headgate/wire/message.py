@@ -22,6 +22,7 @@ from headgate.reduction import Digest
 from headgate.wire.block import Block, Commit, Declared
 from headgate.wire.frame import WireError, decode_frame, encode_frame
 from headgate.wire.integers import decode_lists, decode_sorted, encode_lists, encode_sorted
+from headgate.wire.patch import Patches, decode_patches, encode_patches
 from headgate.wire.rows import decode_rows, encode_rows
 
 
@@ -63,6 +64,9 @@ def encode_block(block: Block) -> bytes:
     if sections and block.classes is not None:
         header["ids"] = len(block.classes.ids)
         sections.extend(encode_lists(block.classes.offsets, block.classes.ids))
+        if block.patches:
+            header["patches"], patches = encode_patches(block.patches, block.after)
+            sections.extend(patches)
     return encode_frame("b", header, sections)
 
 
@@ -77,17 +81,28 @@ def decode_block(data: bytes, schema: pa.Schema) -> Block:
         raise WireError("a block names no commit")
     count, after = int(header["rows"]), int(header["after"])
     classes = None
+    patches: Patches = {}
     if count:
         seqs = decode_sorted(frame.sections[0], count) + np.uint64(after)
         rows = decode_rows(frame.sections[1], schema, count)
         if "ids" in header:
             classes = ClassLists(*decode_lists(frame.sections[2], frame.sections[3], count, int(header["ids"])))
+        patches = decode_patches(header.get("patches", ()), frame.sections[4:], after, schema)
     else:
         seqs, rows = np.zeros(0, dtype=np.uint64), schema.empty_table().to_batches()
         rows = rows[0] if rows else pa.RecordBatch.from_pylist([], schema=schema)
         classes = ClassLists.empty(0)
     return Block(
-        header["stream"], after, int(header["upto"]), commits, seqs, rows, classes, _declared(header), _digests(header)
+        header["stream"],
+        after,
+        int(header["upto"]),
+        commits,
+        seqs,
+        rows,
+        classes,
+        _declared(header),
+        _digests(header),
+        patches,
     )
 
 

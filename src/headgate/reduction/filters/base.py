@@ -51,7 +51,7 @@ class ReductionFilter(ABC):
     rewrites: ClassVar[bool] = False
     directed: ClassVar[bool] = False
     newest_first: ClassVar[bool] = False
-    """Whether it prefers new rows to old ones: where only some of the rows that it would drop have to go, the oldest do."""
+    """Whether it prefers new rows to old ones: where only some of the rows that it marks have to go, the oldest do."""
 
     @property
     def as_needed(self) -> bool:
