@@ -165,12 +165,15 @@ def status_tables(document: dict[str, Any]) -> list[Table]:
 
 
 def error_lines(document: dict[str, Any]) -> list[str]:
-    """What admission control has cost in matches, for each stream where it has given something up."""
+    """What never reached matching or was matched in part, for each stream where senders or admission gave it up."""
     found = []
     for name, each in document["streams"].items():
         errors = each.get("errors")
         if each.get("shed_updates"):
             found.append(f"stream {name}: {each['shed_updates']:,} new values of contexts shed")
+        if unsent := each.get("unsent"):
+            reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(unsent.items()))
+            found.append(f"stream {name}: {sum(unsent.values()):,} rows given up by their senders ({reasons})")
         if each.get("partly_shed"):
             found.append(f"stream {name}: {each['partly_shed']:,} rows matched only for those who may miss less")
         if (groups := each.get("withheld")) and (set(groups) != {"1"} or each.get("partly_shed")):
@@ -239,6 +242,8 @@ def ledger(
     else:
         console = o.wide_console()
         console.print(ledger_table(document))
+        for line in error_lines(document):
+            console.print(line)
         for line in wrong:
             console.print(f"[bold red]{line}")
         count = len(document["subscriptions"])

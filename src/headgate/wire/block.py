@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Final
 
 import numpy as np
@@ -16,8 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headgate.matching import ClassLists
-from headgate.reduction import Digest
+from headgate.reduction import Digest, merged
 from headgate.wire.patch import Patches, concat_patches, restricted
+from headgate.wire.unsent import Unsent
 
 EXPIRED: Final = "expired"
 
@@ -27,7 +29,7 @@ class Commit:
     """A manifest as those below the root see it: its range, its version, when it was committed, what was shed.
 
     `shed` are rows, `shed_updates` new values of contexts, and `partly_shed` rows that were matched only for those who
-    may miss nothing.
+    may miss nothing. `unsent` is what senders gave up before it reached the stream.
     """
 
     after: int
@@ -38,6 +40,7 @@ class Commit:
     shed: int = 0
     shed_updates: int = 0
     partly_shed: int = 0
+    unsent: Unsent | None = None
 
 
 # Per subscription id: rows given up, by reason. The reason `expired` is a term of its own in the ledger.
@@ -90,6 +93,16 @@ class Block:
     def version(self) -> int:
         """The version that routed it; all commits of a block share one."""
         return self.commits[-1].version
+
+    @property
+    def ended(self) -> tuple[Commit, ...]:
+        """The commits that end in it: what they say of a whole micro-batch is told here, once."""
+        return tuple(commit for commit in self.commits if self.after < commit.upto <= self.upto)
+
+    @property
+    def unsent(self) -> Unsent | None:
+        """What senders gave up, of the commits that end in it."""
+        return reduce(merged, (commit.unsent for commit in self.ended), None)
 
     @property
     def at_boundary(self) -> bool:
@@ -215,9 +228,12 @@ def _condensed(commits: list[Commit], seqs: npt.NDArray[np.uint64]) -> tuple[Com
     has_rows[-1] = True
     kept: list[Commit] = []
     shed = updates = partly = 0
+    unsent: Unsent | None = None
     for commit, keep in zip(commits, has_rows.tolist(), strict=True):
         shed, updates, partly = shed + commit.shed, updates + commit.shed_updates, partly + commit.partly_shed
+        unsent = merged(unsent, commit.unsent)
         if keep:
-            kept.append(replace(commit, shed=shed, shed_updates=updates, partly_shed=partly))
+            kept.append(replace(commit, shed=shed, shed_updates=updates, partly_shed=partly, unsent=unsent))
             shed = updates = partly = 0
+            unsent = None
     return tuple(kept)
