@@ -161,7 +161,19 @@ def status_tables(document: dict[str, Any]) -> list[Table]:
     for name, each in document["sites"].items():
         up, down = each["upload_bytes"] / 1e3, each["download_bytes"] / 1e3
         sites.add_row(name, f"{up:,.1f}", f"{down:,.1f}", f"{each['queued_rows']:,}", str(each["repairs"]))
-    return [streams, sites, links, ledger_table(document, delays=True)]
+    return [streams, sites, links, ledger_table(document, delays=True), *queue_tables(document)]
+
+
+def queue_tables(document: dict[str, Any]) -> list[Table]:
+    """What waits on the way to each subscription: the queues of all links on its path and of its inbox."""
+    table = _table("waiting on the way", "subscription", "rows", "kB", "oldest s", "where")
+    for name, each in document["subscriptions"].items():
+        if each.get("queued_rows"):
+            where = ", ".join(f"{place} {queue['rows']:,}" for place, queue in each["queues"].items())
+            table.add_row(
+                name, f"{each['queued_rows']:,}", f"{each['queued_bytes'] / 1e3:,.1f}", f"{each['queued_s']:.1f}", where
+            )
+    return [table] if table.row_count else []
 
 
 def error_lines(document: dict[str, Any]) -> list[str]:

@@ -17,7 +17,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from headgate.model import Deployment, parse_duration
 from headgate.reduction.backlog import Limit
@@ -25,6 +25,7 @@ from headgate.relay.bounds import LEFT_BEHIND, Bounds
 from headgate.relay.reducer import Reducer
 from headgate.relay.routes import Child, Receiver
 from headgate.relay.waiting import Waiting, front_of, meant_for
+from headgate.relay.waits import report
 from headgate.wire.block import Block, concat
 
 OLDEST: Final = "oldest"
@@ -278,6 +279,11 @@ class Output:
         self.bytes = sum(each.block.rows.nbytes for each in merged)
         self._recount()
         self.reduced += before - self.rows
+
+    def report(self, now: float) -> dict[str, Any]:
+        """What waits here, for status displays."""
+        link = bool(self.queue) and isinstance(self.queue[-1].target, Child)
+        return {"rows": self.rows, "bytes": self.bytes, **report(self.queue, now, link=link)}
 
     def due(self, now: float) -> bool:
         """Whether there is something that has waited long enough to be sent; rows past their age go first."""

@@ -201,11 +201,10 @@ class Upkeep:
         output.give_up_all(lambda block: expire_rows(block, target.id))
 
     async def _publish_stats(self) -> None:
-        logs = self.fabric.logs
+        logs, now = self.fabric.logs, time.monotonic()
         outputs = {
             key.token: {
-                "rows": output.rows,
-                "bytes": output.bytes,
+                **output.report(now),
                 "coverage": output.coverage,
                 "stalled": output.stalled,
                 "came": output.came,
