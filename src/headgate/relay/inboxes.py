@@ -74,7 +74,7 @@ class Inboxes:
             data = state.port.codec.encode(gone.block)
             sequence = await state.port.publish(state.subject(key), data, expect=output.sequence, replace=True)
         except FabricError:
-            output.resume(*await state.tail(key))
+            state.resume(key, output, *await state.tail(key))
             raise
         output.busy = None
         output.sequence = sequence

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from typing import Final
+
 from headgate.fabric import Fabric
 from headgate.fabric.runner import run_machine
 from headgate.relay.budget import Budgets
@@ -9,8 +13,11 @@ from headgate.relay.core import RelayCore
 from headgate.relay.machine import RelayMachine
 from headgate.relay.meters import Meters
 from headgate.relay.output import QueueLimits
-from headgate.relay.state import RelayTotals
+from headgate.relay.state import OvertakenError, RelayTotals
 from headgate.relay.tables import Tables
+
+_PAUSE_S: Final = 1.0
+_log = logging.getLogger(__name__)
 
 
 class RelayNode:
@@ -28,8 +35,18 @@ class RelayNode:
         self.fabric = fabric
         self.site = site
         self.tables = tables or Tables(fabric)
-        self.machine = RelayMachine(
-            site, fabric.logs, max_payload=fabric.max_payload, budgets=budgets, limits=limits, codec=fabric.codec
+        self._budgets = budgets
+        self._limits = limits
+        self.machine = self._make()
+
+    def _make(self) -> RelayMachine:
+        return RelayMachine(
+            self.site,
+            self.fabric.logs,
+            max_payload=self.fabric.max_payload,
+            budgets=self._budgets,
+            limits=self._limits,
+            codec=self.fabric.codec,
         )
 
     @property
@@ -49,4 +66,10 @@ class RelayNode:
 
     async def run(self) -> None:
         """Relay until cancelled."""
-        await run_machine(self.fabric, self.machine, self.tables.snapshot, services=(self.machine.service,))
+        while True:
+            try:
+                await run_machine(self.fabric, self.machine, self.tables.snapshot, services=(self.machine.service,))
+            except OvertakenError as error:
+                _log.warning("%s", error)
+                await asyncio.sleep(_PAUSE_S)
+                self.machine = self._make()

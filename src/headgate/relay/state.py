@@ -10,6 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from headgate.errors import HeadgateError
 from headgate.protocol.acks import read_tally
 from headgate.protocol.codec import UnreadableError
 from headgate.protocol.kernel import Machine, Mutex, Signal
@@ -18,13 +19,23 @@ from headgate.protocol.records import SetAside
 from headgate.relay.budget import Budgets
 from headgate.relay.core import Key, RelayCore, key_of
 from headgate.relay.meters import Meters
-from headgate.relay.output import QueueLimits
+from headgate.relay.output import Output, QueueLimits
 from headgate.relay.routes import Child, Receiver, Routes
 from headgate.relay.tables import MachineTables
 from headgate.wire.logs import Log
 
 _SET_ASIDE: Final = 64
 _EVERYTHING: Final = 1 << 62
+
+
+class OvertakenError(HeadgateError):
+    """Another relay of the same site has sent what this one had decided on: what this one knows is out of date."""
+
+    def __init__(self, site: str, output: str) -> None:
+        super().__init__(
+            f"another relay of site {site!r} has written to {output}",
+            hint="run one relay for each site; this one starts again from the logs",
+        )
 
 
 @dataclass
@@ -47,12 +58,13 @@ class RelayTotals:
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """A message that was taken from a log: the end of what it covers, its place, subject and version."""
+    """A message that was taken from a log: the end of what it covers, its place, subject, version and size in bytes."""
 
     upto: int
     place: int
     subject: str
     version: int
+    size: int
 
 
 class SiteState:
@@ -180,6 +192,11 @@ class SiteState:
                 continue
             classes = block.classes if key.child is not None else None
             output.restore_held(replace(block, classes=classes), target, self.port.now)
+
+    def resume(self, key: Key, output: Output, coverage: int | None, sequence: int) -> None:
+        """Let an output go on from its tail; a relay that another one has overtaken starts again from the logs."""
+        if not output.resume(coverage, sequence):
+            raise OvertakenError(self.site, key.token)
 
     async def _read_out(self, key: Key) -> bool:
         """Whether a reader has come to the end of an inbox and gone on at another site: nobody will read it again."""

@@ -18,6 +18,7 @@ import numpy as np
 from headgate.wire.block import EXPIRED, Block
 from headgate.wire.histogram import Histogram
 from headgate.wire.manifest import Manifest
+from headgate.wire.unsent import add_reasons
 
 DELIVERED: Final = "delivered"
 # For each subscription id that a version serves on a stream, its delivery class.
@@ -34,6 +35,7 @@ class Since:
     shed: int = 0
     shed_updates: int = 0
     partly_shed: int = 0
+    unsent: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -56,6 +58,7 @@ class Tally:
     shed: int = 0
     shed_updates: int = 0
     partly_shed: int = 0
+    unsent: dict[str, int] = field(default_factory=dict)
     mark: int = 0
     inbox: int = 0
     since: Since = field(default_factory=Since)
@@ -144,11 +147,11 @@ class Account:
                 since.expired += count
             else:
                 since.reduced[reason] = since.reduced.get(reason, 0) + count
-        for commit in block.commits:
-            if block.after < commit.upto <= block.upto:
-                since.shed += commit.shed
-                since.shed_updates += commit.shed_updates
-                since.partly_shed += commit.partly_shed
+        for commit in block.ended:
+            since.shed += commit.shed
+            since.shed_updates += commit.shed_updates
+            since.partly_shed += commit.partly_shed
+            add_reasons(since.unsent, commit.unsent.reasons if commit.unsent else {})
         tally.mark, tally.inbox, tally.time_ms = block.upto, inbox, now_ms
         self._observe(block, now_ms)
         if block.at_boundary:
@@ -172,6 +175,7 @@ class Account:
         tally.shed += since.shed
         tally.shed_updates += since.shed_updates
         tally.partly_shed += since.partly_shed
+        add_reasons(tally.unsent, since.unsent)
         tally.since = Since()
 
 
@@ -197,7 +201,8 @@ class Matched:
 
     Sums up to the mark lie in one table; what came after is kept per manifest, so that the sum can be taken at the
     boundary that each subscriber has acknowledged. `fold` moves the mark when all of them have passed it. `withheld`
-    counts rows by the tolerance of the group of classes that they were not matched for.
+    counts rows by the tolerance of the group of classes that they were not matched for, `unsent` by reason those that
+    senders gave up before they reached the stream: they are not among `rows_in`.
     """
 
     stream: str
@@ -215,6 +220,7 @@ class Matched:
     shed_updates: int = 0
     partly_shed: int = 0
     withheld: dict[str, int] = field(default_factory=dict)
+    unsent: dict[str, int] = field(default_factory=dict)
 
     @property
     def head(self) -> int:
@@ -251,6 +257,7 @@ class Matched:
         self.partly_shed += manifest.partly_shed
         for tolerance, count in manifest.withheld.items():
             self.withheld[tolerance] = self.withheld.get(tolerance, 0) + count
+        add_reasons(self.unsent, manifest.unsent.reasons if manifest.unsent else {})
 
     def add_history(self, subscription: int, class_id: int, manifests: Iterable[Manifest]) -> None:
         """Count a subscription from manifests that were committed before it was made, oldest first."""

@@ -7,6 +7,7 @@ or one whose stored bytes were damaged, cannot be read.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -37,18 +38,7 @@ class PlainCodec:
             raise UnreadableError("block", ValueError(f"it has {found.rows.schema.names}, not {schema.names}"))
         if len(found.seqs):
             return found
-        return Block(
-            found.stream,
-            found.after,
-            found.upto,
-            found.commits,
-            found.seqs,
-            pa.RecordBatch.from_pylist([], schema=schema),
-            ClassLists.empty(0),
-            found.declared,
-            found.digests,
-            found.basis,
-        )
+        return replace(found, rows=pa.RecordBatch.from_pylist([], schema=schema), classes=ClassLists.empty(0))
 
     def coverage(self, data: Any) -> tuple[int, int]:
         """The range (after, upto] that a message covers."""

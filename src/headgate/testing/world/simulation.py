@@ -20,6 +20,7 @@ from headgate.protocol.kernel import Completed, Machine
 from headgate.protocol.port import FabricError
 from headgate.relay.machine import RelayMachine
 from headgate.relay.output import QueueLimits
+from headgate.relay.state import OvertakenError
 from headgate.testing.world.codec import PlainCodec
 from headgate.testing.world.fabric import SERVER, SimulatedFabric
 from headgate.testing.world.network import SimulatedClock
@@ -206,6 +207,10 @@ class Simulation:
         self.fabric.queue.at(done_s, instance.feed, Completed(number))
 
     def _failed(self, instance: Instance, error: Exception) -> None:
+        if isinstance(error, OvertakenError):  # it starts again from the logs
+            if self.relays.get(instance.process) is instance:
+                self._later(1.0, self._revive, instance.process)
+            return
         self._problem = self._problem or f"{instance.machine.name} failed at {self.fabric.queue.now:.3f} s: {error!r}"
 
     # The Spark side
