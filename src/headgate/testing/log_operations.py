@@ -24,14 +24,15 @@ Place = Literal["zero", "first", "last of subject", "last", "middle", "beyond"]
 
 _SUBJECTS: Final = ("a", "b", "c.x", "c.y", "c.y.z")
 _PATTERNS: Final = (*_SUBJECTS, ">", "c.>", "*", "c.*", "*.x", "*.y.*", "*.y.>", "d")
+_PLENTY: Final = 1 << 20
 _LIMITS: Final = (
-    Log("", (), 1 << 20),
+    Log("", (), _PLENTY),
     Log("", (), 700),
-    Log("", (), 1 << 20, max_per_subject=2),
+    Log("", (), _PLENTY, max_per_subject=2),
     Log("", (), 900, max_per_subject=3),
-    Log("", (), 1 << 20, max_per_subject=1, latest_only=True),
+    Log("", (), _PLENTY, max_per_subject=1, latest_only=True),
     Log("", (), 400, max_per_subject=1, latest_only=True),
-    Log("", (), 1 << 20, max_per_subject=1),
+    Log("", (), _PLENTY, max_per_subject=1),
 )
 
 
