@@ -7,7 +7,7 @@
 - A subject without messages has the last sequence 0, also when it had messages before: `expect=0` is then right.
 - The fence is checked before the message id, the message id before the limits. A replacement (`replace`) needs room
   beside what it replaces, but not a free place on its subject. Only when its subject has all the messages that it may
-  have, a replacement smaller than the oldest of them needs no room.
+  have, a replacement no larger than the oldest of them needs no room.
 - A message whose file was damaged (`rot`) is left out of reads without a word and cannot be deleted. When it is the
   last of its subject, the subject seems empty, to a fence too. An append that would have to delete it is stored, but
   never acknowledged; a replacement deletes itself instead. A start after a power failure loses it and all that came
@@ -117,7 +117,7 @@ class SimulatedLog:
             if at_limit and not replace:
                 raise LogFullError(f"{subject}: maximum messages per subject exceeded")
             if self._bytes + stored > log.max_bytes and not (
-                at_limit and sequences and self._messages[sequences[0]].stored_bytes > stored
+                at_limit and sequences and self._messages[sequences[0]].stored_bytes >= stored
             ):
                 raise LogFullError(f"{subject}: maximum bytes exceeded")
         self._last = sequence = self._last + 1
