@@ -144,7 +144,7 @@ class Comparison:
         log = self.logs[operation.log]
         prefix = f"{self.namespace}.{operation.log}."
         # A purge of ">" up to a removed last message leaves a wrong first sequence on the real server: not compared.
-        bare = operation.subject == ">" and operation.shift and operation.place == "beyond"
+        bare = operation.kind == "purge" and operation.subject == ">" and operation.place == "beyond"
         subject = ">" if bare else prefix + operation.subject
         literal = prefix + (operation.subject if operation.subject in (*_SUBJECTS, "d") else "a")
         place = self._place(log, literal, operation)
