@@ -6,6 +6,14 @@ append that decides something is fenced by the expected last sequence of its sub
 
 from headgate.fabric.client import LASTS, Fabric, FabricError, FencedError, LogFullError, Stored, fenced_size
 from headgate.fabric.crew import Crew, cancel_all
+from headgate.fabric.quarantine import (
+    Quarantine,
+    SetAside,
+    keep_quarantine,
+    read_quarantine,
+    read_set_aside,
+    report_quarantine,
+)
 from headgate.fabric.server import EmbeddedServer, find_server
 from headgate.fabric.sync import SyncFabric
 
@@ -17,9 +25,15 @@ __all__ = [
     "FabricError",
     "FencedError",
     "LogFullError",
+    "Quarantine",
+    "SetAside",
     "Stored",
     "SyncFabric",
     "cancel_all",
     "fenced_size",
     "find_server",
+    "keep_quarantine",
+    "read_quarantine",
+    "read_set_aside",
+    "report_quarantine",
 ]

@@ -23,6 +23,7 @@ from nats.js import api
 from nats.js.errors import APIError, NotFoundError
 
 from headgate.errors import HeadgateError
+from headgate.fabric.quarantine import Quarantine
 from headgate.wire.logs import Log, Logs
 
 _TIMEOUT_S: Final = 10.0
@@ -85,6 +86,7 @@ class Fabric:
         self._client = client
         self._js = client.jetstream(timeout=_TIMEOUT_S)
         self.logs = logs
+        self.quarantine = Quarantine()
 
     @classmethod
     async def connect(cls, url: str, logs: Logs | None = None, **options: Any) -> Self:
@@ -221,7 +223,8 @@ class Fabric:
                 async with asyncio.timeout(_TIMEOUT_S):
                     message = await answers.get()
                 headers = message.headers or {}
-                status = headers.get("Status")
+                # A stored message may have any header of its own, but only a stored one has a sequence.
+                status = None if "Nats-Sequence" in headers else headers.get("Status", "204")
                 if status in ("404", "204"):
                     return found
                 if status == "503":
@@ -280,6 +283,11 @@ class Fabric:
         """Delete a subject's messages with a sequence below this one. Only the owner of a log calls this."""
         with _translated(f"cannot purge {log.name}"):
             await self._js.purge_stream(log.name, subject=subject, seq=below)
+
+    async def remove(self, log: Log, sequence: int) -> None:
+        """Delete one message, such as one that cannot be read."""
+        with _translated(f"cannot delete message {sequence} of {log.name}"):
+            await self._js.delete_msg(log.name, sequence)
 
     async def info(self, log: Log) -> api.StreamInfo | None:
         """What the server knows of a log, None when it does not exist."""

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from headgate.fabric.client import Fabric, Stored
+from headgate.fabric.quarantine import Quarantine, report_quarantine
 from headgate.wire.logs import Log, Logs
 
 T = TypeVar("T")
@@ -56,6 +57,15 @@ class SyncFabric:
     def max_payload(self) -> int:
         """The largest message that the server takes."""
         return self.fabric.max_payload
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """What was set aside because it could not be read."""
+        return self.fabric.quarantine
+
+    def report_quarantine(self, process: str) -> None:
+        """Publish what was set aside, if that has changed."""
+        self.run(report_quarantine(self.fabric, process))
 
     def ensure(self, log: Log) -> None:
         """Make a log, or bring it to the table's limits."""

@@ -1,0 +1,156 @@
+"""What a process has set aside because it could not be read: counted, named, and published for `status` and `ledger`.
+
+Every `Fabric` has one registry, `fabric.quarantine`. A reader calls `take` with the log, the message and a decoder, and
+gets what the message says, or None after the message was recorded. `report_quarantine` publishes the registry of a
+process under `quarantine.<process>` in the state log; `read_quarantine` reads those of all processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from headgate.wire.logs import Log
+from headgate.wire.unreadable import Message, UnreadableError, decode_message, read_object
+
+if TYPE_CHECKING:
+    from headgate.fabric.client import Fabric
+
+T = TypeVar("T")
+MOST: Final = 64
+"""So many messages are named; older ones are only counted."""
+_KNOWN: Final = 4096
+_FORGET_S: Final = 3600.0
+_REPORT_S: Final = 1.0
+PASSED_OVER: Final = "passed over"
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """One message that could not be read, what its reader did instead, and when it was last met."""
+
+    log: str
+    subject: str
+    sequence: int
+    cause: str
+    action: str
+    time_ms: int
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Which message it is."""
+        return self.log, self.sequence
+
+
+def read_set_aside(document: Mapping[str, Any]) -> SetAside:
+    """Read the stored form of one entry."""
+    texts = {name: str(document[name]) for name in ("log", "subject", "cause", "action")}
+    return SetAside(**texts, sequence=int(document["sequence"]), time_ms=int(document["time_ms"]))
+
+
+class Quarantine:
+    """The messages that one process has set aside. `count` counts each of them once."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._named: dict[tuple[str, int], SetAside] = {}
+        self._seen: dict[tuple[str, int], None] = {}
+        self.count = 0
+        self.changed = False
+
+    def take(self, log: Log, message: Message, reader: Callable[[bytes], T], action: str = PASSED_OVER) -> T | None:
+        """What a message says, or None when it cannot be read: then it is recorded with what is done instead."""
+        try:
+            return decode_message(log.name, message, reader)
+        except UnreadableError as error:
+            self.add(error, action)
+            return None
+
+    def add(self, error: UnreadableError, action: str = PASSED_OVER) -> None:
+        """Record a message that could not be read; one that was met before is only brought up to date."""
+        found = SetAside(error.log, error.subject, error.sequence, error.cause, action, int(self._clock() * 1000))
+        known = self._named.pop(found.key, None)
+        self._named[found.key] = found
+        if found.key not in self._seen:
+            self.count += 1
+            self._seen[found.key] = None
+        self.changed = self.changed or known is None or known.action != action
+        for held, most in ((self._named, MOST), (self._seen, _KNOWN)):
+            while len(held) > most:
+                del held[next(iter(held))]
+
+    def release(self, log: str, sequence: int) -> None:
+        """Forget a message that somebody has taken out of its log; it stays counted."""
+        self.changed = self._named.pop((log, sequence), None) is not None or self.changed
+
+    @property
+    def messages(self) -> tuple[SetAside, ...]:
+        """The messages that were met within the last hour, the one met last at the end."""
+        limit_ms = (self._clock() - _FORGET_S) * 1000
+        return tuple(each for each in self._named.values() if each.time_ms >= limit_ms)
+
+    def to_document(self) -> dict[str, Any]:
+        """JSON-ready."""
+        messages = [asdict(each) for each in self.messages]
+        return {"time_ms": int(self._clock() * 1000), "count": self.count, "messages": messages}
+
+    def restore(self, document: Mapping[str, Any]) -> None:
+        """Go on from what this process published before it was started again."""
+        for each in map(read_set_aside, document["messages"]):
+            self._named.setdefault(each.key, each)
+            self._seen.setdefault(each.key)
+        self.count += int(document["count"])
+
+
+def read_document(data: bytes) -> dict[str, Any]:
+    """Read what `Quarantine.to_document` wrote."""
+    document = read_object(data)
+    found = {"time_ms": int(document["time_ms"]), "count": int(document["count"])}
+    return {**found, "messages": [asdict(read_set_aside(each)) for each in document["messages"]]}
+
+
+async def report_quarantine(fabric: Fabric, process: str) -> None:
+    """Publish what this process has set aside, if that has changed since the last time."""
+    quarantine = fabric.quarantine
+    if quarantine.changed:
+        quarantine.changed = False
+        try:
+            await fabric.publish(fabric.logs.quarantine(process), json.dumps(quarantine.to_document()).encode())
+        except BaseException:
+            quarantine.changed = True
+            raise
+
+
+async def keep_quarantine(fabric: Fabric, process: str) -> None:
+    """Restore the registry of a process, then publish it whenever it has changed, until cancelled."""
+    from headgate.fabric.client import FabricError
+
+    logs, restored = fabric.logs, False
+    while True:
+        with contextlib.suppress(FabricError):  # NATS is away for a moment: what is recorded is published later
+            if not restored:
+                stored = await fabric.last(logs.state, logs.quarantine(process))
+                before = fabric.quarantine.take(logs.state, stored, read_document) if stored else None
+                if before is not None:
+                    fabric.quarantine.restore(before)
+                restored = True
+            await report_quarantine(fabric, process)
+        await asyncio.sleep(_REPORT_S)
+
+
+async def read_quarantine(fabric: Fabric) -> dict[str, dict[str, Any]]:
+    """What each process has published, by its name."""
+    logs, place = fabric.logs, 0
+    found: dict[str, dict[str, Any]] = {}
+    while batch := await fabric.read(logs.state, logs.quarantine("*"), place):
+        place = batch[-1].sequence
+        for stored in batch:
+            document = fabric.quarantine.take(logs.state, stored, read_document)
+            if document is not None:
+                found[stored.subject.rsplit(".", 1)[1]] = document
+    return found
