@@ -9,12 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from headgate.fabric import Fabric, FabricError, Stored
+from headgate.fabric import Fabric, FabricError, head_revision, load_snapshot
 from headgate.relay.routes import Routes, build_routes
-from headgate.wire.snapshot import Snapshot, cut_snapshot, part_count
+from headgate.wire.snapshot import Snapshot, cut_snapshot
+from headgate.wire.unreadable import UnreadableError
+
+__all__ = ["GoneError", "Tables", "head_revision", "publish_snapshot"]
 
 _RETRY_S = 0.1
 _KEPT = 32
+_END = 1 << 62
 
 
 class GoneError(FabricError):
@@ -34,19 +38,23 @@ async def publish_snapshot(fabric: Fabric, snapshot: Snapshot, most: int | None 
     before the message that says so.
     """
     logs, revision = fabric.logs, snapshot.revision
-    if await fabric.last(logs.tables, logs.table(revision)) is None:
+    try:
+        published = await load_snapshot(fabric, revision) is not None
+    except UnreadableError as error:
+        fabric.quarantine.add(error, "published again")
+        await fabric.purge(logs.tables, logs.table(revision), _END)
+        published = False
+    if not published:
         first, *parts = cut_snapshot(snapshot.to_bytes(), most or fabric.max_payload * 9 // 10)
         for number, part in enumerate(parts, 1):
-            if await fabric.last(logs.tables, logs.table_part(revision, number)) is None:  # or an earlier try put it
-                await fabric.publish(logs.table_part(revision, number), part, expect=0)
+            subject = logs.table_part(revision, number)
+            stored = await fabric.last(logs.tables, subject)
+            if stored is not None and stored.data != part:  # not what an earlier try put there
+                await fabric.purge(logs.tables, subject, _END)
+            if stored is None or stored.data != part:
+                await fabric.publish(subject, part, expect=0)
         await fabric.publish(logs.table(revision), first, expect=0)
     await fabric.publish(logs.head, str(snapshot.revision).encode())
-
-
-async def head_revision(fabric: Fabric) -> int | None:
-    """The newest announced revision."""
-    stored = await fabric.last(fabric.logs.state, fabric.logs.head)
-    return None if stored is None else int(stored.data)
 
 
 class Tables:
@@ -58,41 +66,31 @@ class Tables:
         self._routes: dict[tuple[int, str, str], Routes | None] = {}
 
     async def snapshot(self, version: int) -> Snapshot:
-        """The snapshot of a version, waiting for it if need be; `GoneError` when it was deleted."""
+        """The snapshot of a version, waiting for it if need be; `GoneError` when it was deleted.
+
+        `UnreadableError` names the message where something else was published in its place.
+        """
         found = self._snapshots.pop(version, None)
         while found is None:
             try:
-                stored = await self._stored(version)
+                found = await self._published(version)
             except GoneError:
                 raise
             except FabricError:
-                stored = None
-            if stored is None:
+                found = None
+            if found is None:
                 await asyncio.sleep(_RETRY_S)
-            else:
-                found = Snapshot.from_bytes(await self._whole(version, stored.data))
         self._keep(version, found)
         return found
 
-    async def _stored(self, version: int) -> Stored | None:
-        """What was published of a version, None while it was not announced."""
-        logs = self._fabric.logs
-        stored = await self._fabric.last(logs.tables, logs.table(version))
-        if stored is None and (await head_revision(self._fabric) or 0) >= version:
-            stored = await self._fabric.last(logs.tables, logs.table(version))
-            if stored is None:
+    async def _published(self, version: int) -> Snapshot | None:
+        """The snapshot of a version, None while it was not announced."""
+        found = await load_snapshot(self._fabric, version)
+        if found is None and (await head_revision(self._fabric) or 0) >= version:
+            found = await load_snapshot(self._fabric, version)
+            if found is None:
                 raise GoneError(version)
-        return stored
-
-    async def _whole(self, version: int, first: bytes) -> bytes:
-        """What was published, put together."""
-        logs, parts = self._fabric.logs, []
-        for number in range(1, part_count(first) + 1):
-            stored = await self._fabric.last(logs.tables, logs.table_part(version, number))
-            if stored is None:
-                raise FabricError(f"part {number} of catalog version {version} is gone", hint="change it once more")
-            parts.append(stored.data)
-        return b"".join(parts) or first
+        return found
 
     def known(self, version: int) -> Snapshot | None:
         """The snapshot of a version if it was read lately."""
@@ -116,5 +114,7 @@ class Tables:
     async def heads(self) -> AsyncIterator[Snapshot]:
         """The newest snapshot, and each newer one as it is announced."""
         logs = self._fabric.logs
-        async for stored in self._fabric.follow(logs.state, logs.head):
-            yield await self.snapshot(int(stored[-1].data))
+        async for _ in self._fabric.follow(logs.state, logs.head):
+            revision = await head_revision(self._fabric)
+            if revision is not None:
+                yield await self.snapshot(revision)
