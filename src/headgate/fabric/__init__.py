@@ -6,7 +6,7 @@ append that decides something is fenced by the expected last sequence of its sub
 
 from headgate.fabric.client import LASTS, Fabric, FabricError, FencedError, LogFullError, Stored, fenced_size
 from headgate.fabric.crew import Crew, cancel_all
-from headgate.fabric.published import head_revision, load_snapshot
+from headgate.fabric.published import head_revision, load_snapshot, newest_readable
 from headgate.fabric.quarantine import (
     Quarantine,
     SetAside,
@@ -36,6 +36,7 @@ __all__ = [
     "head_revision",
     "keep_quarantine",
     "load_snapshot",
+    "newest_readable",
     "read_quarantine",
     "read_set_aside",
     "report_quarantine",

@@ -29,10 +29,10 @@ async def head_revision(fabric: Fabric) -> int | None:
             return revision
         cause = f"it names revision {revision}, which is not in {logs.tables.name}"
         fabric.quarantine.add(UnreadableError(logs.state.name, stored.subject, stored.sequence, cause), _INSTEAD)
-    return await _newest_readable(fabric)
+    return await newest_readable(fabric)
 
 
-async def _newest_readable(fabric: Fabric) -> int | None:
+async def newest_readable(fabric: Fabric) -> int | None:
     """The newest revision whose snapshot can be read."""
     logs = fabric.logs
     subjects = await fabric.subjects(logs.tables, f"{logs.namespace}.tables.*")

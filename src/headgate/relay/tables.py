@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from headgate.fabric import Fabric, FabricError, head_revision, load_snapshot
+from headgate.fabric import Fabric, FabricError, head_revision, load_snapshot, newest_readable
 from headgate.relay.routes import Routes, build_routes
 from headgate.wire.snapshot import Snapshot, cut_snapshot
 from headgate.wire.unreadable import UnreadableError
@@ -116,5 +116,14 @@ class Tables:
         logs = self._fabric.logs
         async for _ in self._fabric.follow(logs.state, logs.head):
             revision = await head_revision(self._fabric)
-            if revision is not None:
-                yield await self.snapshot(revision)
+            if revision is None:
+                continue
+            try:
+                snapshot = await self.snapshot(revision)
+            except UnreadableError as error:
+                self._fabric.quarantine.add(error)
+                revision = await newest_readable(self._fabric)
+                if revision is None:
+                    continue
+                snapshot = await self.snapshot(revision)
+            yield snapshot
