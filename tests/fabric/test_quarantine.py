@@ -11,7 +11,7 @@ import pytest
 from headgate.fabric import Fabric, Quarantine, Stored, keep_quarantine, read_quarantine, report_quarantine
 from headgate.fabric.quarantine import MOST
 from headgate.wire.logs import Logs
-from headgate.wire.unreadable import read_number
+from headgate.wire.sealed import read_number
 
 LOG = Logs().state
 

@@ -11,8 +11,9 @@ import pytest
 from headgate.wire.context import decode_context, encode_context
 from headgate.wire.ledger import Matched, Tally
 from headgate.wire.manifest import decode_manifest
+from headgate.wire.sealed import read_number, read_object
 from headgate.wire.snapshot import Snapshot
-from headgate.wire.unreadable import UnreadableError, decode_message, read_number, read_object
+from headgate.wire.unreadable import UnreadableError, decode_message
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from headgate.relay.tables import Tables, head_revision
 from headgate.wire.frame import WireError
 from headgate.wire.ledger import Tally
 from headgate.wire.logs import Logs
+from headgate.wire.sealed import read_object
 from headgate.wire.snapshot import Snapshot
-from headgate.wire.unreadable import read_object
 
 if TYPE_CHECKING:
     from headgate.grid import Field

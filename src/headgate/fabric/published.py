@@ -10,8 +10,9 @@ from typing import Final
 
 from headgate.fabric.client import Fabric
 from headgate.wire.frame import WireError
+from headgate.wire.sealed import read_number
 from headgate.wire.snapshot import Snapshot, part_count
-from headgate.wire.unreadable import UnreadableError, decode_message, read_number
+from headgate.wire.unreadable import UnreadableError, decode_message
 
 _INSTEAD: Final = "the newest snapshot that can be read is taken instead"
 _TRIES: Final = 16

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headgate.wire.logs import Log
-from headgate.wire.unreadable import Message, UnreadableError, decode_message, read_object
+from headgate.wire.sealed import read_object, write_object
+from headgate.wire.unreadable import Message, UnreadableError, decode_message
 
 if TYPE_CHECKING:
     from headgate.fabric.client import Fabric
@@ -120,7 +120,7 @@ async def report_quarantine(fabric: Fabric, process: str) -> None:
     if quarantine.changed:
         quarantine.changed = False
         try:
-            await fabric.publish(fabric.logs.quarantine(process), json.dumps(quarantine.to_document()).encode())
+            await fabric.publish(fabric.logs.quarantine(process), write_object(quarantine.to_document()))
         except BaseException:
             quarantine.changed = True
             raise

@@ -22,7 +22,8 @@ from headgate.matching.skipped import Skipped
 from headgate.pipeline.counts import read_counts
 from headgate.wire.ledger import check_counts
 from headgate.wire.manifest import Manifest, PartRef, decode_manifest, encode_manifest
-from headgate.wire.unreadable import decode_message, read_object
+from headgate.wire.sealed import read_object, unseal, write_object
+from headgate.wire.unreadable import decode_message
 
 
 class LineageError(HeadgateError):
@@ -59,10 +60,7 @@ class Pin:
 
     def to_json(self, batch: int) -> bytes:
         """The stored form."""
-        document = {"batch": batch, **asdict(self)}
-        if not self.partly:  # as drivers wrote it that knew whole updates only
-            del document["partly"]
-        return json.dumps(document).encode()
+        return write_object({"batch": batch, **asdict(self)})
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Pin:
@@ -84,7 +82,7 @@ def decode_pin(data: bytes) -> tuple[int, Pin]:
 
 def decode_versions(data: bytes) -> list[int]:
     """Read the announcement of versions that are about to be deleted."""
-    return [int(version) for version in json.loads(data)]
+    return [int(version) for version in json.loads(unseal(data))]
 
 
 def newest_revision(fabric: SyncFabric) -> int:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from headgate.fabric import SyncFabric
 from headgate.matching.admission import ErrorEstimate
-from headgate.wire.unreadable import read_object
+from headgate.wire.sealed import read_object, write_object
 
 _SUMS = ("missed", "missed_var", "wrong", "wrong_var", "sampled")
 
@@ -45,7 +44,7 @@ class Errors:
         """With one more batch; reported, for `headgate status` and the next driver, if that gave anything up."""
         found = Errors(*(getattr(self, name) + sum(row[name] for row in staged) for name in _SUMS))
         if found != self:
-            fabric.publish(fabric.logs.stats("errors", stream), json.dumps(found.to_document()).encode())
+            fabric.publish(fabric.logs.stats("errors", stream), write_object(found.to_document()))
         return found
 
     def to_document(self) -> dict[str, Any]:

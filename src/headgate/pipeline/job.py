@@ -26,6 +26,7 @@ from headgate.pipeline.session import make_session
 from headgate.pipeline.states import read_snapshot
 from headgate.pipeline.worker import Address
 from headgate.wire.logs import Logs
+from headgate.wire.sealed import write_object
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -154,7 +155,7 @@ class Job:
 
     def _say(self, fabric: SyncFabric, state: str, **more: str) -> None:
         document = {"state": state, "pid": os.getpid(), "time_ms": int(time.time() * 1000), **more}
-        fabric.publish(fabric.logs.stats("job", more.get("stream", "_")), json.dumps(document).encode())
+        fabric.publish(fabric.logs.stats("job", more.get("stream", "_")), write_object(document))
 
 
 def _brief(text: str) -> str:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 
 from headgate.fabric import Fabric, FabricError, head_revision, load_snapshot, newest_readable
 from headgate.relay.routes import Routes, build_routes
+from headgate.wire.sealed import write_number
 from headgate.wire.snapshot import Snapshot, cut_snapshot
 from headgate.wire.unreadable import UnreadableError
 
@@ -54,7 +55,7 @@ async def publish_snapshot(fabric: Fabric, snapshot: Snapshot, most: int | None 
             if stored is None or stored.data != part:
                 await fabric.publish(subject, part, expect=0)
         await fabric.publish(logs.table(revision), first, expect=0)
-    await fabric.publish(logs.head, str(snapshot.revision).encode())
+    await fabric.publish(logs.head, write_number(snapshot.revision))
 
 
 class Tables:

@@ -20,7 +20,8 @@ from headgate.relay.tables import Tables, head_revision
 from headgate.wire.frame import WireError
 from headgate.wire.ledger import Entry, Matched, Tally
 from headgate.wire.manifest import Manifest, decode_manifest
-from headgate.wire.unreadable import UnreadableError, decode_message, read_number
+from headgate.wire.sealed import read_number
+from headgate.wire.unreadable import UnreadableError, decode_message
 
 _STORE_S: Final = 1.0
 STOPPED: Final = "the books of the stream stop before it"
@@ -90,9 +91,9 @@ def read_sums(data: bytes, stream: str) -> tuple[Matched, int]:
     """Read the stored sums of a stream, and the place of the last manifest in them."""
     place, _, document = data.partition(b"\n")
     matched = Matched.from_json(document)
-    if matched.stream != stream:
-        raise WireError(f"these are the sums of stream {matched.stream!r}, not of {stream!r}")
-    return matched, read_number(place)
+    if (matched.stream, matched.place) != (stream, read_number(place)):
+        raise WireError(f"these are the sums of stream {matched.stream!r} up to message {matched.place}")
+    return matched, matched.place
 
 
 async def stored_sums(fabric: Fabric, stream: str) -> tuple[Matched, int]:
@@ -147,7 +148,7 @@ class Reading:
             if doubt is not None:
                 self._fabric.quarantine.add(doubt)
                 doubt = None
-            self.place = stored.sequence
+            self.place = self.matched.place = stored.sequence
         if doubt is not None:
             self._fabric.quarantine.add(doubt, STOPPED)
         self.stopped = doubt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric, FencedError, head_revision
-from headgate.wire.unreadable import read_number
+from headgate.wire.sealed import read_number, write_number
 
 
 async def mend_head(fabric: Fabric) -> None:
@@ -17,7 +17,7 @@ async def mend_head(fabric: Fabric) -> None:
             there = await head_revision(fabric)
             newest = max(newest, there or 0)
             if newest and said != newest:
-                await fabric.publish(logs.head, str(newest).encode(), expect=stored.sequence)
+                await fabric.publish(logs.head, write_number(newest), expect=stored.sequence)
         except FencedError:
             continue  # a newer announcement was made meanwhile, and comes next
         except HeadgateError:

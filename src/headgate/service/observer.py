@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -30,6 +29,7 @@ from headgate.service.sampling import Sample, observed, sample
 from headgate.service.standing import Standing
 from headgate.service.status import latencies
 from headgate.wire.manifest import Manifest, decode_manifest
+from headgate.wire.sealed import write_object
 from headgate.wire.snapshot import Snapshot
 
 WINDOW_S: Final = 30.0
@@ -191,7 +191,7 @@ class Observer:
         now_ms = int(time.time() * 1000)
         found = self._standing.update(relays, now_ms)
         if found or self._stood:
-            document = json.dumps({"time_ms": now_ms, "outputs": found}).encode()
+            document = write_object({"time_ms": now_ms, "outputs": found})
             await self._fabric.publish(self._fabric.logs.stats("standing", "_"), document)
         self._stood = bool(found)
 

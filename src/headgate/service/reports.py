@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from headgate.fabric import Fabric
 from headgate.wire.frame import WireError
+from headgate.wire.sealed import read_object
 from headgate.wire.shapes import EACH, NUMBER, check_shape
-from headgate.wire.unreadable import read_object
 
 _INTERVAL: Final = {"estimate": NUMBER, "low": NUMBER, "high": NUMBER}
 _REORDERING: Final = {"time_s": NUMBER, "before": [str], "after": [str], "receivers": [int]}

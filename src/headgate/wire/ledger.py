@@ -7,7 +7,6 @@ in flight is what was matched after it. No term is a remainder of the others.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -19,6 +18,7 @@ from headgate.wire.block import EXPIRED, Block
 from headgate.wire.frame import WireError
 from headgate.wire.histogram import Histogram
 from headgate.wire.manifest import Manifest
+from headgate.wire.sealed import read_object, write_object
 
 # For each subscription id that a version serves on a stream, its delivery class.
 Members = Mapping[int, int]
@@ -80,14 +80,14 @@ class Tally:
     event_delay: Histogram = field(default_factory=Histogram)
 
     def to_json(self) -> bytes:
-        """The stored form."""
-        return json.dumps(asdict(self), separators=(",", ":")).encode()
+        """The stored form: JSON under a checksum."""
+        return write_object(asdict(self))
 
     @classmethod
-    def from_json(cls, data: bytes | str) -> Tally:
+    def from_json(cls, data: bytes) -> Tally:
         """Read the stored form; fields that a newer client has added are passed over."""
         document: dict[str, Any] = {
-            key: value for key, value in json.loads(data).items() if key in cls.__dataclass_fields__
+            key: value for key, value in read_object(data).items() if key in cls.__dataclass_fields__
         }
         for name in ("commit_delay", "event_delay"):
             document[name] = Histogram(**document.get(name, {}))
@@ -211,7 +211,8 @@ class Matched:
     Sums up to the mark lie in one table; what came after is kept per manifest, so that the sum can be taken at the
     boundary that each subscriber has acknowledged. `fold` moves the mark when all of them have passed it. `withheld`
     counts rows by the tolerance of the group of classes that they were not matched for. `lost` is where the sums begin
-    when those of rows up to there were lost together with the manifests, else 0.
+    when those of rows up to there were lost together with the manifests, else 0. `place` is where in the root log the
+    last manifest stands that was added.
     """
 
     stream: str
@@ -230,6 +231,7 @@ class Matched:
     partly_shed: int = 0
     withheld: dict[str, int] = field(default_factory=dict)
     lost: int = 0
+    place: int = 0
 
     @property
     def head(self) -> int:
@@ -327,15 +329,15 @@ class Matched:
         return lines
 
     def to_json(self) -> bytes:
-        """The stored form."""
-        return json.dumps(asdict(self), separators=(",", ":")).encode()
+        """The stored form: JSON under a checksum."""
+        return write_object(asdict(self))
 
     @classmethod
-    def from_json(cls, data: bytes | str) -> Matched:
+    def from_json(cls, data: bytes) -> Matched:
         """Read the stored form."""
-        document: dict[str, Any] = json.loads(data)
+        document = read_object(data)
         check_counts(document, "mark", "rows_in", "evaluated", "dead", "shed", "gaps", "shed_updates", "partly_shed")
-        check_counts(document, "lost")
+        check_counts(document, "lost", "place")
         check_counts(document["withheld"], *document["withheld"])
         for name in ("folded", "starts"):
             document[name] = _by_id(document[name])

@@ -7,9 +7,8 @@ and the sequence. The reader then goes on without that message; no process ends 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from headgate.wire.frame import WireError
 
@@ -61,26 +60,3 @@ def decode_message(log: str, message: Message, reader: Callable[[bytes], T]) -> 
     except Exception as error:  # a decoder may fail in any way on bytes that it was not made for
         cause = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise UnreadableError(log, message.subject, message.sequence, cause) from error
-
-
-def read_object(data: bytes) -> dict[str, Any]:
-    """Read a JSON object.
-
-    >>> read_object(b'{"state": "ready"}')
-    {'state': 'ready'}
-    """
-    document = json.loads(data)
-    if not isinstance(document, dict):
-        raise WireError(f"expected a JSON object, found {type(document).__name__}")
-    return document
-
-
-def read_number(data: bytes) -> int:
-    """Read a whole number that is not negative, as marks and the newest revision are stored.
-
-    >>> read_number(b"17")
-    17
-    """
-    if not data.isdigit() or len(data) > 18:
-        raise WireError(f"expected a whole number of at most 18 digits, found {data[:20]!r}")
-    return int(data)
