@@ -62,6 +62,7 @@ class Quarantine:
         self._seen: dict[tuple[str, int], None] = {}
         self.count = 0
         self.changed = False
+        self.restored = False
 
     def take(self, log: Log, message: Message, reader: Callable[[bytes], T], action: str = PASSED_OVER) -> T | None:
         """What a message says, or None when it cannot be read: then it is recorded with what is done instead."""
@@ -105,6 +106,7 @@ class Quarantine:
             self._named.setdefault(each.key, each)
             self._seen.setdefault(each.key)
         self.count += int(document["count"])
+        self.restored = True
 
 
 def read_document(data: bytes) -> dict[str, Any]:
@@ -115,30 +117,30 @@ def read_document(data: bytes) -> dict[str, Any]:
 
 
 async def report_quarantine(fabric: Fabric, process: str) -> None:
-    """Publish what this process has set aside, if that has changed since the last time."""
-    quarantine = fabric.quarantine
+    """Publish what this process has set aside, if that has changed since the last time.
+
+    The first time, what was published under its name before is taken over.
+    """
+    quarantine, logs = fabric.quarantine, fabric.logs
     if quarantine.changed:
+        if not quarantine.restored:
+            stored = await fabric.last(logs.state, logs.quarantine(process))
+            before = quarantine.take(logs.state, stored, read_document) if stored else None
+            quarantine.restore(before or {"count": 0, "messages": []})
         quarantine.changed = False
         try:
-            await fabric.publish(fabric.logs.quarantine(process), write_object(quarantine.to_document()))
+            await fabric.publish(logs.quarantine(process), write_object(quarantine.to_document()))
         except BaseException:
             quarantine.changed = True
             raise
 
 
 async def keep_quarantine(fabric: Fabric, process: str) -> None:
-    """Restore the registry of a process, then publish it whenever it has changed, until cancelled."""
+    """Publish the registry of a process whenever it has changed, until cancelled."""
     from headgate.fabric.client import FabricError
 
-    logs, restored = fabric.logs, False
     while True:
         with contextlib.suppress(FabricError):  # NATS is away for a moment: what is recorded is published later
-            if not restored:
-                stored = await fabric.last(logs.state, logs.quarantine(process))
-                before = fabric.quarantine.take(logs.state, stored, read_document) if stored else None
-                if before is not None:
-                    fabric.quarantine.restore(before)
-                restored = True
             await report_quarantine(fabric, process)
         await asyncio.sleep(_REPORT_S)
 

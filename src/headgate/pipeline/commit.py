@@ -128,6 +128,7 @@ def pin_batch(fabric: SyncFabric, stream: str, batch: int, control: UpdateContro
         except FencedError:
             continue
         if _kept(fabric, version):
+            fabric.report_quarantine(f"driver-{stream}")
             return pin
 
 

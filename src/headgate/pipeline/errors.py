@@ -31,6 +31,7 @@ class Errors:
         """What an earlier driver reported last, so that a restart forgets nothing."""
         stored = fabric.last(fabric.logs.state, fabric.logs.stats("errors", stream))
         found = fabric.quarantine.take(fabric.logs.state, stored, cls.decode, "counted from 0") if stored else None
+        fabric.report_quarantine(f"driver-{stream}")
         return found or cls()
 
     @classmethod
