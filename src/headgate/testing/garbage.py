@@ -138,7 +138,7 @@ class World:
                     runtime = await stack.enter_async_context(open_runtime(self.settings(), deployment))
                 client = await stack.enter_async_context(await Client.connect(self.url, namespace=self.logs.namespace))
             except (HeadgateError, ValueError, TypeError, KeyError, TimeoutError) as error:
-                raise Broken(f"it does not start: {error!r}") from error
+                raise Broken(f"it does not start: {error!r:.400}") from error
             readers = Readers(client, keep=True)
             stack.push_async_callback(readers.stop)
             readers.start(list(deployment.subscriptions))
@@ -170,7 +170,7 @@ class World:
         deadline = time.monotonic() + _SETTLE_S
         while True:
             if runtime.failure.done():
-                raise Broken(f"the deployment ended: {runtime.failure.exception()!r}")
+                raise Broken(f"the deployment ended: {runtime.failure.exception()!r:.400}")
             with _told("a reader or the status"):
                 readers.check()
                 status = await runtime.status()
@@ -241,7 +241,7 @@ def _told(what: str) -> Any:
     except Broken:
         raise
     except Exception as error:
-        raise Broken(f"{what} ended: {error!r}") from error
+        raise Broken(f"{what} ended: {error!r:.400}") from error
 
 
 async def _live(world: World, fabric: Fabric, chosen: list[tuple[Target, str]]) -> None:
