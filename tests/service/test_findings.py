@@ -82,7 +82,7 @@ def test_a_sound_deployment_with_a_reader_who_is_away_has_none() -> None:
         ),
         ({"streams__fleet__waiting": waiting(read=500, end=20)}, Kind.INCARNATION, "up to message 500"),
         ({"incarnations": [{"subject": "stream fleet", "message": "another store"}]}, Kind.INCARNATION, "another"),
-        ({"standing": standing("fleet-to-bergen")}, Kind.STANDING, "link to bergen has not moved for 30 s while 5 rows"),
+        ({"standing": standing("fleet-to-bergen")}, Kind.STANDING, "to bergen has not moved for 30 s while 5 rows"),
         ({"standing": standing("sub-1")}, Kind.STANDING, "the inbox of map has not moved"),
         ({"streams__fleet__stopped": "message 9 of log HG_ROOT_fleet"}, Kind.UNREADABLE, "stops at row 40: message 9"),
         ({"streams__fleet__lost": 12}, Kind.UNREADABLE, "the sums of rows up to 12 are lost"),
