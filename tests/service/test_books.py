@@ -171,3 +171,14 @@ def test_an_acknowledgement_that_is_none_is_named_and_the_others_count(nats_url:
         assert fabric.quarantine.count == len(junk)
 
     in_a_namespace(nats_url, work)
+
+
+def test_a_stream_whose_log_is_gone_stops_no_other(nats_url: str) -> None:
+    async def work(fabric: Fabric) -> None:
+        await put(fabric, manifest("t", 0), stream="t")
+        await fabric.delete(fabric.logs.root("s"))
+        found = await books(fabric)
+        assert f"there is no log {fabric.logs.root('s').name}" in found["s"].stopped
+        assert (found["t"].head, found["t"].stopped) == (10, "")
+
+    in_a_namespace(nats_url, work)

@@ -12,7 +12,6 @@ from headgate.fabric.quarantine import (
     SetAside,
     keep_quarantine,
     read_quarantine,
-    read_set_aside,
     report_quarantine,
 )
 from headgate.fabric.server import EmbeddedServer, find_server
@@ -38,6 +37,5 @@ __all__ = [
     "load_snapshot",
     "newest_readable",
     "read_quarantine",
-    "read_set_aside",
     "report_quarantine",
 ]

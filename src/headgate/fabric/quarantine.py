@@ -81,13 +81,13 @@ class Quarantine:
             self.count += 1
             self._seen[found.key] = None
         self.changed = self.changed or known is None or known.action != action
+        self._trim()
+
+    def _trim(self) -> None:
+        """Forget what was met longest ago."""
         for held, most in ((self._named, MOST), (self._seen, _KNOWN)):
             while len(held) > most:
                 del held[next(iter(held))]
-
-    def release(self, log: str, sequence: int) -> None:
-        """Forget a message that somebody has taken out of its log; it stays counted."""
-        self.changed = self._named.pop((log, sequence), None) is not None or self.changed
 
     @property
     def messages(self) -> tuple[SetAside, ...]:
@@ -102,11 +102,12 @@ class Quarantine:
 
     def restore(self, document: Mapping[str, Any]) -> None:
         """Go on from what this process published before it was started again."""
-        for each in map(read_set_aside, document["messages"]):
-            self._named.setdefault(each.key, each)
-            self._seen.setdefault(each.key)
-        self.count += int(document["count"])
+        before = {each.key: each for each in map(read_set_aside, document["messages"])}
+        self.count += int(document["count"]) - len(before.keys() & self._seen.keys())
+        self._named = {**{key: each for key, each in before.items() if key not in self._named}, **self._named}
+        self._seen = {**dict.fromkeys(before), **self._seen}
         self.restored = True
+        self._trim()
 
 
 def read_document(data: bytes) -> dict[str, Any]:

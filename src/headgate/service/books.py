@@ -229,8 +229,9 @@ async def read_books(fabric: Fabric, tables: Tables, streams: list[str]) -> list
     found = []
     logs = fabric.logs
     for stream in streams:
-        reading = Reading(fabric, tables, *await stored_sums(fabric, stream))
+        reading = Reading(fabric, tables, Matched(stream), 0)
         try:
+            reading.matched, reading.place = await stored_sums(fabric, stream)
             while batch := await fabric.read(logs.root(stream), logs.commit(stream), reading.place):
                 before = reading.place
                 if not await reading.take(batch) and reading.place == before:
