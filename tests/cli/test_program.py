@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,6 +23,7 @@ from headgate.fabric.server import running_url
 from headgate.pipeline.direct import DirectCommits
 from headgate.pipeline.sources import generate
 from headgate.pipeline.worker import Address
+from headgate.wire.ledger import Tally
 from headgate.wire.logs import Logs
 
 pytestmark = [pytest.mark.nats, pytest.mark.live]
@@ -191,11 +192,10 @@ def test_the_ledger_fails_on_a_wrong_count_and_only_then(place: Place) -> None:
         fabric = client._client.fabric
         subject = fabric.logs.ack(client._run(client._client.snapshot()).subscription_ids["wronged"])
         stored = client._run(fabric.last(fabric.logs.state, subject))
-        tally = json.loads(stored.data)
-        assert tally["delivered"] == 40
+        tally = Tally.from_json(stored.data)
+        assert tally.delivered == 40
         try:
-            wrong = json.dumps({**tally, "delivered": 39}).encode()
-            client._run(fabric.publish(subject, wrong))
+            client._run(fabric.publish(subject, replace(tally, delivered=39).to_json()))
             document = json.loads(place.run("ledger", "--json", code=1))
             assert document["wrong"] == ["subscription wronged: 1 rows missing"]
         finally:

@@ -18,15 +18,17 @@ from headgate.fabric import Fabric, FabricError, SyncFabric
 from headgate.model import Deployment, Schema, Site, Source, Stream
 from headgate.pipeline.commit import pin_batch
 from headgate.pipeline.sources import generate
+from headgate.protocol.port import GoneError
 from headgate.protocol.records import Purging
 from headgate.relay.holds import Held
 from headgate.relay.node import RelayNode
 from headgate.relay.repair import fetch_range
-from headgate.relay.tables import GoneError, Tables, publish_snapshot
+from headgate.relay.tables import Tables, publish_snapshot
 from headgate.service.purging import Purger, TableRules
 from headgate.service.room import Room
 from headgate.wire.logs import Logs
 from headgate.wire.message import block_range
+from headgate.wire.sealed import read_number
 from headgate.wire.snapshot import Snapshot
 
 pytestmark = pytest.mark.nats
@@ -176,7 +178,7 @@ def test_a_change_that_does_not_fit_is_refused_whole_and_says_what_is_in_the_way
             head, fabric = live.runtime.catalog.head(), live.client.fabric
             stored = await fabric.last(fabric.logs.state, fabric.logs.head)
             assert stored is not None
-            assert int(stored.data) == head == (await _versions(fabric))[-1] > 10
+            assert read_number(stored.data) == head == (await _versions(fabric))[-1] > 10
 
             await live.runtime.purger.look()
             with pytest.raises(ClientError, match=r"the oldest is held by the inbox of .* 'away'.*`expires`"):

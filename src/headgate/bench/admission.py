@@ -10,7 +10,6 @@ that this finds are put beside those that the job has estimated while it ran.
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import statistics
 import tempfile
@@ -26,6 +25,7 @@ from headgate.bench.admission_load import Load, adaptive_figures, deployment_of,
 from headgate.client import Client
 from headgate.fabric import EmbeddedServer, SyncFabric
 from headgate.matching.admission import ErrorEstimate
+from headgate.pipeline.commit import decode_pin
 from headgate.pipeline.errors import Errors
 from headgate.pipeline.query import start_query
 from headgate.pipeline.worker import Address
@@ -129,7 +129,7 @@ class _Seen:
         """Read what holds after a batch, in the driver."""
         stored = fabric.last(fabric.logs.state, fabric.logs.pin("fleet"))
         assert stored is not None
-        self.heads[int(report["batch"])] = int(json.loads(stored.data)["head"])
+        self.heads[int(report["batch"])] = decode_pin(stored.data)[1].head
         self.errors[int(report["batch"])] = Errors.read(fabric, "fleet")
 
     def estimates(self, first: int, last: int) -> tuple[ErrorEstimate, ErrorEstimate]:

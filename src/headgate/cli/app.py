@@ -15,6 +15,7 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.check",
     "headgate.cli.up",
     "headgate.cli.status",
+    "headgate.cli.unreadable",
     "headgate.cli.subscriptions",
     "headgate.cli.demo",
     "headgate.cli.explain",

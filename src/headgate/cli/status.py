@@ -11,15 +11,19 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from headgate.cli import options as o
 from headgate.cli.words import milliseconds
 from headgate.client.client import Client
 from headgate.errors import HeadgateError, nearest
+from headgate.service.findings import Finding, Kind, age
 
 _REORDERINGS: Final = 5
 _JOINS: Final = 5
+_NOTES: Final = 8
 
 
 def register(app: typer.Typer) -> None:
@@ -30,7 +34,7 @@ def register(app: typer.Typer) -> None:
 
 
 @asynccontextmanager
-async def _reading(nats: str | None, state_dir: Path, namespace: str, creds: Path | None) -> AsyncIterator[Client]:
+async def reading(nats: str | None, state_dir: Path, namespace: str, creds: Path | None) -> AsyncIterator[Client]:
     """A client; when nothing runs in the state directory, its server is started for as long as the reading takes."""
     from headgate.fabric import EmbeddedServer
     from headgate.fabric.server import running_url
@@ -56,9 +60,9 @@ async def read_document(nats: str | None, state_dir: Path, namespace: str, creds
     """The status of a deployment, running or not."""
     from headgate.service.status import read_status
 
-    async with _reading(nats, state_dir, namespace, creds) as client:
+    async with reading(nats, state_dir, namespace, creds) as client:
         await client.snapshot()
-        return await read_status(client.fabric, client.tables)
+        return await read_status(client.fabric, client.tables, state_dir if nats is None else None)
 
 
 def status(
@@ -68,7 +72,7 @@ def status(
     namespace: o.Namespace = "hg",
     creds: o.Credentials = None,
 ) -> None:
-    """Show streams, sites, links, and subscriptions with every term of the ledger and both delays.
+    """Show streams, sites, links, and subscriptions with every term of the ledger and both delays; then what is wrong.
 
     Works also when nothing is running. Delays are from the root's commit (p50, p99) and from the event (p50), to the
     hand-over.
@@ -88,9 +92,20 @@ def status(
         console.print(line, markup=False, highlight=False)
     for line in error_lines(document):
         console.print(line, markup=False)
-    for name, each in document["streams"].items():
-        if each["job"].get("state") == "failed":
-            console.print(f"stream {name} failed and is tried again: {each['job'].get('error')}", markup=False)
+    print_findings(console, document)
+
+
+def print_findings(console: Console, document: dict[str, Any], *, most: int = _NOTES) -> list[Finding]:
+    """Print what was found, what is wrong in red, and at most so many notes; returns what is wrong."""
+    found = [Finding.of(each) for each in document["findings"]]
+    wrong, notes = [each for each in found if each.wrong], [each for each in found if not each.wrong]
+    for each in wrong:
+        console.print(Text(str(each), style="bold red"), highlight=False)
+    for each in notes[-most:]:
+        console.print(str(each), markup=False, highlight=False)
+    if len(notes) > most:
+        console.print(f"and {len(notes) - most} notes more (--json has all)", highlight=False)
+    return wrong
 
 
 def planner_line(found: dict[str, Any]) -> str:
@@ -219,7 +234,7 @@ def ledger_table(document: dict[str, Any], *, delays: bool = False) -> Table:
     """The ledger, one line per subscription."""
     terms = ("matched", "delivered", "reduced", "expired", "in_flight", "difference")
     heads = ("matched", "deliv'd", "reduced", "expired", "flight", "diff")
-    extra = ("level", "p50", "p99", "event") if delays else ("from", "stream")
+    extra = ("level", "p50", "p99", "event") if delays else ("oldest", "from", "stream")
     title = "subscriptions (delays in ms: from the commit, and the median from the event)" if delays else "ledger"
     table = _table(title, "subscription", *heads, *extra)
     for name, each in document["subscriptions"].items():
@@ -232,7 +247,9 @@ def ledger_table(document: dict[str, Any], *, delays: bool = False) -> Table:
                 milliseconds(event.get("p50")),
             ]
         else:
-            more = ["-" if each["starts"] is None else str(each["starts"]), each["stream"]]
+            oldest = each.get("oldest_ms")
+            waits = "-" if oldest is None else age(document["time_ms"] - oldest)
+            more = [waits, "-" if each["starts"] is None else str(each["starts"]), each["stream"]]
         style = "bold red" if each["difference"] else None
         table.add_row(name, *(f"{each[term]:,}" for term in terms), *more, style=style)
     return table
@@ -245,38 +262,34 @@ def ledger(
     namespace: o.Namespace = "hg",
     creds: o.Credentials = None,
 ) -> None:
-    """Check that every row is accounted for; exit 1 when any difference is not 0."""
+    """Check that every row is accounted for; exit 1 when one is not, or when it cannot be said.
+
+    A stream that failed, stands still or is behind its source, an output that does not move while rows wait, and a term
+    that cannot be read are named. `oldest` is how long the oldest row in flight has been on its way.
+    """
     document = o.run(read_document(nats, state_dir, namespace, creds))
-    wrong = differences(document)
+    wrong = [each for each in document["findings"] if each["wrong"]]
     if as_json:
-        found = {key: document[key] for key in ("revision", "streams", "subscriptions")}
-        typer.echo(json.dumps({**found, "wrong": wrong}))
+        found = {key: document[key] for key in ("revision", "time_ms", "streams", "subscriptions", "findings")}
+        typer.echo(json.dumps({**found, "wrong": [str(Finding.of(each)) for each in wrong]}))
     else:
         console = o.wide_console()
         console.print(ledger_table(document))
         for line in error_lines(document):
             console.print(line)
-        for line in wrong:
-            console.print(f"[bold red]{line}")
+        print_findings(console, document)
         count = len(document["subscriptions"])
-        state = "not 0" if wrong else "0"
-        console.print(f"{count} subscription{'' if count == 1 else 's'}, ledger difference {state}")
+        state = "not 0" if differences(document) else "0"
+        more = f", {len(wrong)} finding{'' if len(wrong) == 1 else 's'}" if wrong else ""
+        console.print(f"{count} subscription{'' if count == 1 else 's'}, ledger difference {state}{more}")
     if wrong:
         raise typer.Exit(1)
 
 
 def differences(document: dict[str, Any]) -> list[str]:
     """What does not add up, in words."""
-    found = [
-        f"stream {name}: {each['difference']} rows in are neither evaluated, dead nor shed"
-        for name, each in document["streams"].items()
-        if each["difference"]
-    ]
-    for name, each in document["subscriptions"].items():
-        if each["difference"]:
-            missing = "missing" if each["difference"] > 0 else "too many"
-            found.append(f"subscription {name}: {abs(each['difference'])} rows {missing}")
-    return found
+    found = map(Finding.of, document["findings"])
+    return [str(each) for each in found if each.kind is Kind.DIFFERENCE]
 
 
 def dead(
@@ -291,7 +304,7 @@ def dead(
     from headgate.service.dead import read_dead_letters
 
     async def work() -> list[str]:
-        async with _reading(nats, state_dir, namespace, creds) as client:
+        async with reading(nats, state_dir, namespace, creds) as client:
             streams = (await client.snapshot()).deployment.streams
             if stream not in streams:
                 close = nearest(stream, streams)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from headgate.cli import options as o
-from headgate.fabric import Crew, cancel_all
+from headgate.fabric import Crew, cancel_all, keep_quarantine
 from headgate.model import Deployment
 
 if TYPE_CHECKING:
@@ -146,9 +146,10 @@ async def _relay(site: str, nats: str | None, state_dir: Path, namespace: str, c
             close = nearest(site, snapshot.deployment.sites)
             raise HeadgateError(f"no site {site!r}", hint=f"did you mean {close!r}?" if close else None)
         node = asyncio.create_task(RelayNode(client.fabric, site).run())
+        aside = asyncio.create_task(keep_quarantine(client.fabric, f"relay-{site}"))
         stop = _stopping()
         _tell(f"relay {site} is up")
         await _first(stop, node)
         if node.done():
             await node
-        await cancel_all([node])
+        await cancel_all([node, aside])

@@ -19,13 +19,16 @@ from headgate.client.merged import MergedInbox, join_positions, split_positions
 from headgate.client.publishing import encode_rows
 from headgate.client.sender import Sender
 from headgate.errors import nearest
-from headgate.fabric import Fabric, FencedError
+from headgate.fabric import Fabric, FabricError, FencedError, report_quarantine
 from headgate.fabric.server import running_url
 from headgate.model import Stream, parse_duration
 from headgate.model.roots import members_named
-from headgate.relay.tables import Tables, head_revision
+from headgate.protocol.published import head_revision
+from headgate.relay.tables import Tables
+from headgate.wire.frame import WireError
 from headgate.wire.ledger import Tally
 from headgate.wire.logs import Logs
+from headgate.wire.sealed import read_object
 from headgate.wire.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -92,7 +95,10 @@ class Client:
     async def control(self, verb: str, **arguments: Any) -> dict[str, Any]:
         """Ask the running service for a change or a report."""
         answer = await self.fabric.request(self.fabric.logs.control(verb), json.dumps(arguments).encode())
-        document: dict[str, Any] = json.loads(answer)
+        try:
+            document = read_object(answer)
+        except (ValueError, WireError) as error:
+            raise ClientError(f"the answer to {verb!r} cannot be read: {error}") from error
         if "error" in document:
             raise ClientError(document["error"])
         return document
@@ -174,7 +180,13 @@ class Client:
         stored = await self.fabric.last(self.fabric.logs.state, self.fabric.logs.ack(identity))
         if stored is None:
             return Tally(identity), 0
-        return Tally.read(stored.data) or Tally(identity), stored.sequence
+        log = self.fabric.logs.state
+        tally = self.fabric.quarantine.take(log, stored, Tally.from_json, "read from the first message in the inbox")
+        if tally is None or tally.subscription != identity:
+            with contextlib.suppress(FabricError):
+                await report_quarantine(self.fabric, f"reader-{identity}")
+            return Tally(identity, lost=stored.sequence), stored.sequence
+        return tally, stored.sequence
 
     async def _take_over(
         self, identity: int, *, detach: bool = False, grace_s: float | None = None

@@ -142,7 +142,8 @@ class Inbox:
 
     async def __aiter__(self) -> AsyncIterator[Delivery]:
         await self.close()
-        machine = ReaderMachine(self._reading, self._fabric.logs, self._fabric.max_payload, self._fabric.codec)
+        fabric = self._fabric
+        machine = ReaderMachine(self._reading, fabric.logs, fabric.max_payload, fabric.codec, fabric.quarantine)
         self._handed = asyncio.Queue()
         async with Runner(self._fabric, machine, self._tables.snapshot, consumer=self._consume) as runner:
             self._runner = runner

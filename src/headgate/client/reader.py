@@ -15,15 +15,18 @@ from headgate.client.acknowledging import Acknowledger
 from headgate.client.errors import ClientError
 from headgate.client.stays import Arrived, Missing, Stays
 from headgate.model import Stay
-from headgate.protocol.codec import Codec, UnreadableError
+from headgate.protocol.codec import Codec
 from headgate.protocol.kernel import Machine
 from headgate.protocol.port import FabricError, MachinePort
+from headgate.protocol.quarantine import Quarantine
 from headgate.relay.repair import fetch_range, forgotten_past
 from headgate.relay.tables import MachineTables
 from headgate.wire.block import Block
+from headgate.wire.frame import WireError
 from headgate.wire.ledger import Account
 from headgate.wire.logs import Logs
 from headgate.wire.snapshot import Snapshot
+from headgate.wire.unreadable import UnreadableError
 
 _REPAIR_S: Final = 60.0
 _STALL_S: Final = 0.5
@@ -42,7 +45,6 @@ class Reading:
     floor: int = 0
     max_rows: int | None = None
     on_gap: Callable[[int, int], None] | None = None
-    unreadable: int = 0
     site: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -57,10 +59,17 @@ class Reading:
 class ReaderMachine(Machine):
     """Reads one subscription until it is closed."""
 
-    def __init__(self, reading: Reading, logs: Logs, max_payload: int, codec: Codec | None = None) -> None:
+    def __init__(
+        self,
+        reading: Reading,
+        logs: Logs,
+        max_payload: int,
+        codec: Codec | None = None,
+        quarantine: Quarantine | None = None,
+    ) -> None:
         super().__init__(f"reader {reading.name}")
         self._reading = reading
-        self._port = MachinePort(self, logs, max_payload, codec)
+        self._port = MachinePort(self, logs, max_payload, codec, quarantine)
         self._tables = MachineTables(self._port)
         subscription = reading.snapshot.deployment.subscriptions[reading.name]
         self._stream = subscription.stream
@@ -122,8 +131,10 @@ class ReaderMachine(Machine):
         for stored in found.messages:
             try:
                 whole = await self._decode(stored.data)
-            except UnreadableError:
-                self._reading.unreadable += 1  # the next message shows what is missing, and it is fetched
+            except WireError as error:
+                log = self._port.logs.inbox(found.stay.site).name
+                spoilt = UnreadableError(log, stored.subject, stored.sequence, str(error))
+                self._port.quarantine.add(spoilt, "what it held is fetched again")
                 continue
             async for block in self._in_order(whole):
                 yield block, stored.sequence if block.upto == whole.upto else stored.sequence - 1

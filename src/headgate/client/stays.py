@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from headgate.model import Stay
-from headgate.protocol.codec import UnreadableError
 from headgate.protocol.port import FabricError, MachinePort, Stored
-from headgate.relay.tables import MachineTables, head_revision
+from headgate.protocol.published import head_revision
+from headgate.relay.tables import MachineTables
+from headgate.wire.frame import WireError
 from headgate.wire.ledger import Account, Matched
 from headgate.wire.snapshot import Snapshot
 
@@ -113,7 +114,7 @@ class Stays:
                     try:
                         starts.append((each, self._port.codec.coverage(stored.data)[0]))
                         break
-                    except UnreadableError:
+                    except WireError:
                         continue  # the next one shows where this one would have begun, or comes after it
         return min(starts, key=lambda found: found[1], default=None)
 

@@ -6,6 +6,7 @@ append that decides something is fenced by the expected last sequence of its sub
 
 from headgate.fabric.client import LASTS, Fabric
 from headgate.fabric.crew import Crew, cancel_all
+from headgate.fabric.quarantine import keep_quarantine, read_quarantine, report_quarantine
 from headgate.fabric.server import EmbeddedServer, find_server
 from headgate.fabric.sync import SyncFabric
 from headgate.protocol.port import FabricError, FencedError, LogFullError, NoLogError, Stored, TooLargeError
@@ -24,4 +25,7 @@ __all__ = [
     "TooLargeError",
     "cancel_all",
     "find_server",
+    "keep_quarantine",
+    "read_quarantine",
+    "report_quarantine",
 ]

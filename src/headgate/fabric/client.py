@@ -24,6 +24,7 @@ from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
 
 from headgate.protocol.codec import Codec, WireCodec
 from headgate.protocol.port import FabricError, FencedError, LogFullError, LogInfo, NoLogError, Stored, TooLargeError
+from headgate.protocol.quarantine import Quarantine
 from headgate.wire.logs import Log, Logs
 from headgate.wire.sizes import EXPECTED, header_bytes
 
@@ -46,6 +47,7 @@ class Fabric:
         self._js = client.jetstream(timeout=_TIMEOUT_S)
         self.logs = logs
         self.codec: Codec = WireCodec()
+        self.quarantine = Quarantine(time.time)
 
     @classmethod
     async def connect(cls, url: str, logs: Logs | None = None, **options: Any) -> Self:
@@ -196,7 +198,8 @@ class Fabric:
                 async with asyncio.timeout(_TIMEOUT_S):
                     message = await answers.get()
                 headers = message.headers or {}
-                status = headers.get("Status")
+                # A stored message may have any header of its own, but only a stored one has a sequence.
+                status = None if "Nats-Sequence" in headers else headers.get("Status", "204")
                 if status in ("404", "204"):
                     return found
                 if status == "503":
@@ -286,6 +289,11 @@ class Fabric:
             return
         with _translated(f"cannot purge {log.name}"):
             await self._js.purge_stream(log.name, subject=subject, seq=below)
+
+    async def remove(self, log: Log, sequence: int) -> None:
+        """Delete one message, such as one that cannot be read."""
+        with _translated(f"cannot delete message {sequence} of {log.name}"):
+            await self._js.delete_msg(log.name, sequence)
 
     async def info(self, log: Log) -> api.StreamInfo | None:
         """What the server knows of a log, None when it does not exist."""

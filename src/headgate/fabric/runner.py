@@ -9,13 +9,16 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from headgate import faults
 from headgate.fabric.client import Fabric
 from headgate.fabric.crew import cancel_all
 from headgate.protocol import kernel, port
 from headgate.wire.snapshot import Snapshot
+from headgate.wire.unreadable import UnreadableError
+
+_MENDED_S: Final = 1.0
 
 LoadTable = Callable[[int], Awaitable[Snapshot]]
 Consumer = Callable[[Any], Awaitable[Any]]
@@ -147,7 +150,7 @@ class Runner:
             case port.Ask(subject, data, timeout_s):
                 return await fabric.request(subject, data, timeout_s)
             case port.NeedTable(version):
-                return await self._table(version)
+                return await self._need(version)
             case port.Work(run):
                 return await asyncio.to_thread(run)
             case port.HandOver(item):
@@ -155,6 +158,15 @@ class Runner:
                 return await self._consumer(item)
             case _:
                 raise TypeError(f"a machine wants {command!r}, which nobody can carry out")
+
+    async def _need(self, version: int) -> Snapshot:
+        """A version of the catalog; where something else is in its place, as soon as that was mended."""
+        while True:
+            try:
+                return await self._table(version)
+            except UnreadableError as error:
+                self._fabric.quarantine.add(error, "waited for until it is published again")
+                await asyncio.sleep(_MENDED_S)
 
     async def _hear(self, subjects: tuple[str, ...], timeout_s: float) -> None:
         """Wait for a hint on one of some subjects; what came since the last time counts."""

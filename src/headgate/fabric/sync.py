@@ -9,7 +9,9 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from headgate.fabric.client import Fabric
+from headgate.fabric.quarantine import report_quarantine
 from headgate.protocol.port import Stored
+from headgate.protocol.quarantine import Quarantine
 from headgate.wire.logs import Log, Logs
 
 T = TypeVar("T")
@@ -57,6 +59,15 @@ class SyncFabric:
     def max_payload(self) -> int:
         """The largest message that the server takes."""
         return self.fabric.max_payload
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """What was set aside because it could not be read."""
+        return self.fabric.quarantine
+
+    def report_quarantine(self, process: str) -> None:
+        """Publish what was set aside, if that has changed."""
+        self.run(report_quarantine(self.fabric, process))
 
     def ensure(self, log: Log) -> None:
         """Make a log, or bring it to the table's limits."""

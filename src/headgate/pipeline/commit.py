@@ -21,9 +21,13 @@ from headgate.fabric import FencedError, SyncFabric
 from headgate.matching.admission import UpdatePlan
 from headgate.matching.skipped import Skipped
 from headgate.pipeline.counts import read_counts
+from headgate.protocol.published import head_revision
 from headgate.protocol.records import Purging
 from headgate.reduction import merged
+from headgate.wire.ledger import check_counts
 from headgate.wire.manifest import Manifest, PartRef, decode_manifest, encode_manifest
+from headgate.wire.sealed import read_object, write_object
+from headgate.wire.unreadable import decode_message
 from headgate.wire.unsent import Unsent, decode_unsent
 
 
@@ -61,10 +65,7 @@ class Pin:
 
     def to_json(self, batch: int) -> bytes:
         """The stored form."""
-        document = {"batch": batch, **asdict(self)}
-        if not self.partly:  # as drivers wrote it that knew whole updates only
-            del document["partly"]
-        return json.dumps(document).encode()
+        return write_object({"batch": batch, **asdict(self)})
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Pin:
@@ -75,6 +76,23 @@ class Pin:
         return cls(**known)
 
 
+def decode_pin(data: bytes) -> tuple[int, Pin]:
+    """Read a stored pin and the batch that it is for."""
+    document = read_object(data)
+    batch, pin = int(document.pop("batch")), Pin.of(document)
+    check_counts(asdict(pin), "version", "context", "before", "head", "shed_updates")
+    assert all(place >= 0 for place in (*pin.skipped, *pin.left_out.partly)), "places count from 0"
+    return batch, pin
+
+
+def newest_revision(fabric: SyncFabric) -> int:
+    """The newest version of the catalog."""
+    found = fabric.run(head_revision(fabric.fabric))
+    if found is None:
+        raise HeadgateError("no version of the catalog is published", hint="is the service running?")
+    return found
+
+
 # By batch and version: what happens to updates that wait, from the place after which they do up to the head.
 UpdateControl = Callable[[SyncFabric, int, int, int, int], UpdatePlan]
 
@@ -83,25 +101,24 @@ def pin_batch(fabric: SyncFabric, stream: str, batch: int, control: UpdateContro
     """The pin of a micro-batch: chosen by the first who asks, the same for every replay.
 
     A new version of the catalog takes all updates, so that what a pin leaves out lies after its version's own contexts.
-    A version that is about to be deleted, as this driver took so long to pin it, is left for the newest one.
+    A version that is about to be deleted, as this driver took so long to pin it, is left for the newest one. A pin that
+    cannot be read counts for none.
     """
     logs = fabric.logs
     while True:
         stored = fabric.last(logs.state, logs.pin(stream))
-        known: dict[str, Any] = json.loads(stored.data) if stored else {"batch": -1}
-        number, before = int(known.pop("batch")), int(known.get("context", 0))
-        if number == batch:
-            if _kept(fabric, int(known["version"])):
-                return Pin.of(known)
-            before = int(known.get("before", 0))
-        head = fabric.last(logs.state, logs.head)
-        if head is None:
-            raise HeadgateError("no version of the catalog is published", hint="is the service running?")
+        readable = fabric.quarantine.take(logs.state, stored, decode_pin, "pinned anew") if stored else None
+        number, known = readable or (-1, None)
+        before = 0 if known is None else known.context
+        if known is not None and number == batch:
+            if _kept(fabric, known.version):
+                return known
+            before = known.before
         update = fabric.last(logs.root(stream), logs.context(stream))
-        version, place = int(head.data), update.sequence if update else 0
+        version, place = newest_revision(fabric), update.sequence if update else 0
         pin = Pin(version, place, before, place)
-        if known.get("version") == version:
-            left_out = Pin.of(known).left_out
+        if known is not None and known.version == version:
+            left_out = known.left_out
             plan = UpdatePlan(place)
             if control is not None and before < place:
                 plan = control(fabric, batch, version, before, place)
@@ -111,18 +128,20 @@ def pin_batch(fabric: SyncFabric, stream: str, batch: int, control: UpdateContro
         except FencedError:
             continue
         if _kept(fabric, version):
+            fabric.report_quarantine(f"driver-{stream}")
             return pin
 
 
 def _kept(fabric: SyncFabric, version: int) -> bool:
     """Whether a version that a stored pin names stays: who deletes versions announces it and then reads the pins."""
     logs = fabric.logs
-    head = fabric.last(logs.state, logs.head)
-    if head is not None and int(head.data) == version:
+    if newest_revision(fabric) == version:
         return True
     going = fabric.last(logs.state, logs.purging)
-    if going is not None and version in Purging.decode(going.data).versions:
-        return False
+    if going is not None:
+        announced = fabric.quarantine.take(logs.state, going, Purging.decode, "another version is pinned")
+        if announced is None or version in announced.versions:
+            return False
     return fabric.last(logs.tables, logs.table(version)) is not None
 
 
@@ -144,7 +163,7 @@ def commit(
     logs = fabric.logs
     while True:
         stored = fabric.last(logs.root(stream), logs.commit(stream))
-        last = decode_manifest(stored.data) if stored else None
+        last = decode_message(logs.root(stream).name, stored, decode_manifest) if stored else None
         if last is not None and last.lineage != lineage and not new_lineage:
             raise LineageError(
                 f"stream {stream!r} was committed by the checkpoint {last.lineage}, this one is {lineage}",

@@ -28,7 +28,7 @@ from headgate.matching.admission import (
 from headgate.model import Admission, Stream
 from headgate.pipeline.classes import tolerances_of, true_states
 from headgate.pipeline.states import read_snapshot
-from headgate.wire.context import context_size, decode_context
+from headgate.wire.context import context_size, decode_context, encode_context
 from headgate.wire.snapshot import Snapshot
 
 # New costs count for so much: one odd batch does not shed the next.
@@ -143,10 +143,13 @@ class Controller:
         return plan_updates(self._gate, batch, places, sizes, expected, first, spared)
 
     def _waiting(self, fabric: SyncFabric, after: int, head: int) -> Iterator[tuple[int, bytes]]:
-        """The updates at places (after, head] as they are stored."""
+        """The updates at places (after, head] as they are stored; one that cannot be read changes nothing."""
         logs, place = fabric.logs, after
         while place < head and (found := fabric.read(logs.root(self._stream), logs.context(self._stream), place)):
-            yield from ((stored.sequence, stored.data) for stored in found if stored.sequence <= head)
+            for stored in found:
+                readable = fabric.quarantine.take(logs.root(self._stream), stored, decode_context) is not None
+                if stored.sequence <= head:
+                    yield stored.sequence, stored.data if readable else encode_context({})
             place = found[-1].sequence
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from headgate.fabric import SyncFabric
 from headgate.matching.admission import ErrorEstimate
+from headgate.wire.sealed import read_object, write_object
 
 _SUMS = ("missed", "missed_var", "wrong", "wrong_var", "sampled")
 
@@ -30,13 +30,22 @@ class Errors:
     def read(cls, fabric: SyncFabric, stream: str) -> Errors:
         """What an earlier driver reported last, so that a restart forgets nothing."""
         stored = fabric.last(fabric.logs.state, fabric.logs.stats("errors", stream))
-        return cls(**json.loads(stored.data)["sums"]) if stored else cls()
+        found = fabric.quarantine.take(fabric.logs.state, stored, cls.decode, "counted from 0") if stored else None
+        fabric.report_quarantine(f"driver-{stream}")
+        return found or cls()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Errors:
+        """Read what `to_document` gives, as it is stored."""
+        sums = read_object(data)["sums"]
+        missed, missed_var, wrong, wrong_var = (float(sums[name]) for name in _SUMS[:-1])
+        return cls(missed, missed_var, wrong, wrong_var, int(sums["sampled"]))
 
     def after(self, staged: Sequence[Any], fabric: SyncFabric, stream: str) -> Errors:
         """With one more batch; reported, for `headgate status` and the next driver, if that gave anything up."""
         found = Errors(*(getattr(self, name) + sum(row[name] for row in staged) for name in _SUMS))
         if found != self:
-            fabric.publish(fabric.logs.stats("errors", stream), json.dumps(found.to_document()).encode())
+            fabric.publish(fabric.logs.stats("errors", stream), write_object(found.to_document()))
         return found
 
     def to_document(self) -> dict[str, Any]:

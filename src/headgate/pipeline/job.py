@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from headgate.fabric import SyncFabric
 from headgate.model import Stream
+from headgate.pipeline.commit import newest_revision
 from headgate.pipeline.query import start_query
 from headgate.pipeline.session import make_session
 from headgate.pipeline.states import read_snapshot
 from headgate.pipeline.worker import Address
 from headgate.wire.logs import Logs
+from headgate.wire.sealed import write_object
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 _CHECK_S: Final = 0.5
 _RESTART_S: Final = 2.0
+_SAY_S: Final = 5.0
 _FIRST_S: Final = 90.0
 
 
@@ -82,9 +85,7 @@ class Job:
             spark = make_session("headgate", config.master, config.spark_options, state)
             try:
                 self._warm_up(spark)
-                head = fabric.last(fabric.logs.state, fabric.logs.head)
-                assert head is not None
-                streams = read_snapshot(fabric, int(head.data)).deployment.streams
+                streams = read_snapshot(fabric, newest_revision(fabric)).deployment.streams
                 wanted = [
                     stream for name, stream in streams.items() if config.streams is None or name in config.streams
                 ]
@@ -139,7 +140,11 @@ class Job:
 
     def _watch(self, spark: SparkSession, fabric: SyncFabric, streams: Mapping[str, Stream]) -> None:
         """Restart what fails, until told to stop. A query that fails is tried again; its error is published."""
+        said_s = time.monotonic()
         while not self._stop.wait(_CHECK_S):
+            if time.monotonic() - said_s > _SAY_S:  # so that a job that hangs or is gone can be told from an idle one
+                said_s = time.monotonic()
+                self._say(fabric, "ready")
             for name, query in list(self._queries.items()):
                 if not query.isActive:
                     self._failed(fabric, name, query.exception())
@@ -150,7 +155,7 @@ class Job:
 
     def _say(self, fabric: SyncFabric, state: str, **more: str) -> None:
         document = {"state": state, "pid": os.getpid(), "time_ms": int(time.time() * 1000), **more}
-        fabric.publish(fabric.logs.stats("job", more.get("stream", "_")), json.dumps(document).encode())
+        fabric.publish(fabric.logs.stats("job", more.get("stream", "_")), write_object(document))
 
 
 def _brief(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 import uuid
@@ -25,6 +24,7 @@ from headgate.pipeline.session import local_uri
 from headgate.pipeline.sources import read
 from headgate.pipeline.validate import validate
 from headgate.pipeline.worker import Address
+from headgate.wire.sealed import write_object
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -123,7 +123,7 @@ class Batches:
             "late_rows": self.control.late_rows,
             "time_ms": int(time.time() * 1000),
         }
-        self.fabric.publish(self.fabric.logs.stats("job", self.stream.name), json.dumps(document).encode())
+        self.fabric.publish(self.fabric.logs.stats("job", self.stream.name), write_object(document))
         if self._told is not None:
             self._told(document)
 

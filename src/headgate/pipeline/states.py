@@ -18,9 +18,10 @@ from headgate.matching.definitions import grouped
 from headgate.matching.live import LiveIndex
 from headgate.model import Stream
 from headgate.pipeline.classes import index_of, reading_of, stricter_than
+from headgate.protocol.published import load_snapshot
 from headgate.wire.codec import decode_stream
 from headgate.wire.context import decode_context
-from headgate.wire.snapshot import Snapshot, part_count
+from headgate.wire.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,26 +50,25 @@ class Held:
 
 def read_snapshot(fabric: SyncFabric, version: int) -> Snapshot:
     """The published snapshot of a version."""
-    stored = fabric.last(fabric.logs.tables, fabric.logs.table(version))
-    if stored is None:
+    found = fabric.run(load_snapshot(fabric.fabric, version))
+    if found is None:
         raise HeadgateError(f"version {version} of the catalog is not published", hint="is the service running?")
-    parts = []
-    for number in range(1, part_count(stored.data) + 1):
-        part = fabric.last(fabric.logs.tables, fabric.logs.table_part(version, number))
-        if part is None:
-            raise HeadgateError(f"part {number} of catalog version {version} is gone", hint="change it once more")
-        parts.append(part.data)
-    return Snapshot.from_bytes(b"".join(parts) or stored.data)
+    return found
 
 
 def read_updates(fabric: SyncFabric, stream: str, after: int, upto: int) -> Iterator[ContextUpdate]:
-    """The context updates of a stream at places (after, upto] of its root log."""
+    """The context updates of a stream at places (after, upto] of its root log; one that cannot be read changes nothing.
+
+    What was set aside is published here, as the processes of Spark's tasks have nobody else who does it.
+    """
     logs, place = fabric.logs, after
     while place < upto and (batch := fabric.read(logs.root(stream), logs.context(stream), place)):
         for stored in batch:
+            changes = fabric.quarantine.take(logs.root(stream), stored, decode_context)
             if stored.sequence <= upto:
-                yield ContextUpdate(stored.sequence, decode_context(stored.data), int(stored.time_s * 1000))
+                yield ContextUpdate(stored.sequence, changes or {}, int(stored.time_s * 1000))
         place = batch[-1].sequence
+    fabric.report_quarantine(f"job-{stream}")
 
 
 def hold(fabric: SyncFabric, name: str, version: int, ref: IndexRef | None, held: Held | None, context: int) -> Held:

@@ -1,7 +1,7 @@
 """Blocks, manifests and parts as messages: bytes on a real server, the values themselves in virtual time.
 
-Machines read and write messages through the codec of their port only. What cannot be read, for whatever reason, is an
-`UnreadableError`: the reader sets the message aside and goes on.
+Machines read and write messages through the codec of their port only. What cannot be read, for whatever reason, is a
+`WireError`: the reader sets the message aside and goes on.
 """
 
 from __future__ import annotations
@@ -12,21 +12,13 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from headgate.errors import HeadgateError
 from headgate.wire.block import Block
+from headgate.wire.frame import WireError
 from headgate.wire.manifest import Manifest, decode_manifest
 from headgate.wire.message import block_range, block_version, decode_block, encode_block, encode_json
 from headgate.wire.part import Part, decode_part
 
 T = TypeVar("T")
-
-
-class UnreadableError(HeadgateError):
-    """A stored message is not what its subject says; `cause` is what was wrong with it."""
-
-    def __init__(self, what: str, cause: Exception) -> None:
-        super().__init__(f"this is no {what}: {cause}")
-        self.cause = cause
 
 
 class Codec(Protocol):
@@ -74,7 +66,7 @@ def _readable(what: str, read: Callable[[], T]) -> T:
     try:
         return read()
     except Exception as error:
-        raise UnreadableError(what, error) from error
+        raise WireError(f"this is no {what}: {error or type(error).__name__}") from error
 
 
 class WireCodec:

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 from headgate.errors import HeadgateError
 from headgate.protocol.codec import Codec, WireCodec
 from headgate.protocol.kernel import Machine
+from headgate.protocol.quarantine import Quarantine
 from headgate.wire.logs import Log, Logs
 from headgate.wire.snapshot import Snapshot
 
@@ -225,6 +226,11 @@ class LogPort(Protocol):
         """How messages are written and read."""
         ...
 
+    @property
+    def quarantine(self) -> Quarantine:
+        """Messages that could not be read."""
+        ...
+
     async def publish(self, subject: str, data: bytes, *, expect: int | None = None, replace: bool = False) -> int:
         """Append to a log and return the sequence, once it is stored."""
         ...
@@ -290,11 +296,20 @@ class LogPort(Protocol):
 class MachinePort:
     """The port of a machine: every call is a command, and the machine waits for its answer."""
 
-    def __init__(self, machine: Machine, logs: Logs, max_payload: int, codec: Codec | None = None) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        logs: Logs,
+        max_payload: int,
+        codec: Codec | None = None,
+        quarantine: Quarantine | None = None,
+    ) -> None:
+        """The machines of a process share its quarantine."""
         self.machine = machine
         self.logs = logs
         self.max_payload = max_payload
         self.codec: Codec = codec or WireCodec()
+        self.quarantine = quarantine or Quarantine(lambda: self.wall_s)
 
     @property
     def now(self) -> float:

@@ -1,7 +1,7 @@
 """Every small document in a log, as one typed record each, with one encoder and one decoder.
 
-A record is stored as JSON with its kind and format, so that a reader who gets something else is told so instead of
-taking it for what it is not. Blocks, manifests and parts are frames (`headgate.wire.frame`).
+A record is stored as JSON with its kind and format, under a checksum, so that a reader who gets something else is told
+so instead of taking it for what it is not. Blocks, manifests and parts are frames (`headgate.wire.frame`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Final, Self
 
 import msgspec
 
-from headgate.protocol.codec import UnreadableError
+from headgate.wire.frame import WireError
+from headgate.wire.sealed import seal, unseal
 
 FORMAT: Final = 1
 
@@ -22,19 +23,20 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     def encode(self) -> bytes:
         """The stored form."""
-        return msgspec.json.encode({"kind": self.kind_name, "format": FORMAT, **msgspec.structs.asdict(self)})
+        document = {"kind": self.kind_name, "format": FORMAT, **msgspec.structs.asdict(self)}
+        return seal(msgspec.json.encode(document))
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read the stored form; anything else is an `UnreadableError`."""
+        """Read the stored form; anything else is a `WireError`."""
         try:
-            document: dict[str, Any] = msgspec.json.decode(data)
+            document: dict[str, Any] = msgspec.json.decode(unseal(data))
             kind, number = document.pop("kind"), document.pop("format")
             if (kind, number) != (cls.kind_name, FORMAT):
                 raise ValueError(f"it is a {kind!r} of format {number!r}")  # noqa: TRY301 # told as one below
             return msgspec.convert(document, cls, strict=False)
         except Exception as error:
-            raise UnreadableError(cls.kind_name, error) from error
+            raise WireError(f"this is no {cls.kind_name}: {error}") from error
 
 
 class RelayMark(Record, frozen=True, kw_only=True):
@@ -91,15 +93,6 @@ class OutputReport(msgspec.Struct, frozen=True, kw_only=True):
     reorderings: list[dict[str, Any]] = []
 
 
-class SetAside(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored message that could not be read, by its place, and why."""
-
-    log: str
-    subject: str
-    sequence: int
-    cause: str
-
-
 class RelayReport(Record, frozen=True, kw_only=True):
     """What a relay has done since it started, and how far it has settled each stream.
 
@@ -127,6 +120,4 @@ class RelayReport(Record, frozen=True, kw_only=True):
     arrived_s: dict[str, float] = {}
     settled: dict[str, tuple[int, int]] = {}
     outputs: dict[str, OutputReport] = {}
-    unreadable: int = 0
-    set_aside: list[SetAside] = []
     stopped: dict[str, str] = {}

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from headgate.protocol.codec import UnreadableError
 from headgate.protocol.kernel import Task
 from headgate.protocol.port import FabricError
 from headgate.protocol.records import RelayReport
@@ -22,6 +21,7 @@ from headgate.relay.owed import fetch_owed
 from headgate.relay.repair import fetch_range
 from headgate.relay.routes import Routes
 from headgate.relay.state import SiteState
+from headgate.wire.frame import WireError
 
 _GRACE_S: Final = 1.0
 
@@ -79,7 +79,7 @@ class Gaps:
                     state.port, place, stream, gap.after, gap.upto, child=state.site, tries=turn, past=at_root
                 )
                 await self._take_all(stream, parent, answers)
-            except (FabricError, UnreadableError):
+            except (FabricError, WireError):
                 state.totals.failures += 1
                 turn += 1
                 await state.port.sleep(state.stall_s)

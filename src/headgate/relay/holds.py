@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from headgate.protocol.codec import UnreadableError
 from headgate.protocol.port import FabricError, LogPort
 from headgate.protocol.records import Holds, Purging
+from headgate.wire.frame import WireError
 
 
 async def read_purging(port: LogPort) -> frozenset[int]:
@@ -22,7 +22,7 @@ async def read_purging(port: LogPort) -> frozenset[int]:
         return frozenset()
     try:
         return frozenset(Purging.decode(stored.data).versions)
-    except UnreadableError as error:
+    except WireError as error:
         place = f"{port.logs.state.name}, {stored.subject}, sequence {stored.sequence}"
         raise FabricError(f"which versions of the catalog go cannot be read ({place}): {error}") from error
 

@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 
 from headgate.model import Subscription
 from headgate.protocol.acks import read_tally
-from headgate.protocol.codec import UnreadableError
 from headgate.protocol.port import FabricError, Stored
+from headgate.protocol.published import head_revision
 from headgate.relay.core import Key
 from headgate.relay.expiry import expire_messages, expire_rows
 from headgate.relay.output import Output
 from headgate.relay.routes import Receiver
 from headgate.relay.state import SiteState
-from headgate.relay.tables import head_revision
 from headgate.wire.block import Block
+from headgate.wire.frame import WireError
 from headgate.wire.ledger import Tally, counted_by
 
 
@@ -146,7 +146,7 @@ class Inboxes:
                 if tally.starts is None or codec.coverage(stored.data)[1] > tally.mark:
                     # A reader may have stopped inside its last message: what it was handed is not expired.
                     blocks.append((await self._decode(stored, subscription)).since(tally.mark))
-            except UnreadableError as error:
+            except WireError as error:
                 self._state.put_aside(self._state.port.logs.inbox(self._state.site), stored, error)
                 return []
         return blocks

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headgate.protocol.codec import UnreadableError
 from headgate.protocol.port import FabricError, GoneError, Stored
 from headgate.protocol.records import RelayMark
 from headgate.relay.core import key_of
@@ -14,6 +13,7 @@ from headgate.relay.root import EARLIEST, load_block
 from headgate.relay.routes import Receiver, Routes
 from headgate.relay.state import Intake, SiteState
 from headgate.wire.block import Block
+from headgate.wire.frame import WireError
 from headgate.wire.manifest import Manifest
 
 
@@ -36,7 +36,7 @@ class Intakes:
                 place = stored.sequence
                 try:
                     manifest = state.port.codec.manifest(stored.data)
-                except UnreadableError as error:
+                except WireError as error:
                     state.put_aside(log, stored, error)
                     continue
                 if reached is not None and manifest.after > reached:
@@ -73,7 +73,7 @@ class Intakes:
                 place = stored.sequence
                 try:
                     await self._take(stored)
-                except UnreadableError as error:
+                except WireError as error:
                     # The next block shows the gap, and the range is asked for again.
                     state.put_aside(log, stored, error)
 
@@ -92,8 +92,7 @@ class Intakes:
             return
         state.meters.arrived.note(parent, max(state.port.wall_s - stored.time_s, 0.0))
         if routes is None:
-            error = ValueError(f"version {version} does not route {stream!r} to {state.site!r}")
-            raise UnreadableError("block for this site", error)
+            raise WireError(f"version {version} does not route {stream!r} to {state.site!r}")
         block = state.port.codec.block(stored.data, routes.schema)
         await self._receive(block, routes, stored)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from headgate.protocol.codec import Codec
 from headgate.protocol.kernel import Machine
 from headgate.protocol.port import FabricError, MachinePort
+from headgate.protocol.quarantine import Quarantine
 from headgate.relay.budget import Budgets
 from headgate.relay.gaps import Gaps
 from headgate.relay.holds import Held
@@ -36,10 +37,11 @@ class RelayMachine(Machine):
         budgets: Budgets | None = None,
         limits: QueueLimits | None = None,
         codec: Codec | None = None,
+        quarantine: Quarantine | None = None,
     ) -> None:
         """`budgets` may be shared by the relays of one process; without them the deployment's bandwidths hold."""
         super().__init__(f"relay {site}")
-        port = MachinePort(self, logs, max_payload, codec)
+        port = MachinePort(self, logs, max_payload, codec, quarantine)
         self.state = SiteState(self, port, site, limits)
         self.state.budgets = budgets
         self.service = logs.repair(site)
@@ -79,6 +81,5 @@ class RelayMachine(Machine):
         """Keep to bandwidths as they change."""
         state, place = self.state, 0
         while True:
-            stored = (await state.port.next(state.port.logs.state, state.port.logs.head, place))[-1]
-            place = stored.sequence
-            budgets.update((await state.tables.snapshot(int(stored.data))).deployment)
+            place = (await state.port.next(state.port.logs.state, state.port.logs.head, place))[-1].sequence
+            budgets.update((await state.tables.newest()).deployment)

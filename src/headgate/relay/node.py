@@ -47,6 +47,7 @@ class RelayNode:
             budgets=self._budgets,
             limits=self._limits,
             codec=self.fabric.codec,
+            quarantine=self.fabric.quarantine,
         )
 
     @property

@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from headgate.matching import ClassLists
 from headgate.model import Subscription
-from headgate.protocol.codec import UnreadableError
 from headgate.protocol.port import FabricError, GoneError, LogPort, MachinePort
 from headgate.protocol.records import Past
 from headgate.relay.owed import is_served, owed_from
@@ -27,6 +26,7 @@ from headgate.relay.routes import Receiver, Routes
 from headgate.relay.split import for_child, for_local
 from headgate.relay.tables import TableCache
 from headgate.wire.block import Block
+from headgate.wire.frame import WireError
 from headgate.wire.manifest import Manifest
 
 _MAX_ANSWER: Final = 4 << 20
@@ -93,7 +93,7 @@ class RepairService:
             if stream not in (await self._tables.newest()).deployment.streams:
                 return b""
             return await self._answer(request, stream, after, upto)
-        except (FabricError, UnreadableError, ValueError, KeyError, TypeError, RecursionError):
+        except (FabricError, WireError, ValueError, KeyError, TypeError, RecursionError):
             return b""
 
     async def _answer(self, request: Mapping[str, Any], stream: str, after: int, upto: int) -> Any:
@@ -184,7 +184,7 @@ class RepairService:
                     if routes is None:
                         continue
                     block = codec.block(stored.data, routes.schema)
-                except (GoneError, UnreadableError):  # settled long ago, or spoilt: the sites above may have it
+                except (GoneError, WireError):  # settled long ago, or spoilt: the sites above may have it
                     continue
                 found.append((block.since(reached), routes))
                 reached = end
@@ -252,7 +252,7 @@ async def forgotten_past(port: LogPort, stream: str) -> int:
         return 0
     try:
         return Past.decode(stored.data).upto
-    except UnreadableError:
+    except WireError:
         return 0
 
 

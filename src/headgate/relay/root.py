@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.matching import ClassLists
-from headgate.protocol.codec import UnreadableError
 from headgate.protocol.port import LogPort, Stored
 from headgate.relay.routes import Routes
 from headgate.wire.block import EXPIRED, Block, Commit
+from headgate.wire.frame import WireError
 from headgate.wire.manifest import Manifest
 from headgate.wire.part import Part
 
@@ -71,7 +71,7 @@ def _parts(port: LogPort, stored: Sequence[Stored | None], schema: pa.Schema) ->
     """The parts of a manifest, None where one of them is not there any more."""
     try:
         parts = [port.codec.part(message.data, schema) for message in stored if message is not None]
-    except UnreadableError:
+    except WireError:
         return None
     return parts if len(parts) == len(stored) else None
 
@@ -102,7 +102,7 @@ def readable(port: LogPort, batch: Iterable[Stored]) -> Iterator[tuple[int, Mani
     for stored in batch:
         try:
             yield stored.sequence, port.codec.manifest(stored.data)
-        except UnreadableError:
+        except WireError:
             continue
 
 

@@ -6,25 +6,24 @@ one: everything that has to survive is in the logs.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from headgate.errors import HeadgateError
 from headgate.protocol.acks import read_tally
-from headgate.protocol.codec import UnreadableError
 from headgate.protocol.kernel import Machine, Mutex, Signal
 from headgate.protocol.port import FabricError, MachinePort, Stored
-from headgate.protocol.records import SetAside
+from headgate.protocol.quarantine import PASSED_OVER
 from headgate.relay.budget import Budgets
 from headgate.relay.core import Key, RelayCore, key_of
 from headgate.relay.meters import Meters
 from headgate.relay.output import Output, QueueLimits
 from headgate.relay.routes import Child, Receiver, Routes
 from headgate.relay.tables import MachineTables
+from headgate.wire.frame import WireError
 from headgate.wire.logs import Log
+from headgate.wire.unreadable import UnreadableError
 
-_SET_ASIDE: Final = 64
 _EVERYTHING: Final = 1 << 62
 
 
@@ -53,7 +52,6 @@ class RelayTotals:
     refused: int = 0
     oversize: int = 0
     failures: int = 0
-    unreadable: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +89,6 @@ class SiteState:
         self.stopped: dict[str, str] = {}
         self.recorded: set[Key] = set()  # outputs with decisions in the site log, which may be out of date
         self.waiting = Signal(machine)  # set when an output may have something to send
-        self.set_aside: deque[SetAside] = deque(maxlen=_SET_ASIDE)
 
     def subject(self, key: Key) -> str:
         """The subject of an output."""
@@ -106,12 +103,9 @@ class SiteState:
         logs = self.port.logs
         return logs.site(key.child) if key.child is not None else logs.inbox(self.site)
 
-    def put_aside(self, log: Log, stored: Stored, error: Exception) -> None:
-        """Count a message that cannot be read, and remember the last ones by their places."""
-        self.totals.unreadable += 1
-        place = SetAside(log=log.name, subject=stored.subject, sequence=stored.sequence, cause=str(error))
-        if place not in self.set_aside:
-            self.set_aside.append(place)
+    def put_aside(self, log: Log, stored: Stored, error: Exception, action: str = PASSED_OVER) -> None:
+        """Count and name a message that cannot be read, and what is done instead."""
+        self.port.quarantine.add(UnreadableError(log.name, stored.subject, stored.sequence, str(error)), action)
 
     async def last(self, log: Log, subject: str) -> Stored | None:
         """The last message of a subject, however long the server takes to answer; a log that is missing is made."""
@@ -134,7 +128,7 @@ class SiteState:
             return None
         try:
             return kind.decode(stored.data)
-        except UnreadableError as error:
+        except WireError as error:
             self.put_aside(log, stored, error)
             return None
 
@@ -146,7 +140,7 @@ class SiteState:
             return None, 0
         try:
             return self.port.codec.coverage(stored.data)[1], stored.sequence
-        except UnreadableError as error:
+        except WireError as error:
             self.put_aside(log, stored, error)
             return await self._readable_tail(log, subject), stored.sequence
 
@@ -166,7 +160,7 @@ class SiteState:
             for stored in batch:
                 try:
                     reached = self.port.codec.coverage(stored.data)[1]
-                except UnreadableError:
+                except WireError:
                     continue  # it was counted when it was met as the last one, or will be by its reader
 
     async def restore_outputs(self, routes: Routes) -> None:
@@ -187,7 +181,7 @@ class SiteState:
             self.recorded.add(key)
             try:
                 block = self.port.codec.block(held.data, target.schema)
-            except UnreadableError as error:
+            except WireError as error:
                 self.put_aside(log, held, error)
                 continue
             classes = block.classes if key.child is not None else None

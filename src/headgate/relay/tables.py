@@ -11,12 +11,16 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from typing import Final
 
-from headgate.protocol.port import FabricError, GoneError, LogPort, MachinePort, Stored
+from headgate.protocol.port import FabricError, GoneError, LogPort, MachinePort
+from headgate.protocol.published import head_revision, load_snapshot, newest_readable
 from headgate.relay.routes import Routes, build_routes
-from headgate.wire.snapshot import Snapshot, cut_snapshot, part_count
+from headgate.wire.sealed import write_number
+from headgate.wire.snapshot import Snapshot, cut_snapshot
+from headgate.wire.unreadable import UnreadableError
 
 _RETRY_S: Final = 0.1
 _KEPT: Final = 32
+_END: Final = 1 << 62
 
 
 async def publish_snapshot(port: LogPort, snapshot: Snapshot, most: int | None = None) -> None:
@@ -26,19 +30,23 @@ async def publish_snapshot(port: LogPort, snapshot: Snapshot, most: int | None =
     before the message that says so.
     """
     logs, revision = port.logs, snapshot.revision
-    if await port.last(logs.tables, logs.table(revision)) is None:
+    try:
+        published = await load_snapshot(port, revision) is not None
+    except UnreadableError as error:
+        port.quarantine.add(error, "published again")
+        await port.purge(logs.tables, logs.table(revision), _END)
+        published = False
+    if not published:
         first, *parts = cut_snapshot(snapshot.to_bytes(), most or port.max_payload * 9 // 10)
         for number, part in enumerate(parts, 1):
-            if await port.last(logs.tables, logs.table_part(revision, number)) is None:  # or an earlier try put it
-                await port.publish(logs.table_part(revision, number), part, expect=0)
+            subject = logs.table_part(revision, number)
+            stored = await port.last(logs.tables, subject)
+            if stored is not None and stored.data != part:  # not what an earlier try put there
+                await port.purge(logs.tables, subject, _END)
+            if stored is None or stored.data != part:
+                await port.publish(subject, part, expect=0)
         await port.publish(logs.table(revision), first, expect=0)
-    await port.publish(logs.head, str(snapshot.revision).encode())
-
-
-async def head_revision(port: LogPort) -> int | None:
-    """The newest announced revision."""
-    stored = await port.last(port.logs.state, port.logs.head)
-    return None if stored is None else int(stored.data)
+    await port.publish(logs.head, write_number(snapshot.revision))
 
 
 class TableCache(ABC):
@@ -91,10 +99,15 @@ class MachineTables(TableCache):
 
     async def newest(self) -> Snapshot:
         """The newest announced version, waiting for the first."""
-        logs = self._port.logs
         while True:
-            stored = (await self._port.next(logs.state, logs.head, 0))[-1]
-            return await self.snapshot(int(stored.data))
+            await self._port.next(self._port.logs.state, self._port.logs.head, 0)
+            try:
+                revision = await head_revision(self._port)
+            except FabricError:
+                revision = None
+            if revision is not None:
+                return await self.snapshot(revision)
+            await self._port.sleep(_RETRY_S)
 
 
 class Tables(TableCache):
@@ -107,34 +120,24 @@ class Tables(TableCache):
     async def _load(self, version: int) -> Snapshot:
         while True:
             try:
-                stored = await self._stored(version)
-                if stored is not None:
-                    return Snapshot.from_bytes(await self._whole(version, stored.data))
+                found = await self._published(version)
             except GoneError:
                 raise
             except FabricError:
-                pass  # the server is away: the version is asked for again until it is there
+                found = None  # the server is away: the version is asked for again until it is there
+            if found is not None:
+                return found
             await self._port.sleep(_RETRY_S)
 
-    async def _stored(self, version: int) -> Stored | None:
-        logs = self._port.logs
-        stored = await self._port.last(logs.tables, logs.table(version))
-        if stored is None and (await head_revision(self._port) or 0) >= version:
+    async def _published(self, version: int) -> Snapshot | None:
+        """A version, None while it was not announced; `UnreadableError` where something else is in its place."""
+        found = await load_snapshot(self._port, version)
+        if found is None and (await head_revision(self._port) or 0) >= version:
             # It may have been published between the two questions.
-            stored = await self._port.last(logs.tables, logs.table(version))
-            if stored is None:
+            found = await load_snapshot(self._port, version)
+            if found is None:
                 raise GoneError(version)
-        return stored
-
-    async def _whole(self, version: int, first: bytes) -> bytes:
-        """What was published, put together."""
-        logs, parts = self._port.logs, []
-        for number in range(1, part_count(first) + 1):
-            stored = await self._port.last(logs.tables, logs.table_part(version, number))
-            if stored is None:
-                raise FabricError(f"part {number} of catalog version {version} is gone", hint="change it once more")
-            parts.append(stored.data)
-        return b"".join(parts) or first
+        return found
 
     async def newest(self) -> Snapshot:
         """The newest announced version, waiting for the first."""
@@ -142,8 +145,16 @@ class Tables(TableCache):
 
     async def heads(self) -> AsyncIterator[Snapshot]:
         """The newest version, and each newer one as it is announced."""
-        place = 0
+        place, logs = 0, self._port.logs
         while True:
-            stored = (await self._port.next(self._port.logs.state, self._port.logs.head, place))[-1]
-            place = stored.sequence
-            yield await self.snapshot(int(stored.data))
+            place = (await self._port.next(logs.state, logs.head, place))[-1].sequence
+            revision = await head_revision(self._port)
+            if revision is None:
+                continue
+            try:
+                yield await self.snapshot(revision)
+            except UnreadableError as error:
+                self._port.quarantine.add(error)
+                revision = await newest_readable(self._port)
+                if revision is not None:
+                    yield await self.snapshot(revision)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from headgate.protocol.codec import UnreadableError
 from headgate.protocol.port import FabricError
 from headgate.protocol.records import Oldest, OutputReport, Past, RelayMark, RelayReport
 from headgate.relay.holds import Held
 from headgate.relay.inboxes import Inboxes
 from headgate.relay.state import Intake, SiteState
+from headgate.wire.frame import WireError
 from headgate.wire.manifest import Manifest
 
 _UPKEEP_S: Final = 1.0
@@ -150,7 +150,7 @@ class Upkeep:
             return None
         try:
             return stored.sequence, port.codec.manifest(stored.data)
-        except UnreadableError as error:
+        except WireError as error:
             self._state.put_aside(log, stored, error)
             return None
 
@@ -212,7 +212,6 @@ class Upkeep:
             time_ms=int(self._port.wall_s * 1000),
             settled=stated,
             outputs=outputs,
-            set_aside=list(state.set_aside),
             stopped=dict(state.stopped),
             **totals,
             **state.meters.report(state.port.machine.now.cpu_s),

@@ -62,7 +62,8 @@ class Contexts:
             }
             while place < last and (batch := await self._fabric.read(logs.root(stream), logs.context(stream), place)):
                 for stored in batch:
-                    for identity, (_, now) in decode_context(stored.data).items():
+                    changes = self._fabric.quarantine.take(logs.root(stream), stored, decode_context)
+                    for identity, (_, now) in (changes or {}).items():
                         if identity in names:
                             self._changed[names[identity]] = now
                 place = self._places[stream] = batch[-1].sequence

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
@@ -29,6 +28,7 @@ from headgate.planning.problem import Member, Problem
 from headgate.planning.protocol import ControlPoint, Request
 from headgate.service.hops import Hops
 from headgate.service.observer import SHEDS, Observer
+from headgate.wire.sealed import write_object
 from headgate.wire.snapshot import Snapshot
 
 T = TypeVar("T")
@@ -231,7 +231,7 @@ class Joiner:
                 "hop_s": round(feedback.hop_s(parent, site), 6),
             }
         )
-        document = json.dumps({"joins": list(self.joins)}).encode()
+        document = write_object({"joins": list(self.joins)})
         await self._fabric.publish(self._fabric.logs.stats("planner", "joins"), document)
 
 

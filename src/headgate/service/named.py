@@ -14,7 +14,6 @@ what it stated last, and one that never stated anything has settled nothing.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -23,9 +22,10 @@ from itertools import accumulate
 from typing import Any, Final
 
 from headgate.fabric import LASTS, Fabric, Stored
+from headgate.pipeline.commit import decode_pin
 from headgate.protocol.records import Holds
 from headgate.service.books import read_tallies
-from headgate.service.status import read_reports
+from headgate.service.reports import read_reports
 from headgate.wire.logs import Log
 from headgate.wire.manifest import decode_manifest
 from headgate.wire.message import block_range, block_version
@@ -35,10 +35,13 @@ ALL_LATER: Final = 1 << 62
 _EXACT: Final = 64
 _AT_ONCE: Final = 16
 _MOST_MANIFESTS: Final = 20_000
+_ALL_STAY: Final = "every version of the catalog is kept until it can be read"
 _UNREAD: Final = "let its reader come back, give the subscription `expires`, or end it"
 
 Range = tuple[int, int]
 """Versions from the first to the last, both named."""
+
+EVERYTHING: Final[tuple[Range, ...]] = ((0, ALL_LATER),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +113,10 @@ class RootVersions:
                 self.lasts = {version: last for version, last in self.lasts.items() if last[0] >= begin}
                 return True
             for stored in batch:
-                manifest = decode_manifest(stored.data)
-                self.lasts[manifest.version] = (stored.sequence, manifest.upto)
+                # What cannot be read names no version that anybody could ask for.
+                manifest = self._fabric.quarantine.take(log, stored, decode_manifest)
+                if manifest is not None:
+                    self.lasts[manifest.version] = (stored.sequence, manifest.upto)
             self._place = batch[-1].sequence
         return False
 
@@ -120,9 +125,11 @@ async def read_pins(fabric: Fabric) -> list[Named]:
     """The versions that micro-batches under way, or to be replayed, are matched with."""
     found = []
     for stored in await _latest(fabric, f"{fabric.logs.namespace}.pin.*"):
-        stream, version = stored.subject.rsplit(".", 1)[1], int(json.loads(stored.data)["version"])
+        stream = stored.subject.rsplit(".", 1)[1]
+        pin = fabric.quarantine.take(fabric.logs.state, stored, decode_pin, _ALL_STAY)
+        ranges: tuple[Range, ...] = EVERYTHING if pin is None else ((pin[1].version, pin[1].version),)
         fix = "its next micro-batch takes the newest version"
-        found.append(Named(f"the last micro-batch of stream {stream!r}", fix, ((version, version),), by_itself=True))
+        found.append(Named(f"the last micro-batch of stream {stream!r}", fix, ranges, by_itself=True))
     return found
 
 
@@ -131,9 +138,10 @@ async def read_holds(fabric: Fabric) -> list[Named]:
     found = []
     for stored in await _latest(fabric, f"{fabric.logs.namespace}.hold.*"):
         site = stored.subject.rsplit(".", 1)[1]
-        versions = [version for held in Holds.decode(stored.data).versions.values() for version in held]
+        holds = fabric.quarantine.take(fabric.logs.state, stored, Holds.decode, _ALL_STAY)
+        ranges = EVERYTHING if holds is None else joined(each for held in holds.versions.values() for each in held)
         fix = f"start the relay of {site!r}, or let it catch up"
-        found.append(Named(f"the queues of site {site!r}", fix, joined(versions)))
+        found.append(Named(f"the queues of site {site!r}", fix, ranges))
     return found
 
 
@@ -190,6 +198,8 @@ class Upstream:
         log = logs.site(site)
         for subject, count in (await self._fabric.subjects(log, f"{logs.namespace}.site.>")).items():
             kind, *rest = subject.split(".")[3:]
+            if (kind, len(rest)) not in (("in", 2), ("held", 1)):
+                continue  # nothing that a relay would read
             mark = settled.get(rest[0], (-1, 0))[0] if kind == "in" else -1
             if kind == "in":
                 self.passed[rest[0], site] = mark
@@ -224,14 +234,25 @@ async def _named_in(
 ) -> tuple[Range, ...]:
     """The versions of a subject's messages that cover something past a mark; those of many as one range."""
     last = last or await fabric.last(log, subject)
-    if last is None or block_range(last.data)[1] <= mark:
+    if last is None:
+        return ()
+    end = fabric.quarantine.take(log, last, block_names)
+    if end is not None and end[0] <= mark:
         return ()
     batch = await fabric.read(log, subject, 0, limit=min(count, _EXACT))
-    found = [block_version(stored.data) for stored in batch if block_range(stored.data)[1] > mark]
-    newest = block_version(last.data)
+    names = [name for stored in batch if (name := fabric.quarantine.take(log, stored, block_names)) is not None]
+    found = [version for upto, version in names if upto > mark]
+    if end is not None:
+        found.append(end[1])
     # Along a subject versions only grow, so what was read is older than what comes behind it.
+    newest = ALL_LATER if end is None else end[1]
     many = ((min(found, default=0), newest),) if count > len(batch) else ()
-    return (*joined([*found, newest]), *many)
+    return (*joined(found), *many)
+
+
+def block_names(data: bytes) -> tuple[int, int]:
+    """Where a block ends, and its version."""
+    return block_range(data)[1], block_version(data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,8 +304,8 @@ async def _ranges(
         several = [each for each in lasts.values() if counts[each.subject] > 1]
         for each in lasts.values():
             if counts[each.subject] == 1:
-                version = block_version(each.data)
-                yield each, ((version, version),)
+                name = fabric.quarantine.take(log, each, block_names)
+                yield each, () if name is None else ((name[1], name[1]),)
         for first in range(0, len(several), _AT_ONCE):
             part = several[first : first + _AT_ONCE]
             named = await asyncio.gather(
@@ -295,4 +316,6 @@ async def _ranges(
 
 
 def _identity(subject: str) -> int:
-    return int(subject.rsplit(".", 1)[1].partition("-")[0])
+    """The subscription of an inbox; -1, which nobody has, where the subject names none."""
+    name = subject.rsplit(".", 1)[1].partition("-")[0]
+    return int(name) if name.isdigit() else -1

@@ -13,20 +13,24 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
+from headgate.errors import HeadgateError
 from headgate.fabric import Crew, Fabric, FabricError
 from headgate.model import Links
 from headgate.planning.measured import Bandwidth, Measured, Observed, crossings
 from headgate.relay.core import Key
-from headgate.relay.root import load_block, manifests
+from headgate.relay.root import load_block
 from headgate.relay.routes import Routes
 from headgate.relay.tables import Tables
 from headgate.service.books import read_tallies
 from headgate.service.hops import Hops, Pair
+from headgate.service.reports import read_reports
 from headgate.service.sampling import Sample, observed, sample
-from headgate.service.status import latencies, read_reports
-from headgate.wire.manifest import Manifest
+from headgate.service.standing import Standing
+from headgate.service.status import latencies
+from headgate.wire.manifest import Manifest, decode_manifest
+from headgate.wire.sealed import write_object
 from headgate.wire.snapshot import Snapshot
 
 WINDOW_S: Final = 30.0
@@ -84,6 +88,8 @@ class Observer:
         self._streams: dict[str, _Stream] = {}
         self._readings: deque[Reading] = deque()
         self._read_once = asyncio.Event()
+        self._standing = Standing()
+        self._stood = False
 
     async def run(self) -> None:
         """Measure until cancelled."""
@@ -113,22 +119,27 @@ class Observer:
     async def _follow(self, name: str) -> None:
         logs, mine = self._fabric.logs, self._streams[name]
         last = await self._fabric.last(logs.root(name), logs.commit(name))
-        async for _, manifest in manifests(self._fabric, name, last.sequence - 1 if last else 0):
-            mine.ends.append((manifest.time_ms / 1000, manifest.upto))
-            while mine.ends[-1][0] - mine.ends[0][0] > self._window_s:
-                mine.ends.popleft()
-            if manifest.evaluated and time.monotonic() - mine.sampled_s > _SAMPLE_S:
-                mine.sampled_s = time.monotonic()
+        log, subject = logs.root(name), logs.commit(name)
+        async for batch in self._fabric.follow(log, subject, last.sequence - 1 if last else 0):
+            for stored in batch:
+                manifest = self._fabric.quarantine.take(log, stored, decode_manifest)
+                if manifest is not None and manifest.stream == name:
+                    await self._observe(mine, manifest)
+
+    async def _observe(self, mine: _Stream, manifest: Manifest) -> None:
+        mine.ends.append((manifest.time_ms / 1000, manifest.upto))
+        while mine.ends[-1][0] - mine.ends[0][0] > self._window_s:
+            mine.ends.popleft()
+        if manifest.evaluated and time.monotonic() - mine.sampled_s > _SAMPLE_S:
+            mine.sampled_s = time.monotonic()
+            with contextlib.suppress(HeadgateError):  # its rows or its version are gone or garbage: another is sampled
                 await self._sample(mine, manifest)
 
     async def _sample(self, mine: _Stream, manifest: Manifest) -> None:
         stream = (await self._tables.snapshot(manifest.version)).deployment.streams[manifest.stream]
         schema = stream.schema.arrow
         nobody = Routes(stream.root, stream.name, manifest.version, None, schema, (), ())
-        try:
-            block = await load_block(self._fabric, manifest, schema, nobody)
-        except FabricError:
-            return
+        block = await load_block(self._fabric, manifest, schema, nobody)
         if not block.declared:
             rows = self._message_rows(manifest.stream)
             mine.samples.append(await asyncio.to_thread(sample, block, manifest.version, rows))
@@ -154,6 +165,7 @@ class Observer:
         links: dict[Link, tuple[int, int, int]] = {}
         sites: dict[str, tuple[int, int]] = {}
         relays = await read_reports(self._fabric, "relay")
+        await self._report_standing(relays)
         for site, report in relays.items():
             for link, size in report["link_bytes"].items():
                 stream, child = link.rsplit(":", 1)
@@ -174,6 +186,15 @@ class Observer:
             for identity, tally in (await read_tallies(self._fabric)).items()
         }
         return Reading(time.monotonic(), links, sites, subscribers, latencies(relays))
+
+    async def _report_standing(self, relays: Mapping[str, Mapping[str, Any]]) -> None:
+        """Publish which outputs stand still, as often as that is read; once more when none does any longer."""
+        now_ms = int(time.time() * 1000)
+        found = self._standing.update(relays, now_ms)
+        if found or self._stood:
+            document = write_object({"time_ms": now_ms, "outputs": found})
+            await self._fabric.publish(self._fabric.logs.stats("standing", "_"), document)
+        self._stood = bool(found)
 
     def _links(self) -> dict[Link, tuple[int, int, int]]:
         """What links have carried over the window; one that was not there at its start carried all it ever did."""

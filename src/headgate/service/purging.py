@@ -21,9 +21,10 @@ from typing import Any, Final
 from headgate import faults
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric
+from headgate.protocol.published import head_revision
 from headgate.protocol.records import Oldest, Purging
 from headgate.relay.root import EARLIEST
-from headgate.relay.tables import Tables, head_revision
+from headgate.relay.tables import Tables
 from headgate.service.named import Inboxes, Named, Upstream, covered, holders, read_holds, read_inboxes, read_pins
 from headgate.service.room import Room
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from headgate.planning.measured import Figures, Measured, cautious, measured_pro
 from headgate.planning.planner import result_of
 from headgate.planning.replan import Effort, Replanned, replan
 from headgate.service.observer import Observer
+from headgate.wire.sealed import write_object
 from headgate.wire.snapshot import Snapshot
 
 
@@ -166,7 +166,7 @@ class Replanner:
             self._observer.forget()
             document["state"] = "changed"
         await self._fabric.publish(
-            self._fabric.logs.stats("planner", "_"), json.dumps({**document, "changes": self.changes}).encode()
+            self._fabric.logs.stats("planner", "_"), write_object({**document, "changes": self.changes})
         )
         return outlook
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric
-from headgate.relay.tables import head_revision
+from headgate.protocol.published import head_revision
 from headgate.wire.snapshot import part_count
 
 _REVISIONS: Final = 3  # what must fit: the next one, larger than the last, and one that a restart may have to make

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,7 @@ from typing import Any, Final
 
 from headgate.catalog import Catalog
 from headgate.errors import HeadgateError
-from headgate.fabric import EmbeddedServer, Fabric, cancel_all
+from headgate.fabric import EmbeddedServer, Fabric, cancel_all, keep_quarantine
 from headgate.model import Deployment, parse_duration
 from headgate.pipeline.job import JobConfig
 from headgate.planning import plan_deployment
@@ -28,10 +27,12 @@ from headgate.service.books import Keeper
 from headgate.service.control import Control
 from headgate.service.following import Following
 from headgate.service.joining import Joiner
+from headgate.service.mending import mend_head
 from headgate.service.observer import WINDOW_S, Observer
 from headgate.service.processes import JobProcess
 from headgate.service.purging import Purger, TableRules
 from headgate.service.replanning import Replanner, Rules
+from headgate.service.reports import read_job
 from headgate.service.status import read_status
 from headgate.wire.logs import Logs
 from headgate.wire.snapshot import Snapshot
@@ -125,6 +126,8 @@ class Runtime:
                 )
                 self.nodes[site] = node
                 self._spawn(node.run(), f"relay {site}")
+        self._spawn(keep_quarantine(self.fabric, "service"), "quarantine")
+        self._spawn(mend_head(self.fabric), "head")
         self._spawn(self.observer.run(), "observer")
         fixed = deployment is not None and deployment.plan is not None
         replanner = self.replanner = self._replanner(snapshot, fixed=fixed)
@@ -213,7 +216,8 @@ class Runtime:
         async with asyncio.timeout(timeout_s):
             while not self.failure.done():
                 stored = await self.fabric.last(logs.state, logs.stats("job", "_"))
-                document = json.loads(stored.data) if stored else {"state": "starting", "pid": None}
+                document = self.fabric.quarantine.take(logs.state, stored, read_job) if stored else None
+                document = document or {"state": "starting", "pid": None}
                 if self.job is not None and document["pid"] == self.job.pid:
                     if tell and document["state"] != said:
                         said = document["state"]
@@ -225,7 +229,7 @@ class Runtime:
 
     async def status(self) -> dict[str, Any]:
         """Everything that can be said about the deployment now."""
-        return await read_status(self.fabric, self.tables)
+        return await read_status(self.fabric, self.tables, self.settings.state_dir)
 
     async def stop_job(self) -> None:
         """Stop taking rows in; what is committed goes on to the subscribers."""

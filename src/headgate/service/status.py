@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import time
+from collections.abc import Mapping
+from dataclasses import asdict
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
-from headgate.fabric import Fabric
+from headgate.fabric import Fabric, FabricError, read_quarantine
 from headgate.matching.admission import tolerance_of
 from headgate.model import Subscription
 from headgate.relay.core import Key
 from headgate.relay.tables import Tables
 from headgate.service.books import StreamBooks, read_books, read_tallies
+from headgate.service.findings import findings
+from headgate.service.reports import read_reports
+from headgate.service.waiting import waiting
 from headgate.wire.ledger import Entry, Tally
+from headgate.wire.logs import Log
 from headgate.wire.snapshot import Snapshot
 
 
-async def read_reports(fabric: Fabric, kind: str) -> dict[str, dict[str, Any]]:
-    """What relays or jobs last reported, by name."""
-    logs = fabric.logs
-    found: dict[str, dict[str, Any]] = {}
-    place = 0
-    while batch := await fabric.read(logs.state, f"{logs.namespace}.stats.{kind}.*", place):
-        place = batch[-1].sequence
-        for stored in batch:
-            found[stored.subject.rsplit(".", 1)[1]] = json.loads(stored.data)
-    return found
-
-
-async def read_status(fabric: Fabric, tables: Tables) -> dict[str, Any]:
-    """One JSON-ready document."""
+async def read_status(fabric: Fabric, tables: Tables, state_dir: Path | None = None) -> dict[str, Any]:
+    """One JSON-ready document. What waits in sources is in it where the checkpoints lie in this state directory."""
     snapshot = await anext(tables.heads())
     books = await read_books(fabric, tables, list(snapshot.deployment.streams))
     relays, jobs = await read_reports(fabric, "relay"), await read_reports(fabric, "job")
@@ -39,7 +33,10 @@ async def read_status(fabric: Fabric, tables: Tables) -> dict[str, Any]:
     streams = {book.stream: _stream(snapshot, book, jobs, relays) for book in books}
     for name, stream in streams.items():
         stream["errors"] = errors.get(name)
-    return {
+        found = await waiting(fabric, snapshot.deployment.streams[name], state_dir)
+        stream["waiting"] = None if found is None else found.to_document()
+    aside = await _set_aside(fabric)
+    document = {
         "revision": snapshot.revision,
         "time_ms": int(time.time() * 1000),
         "streams": streams,
@@ -51,7 +48,41 @@ async def read_status(fabric: Fabric, tables: Tables) -> dict[str, Any]:
         "planner": planner.get("_", {}),
         "joins": planner.get("joins", {}).get("joins", []),
         "tables": versions.get("_", {}),
+        "standing": (await read_reports(fabric, "standing")).get("_", {}),
+        "quarantine": aside,
     }
+    _name_unread(fabric, document, tallies)
+    return {**document, "findings": [each.to_document() for each in findings(document)]}
+
+
+async def _set_aside(fabric: Fabric) -> dict[str, Any]:
+    """Messages that any process could not read, this one included, each once; and how many there were in all."""
+    published = await read_quarantine(fabric)
+    found = {each.key: {**asdict(each), "process": "this reading"} for each in fabric.quarantine.messages}
+    for process, document in published.items():
+        found |= {(each["log"], each["sequence"]): {**each, "process": process} for each in document["messages"]}
+    count = max(sum(document["count"] for document in published.values()), len(found))
+    messages = sorted(found.values(), key=lambda each: each["time_ms"])
+    for each in messages:
+        each["there"] = await _is_there(fabric, each["log"], each["sequence"])
+    return {"count": count, "messages": messages}
+
+
+async def _is_there(fabric: Fabric, log: str, sequence: int) -> bool:
+    """Whether a message is still in its log: another may have replaced it, or somebody has taken it out."""
+    try:
+        return await fabric.get(Log(log, (), -1), sequence) is not None
+    except FabricError:
+        return False
+
+
+def _name_unread(fabric: Fabric, document: dict[str, Any], tallies: Mapping[int, Tally]) -> None:
+    """Say of a subscription that what it has acknowledged last cannot be read."""
+    messages = {each["subject"]: each for each in document["quarantine"]["messages"]}
+    for each in document["subscriptions"].values():
+        found = messages.get(fabric.logs.ack(each["id"]))
+        if found is not None and each["id"] not in tallies:
+            each["unread"] = f"message {found['sequence']} of log {found['log']} cannot be read: {found['cause']}"
 
 
 def _stream(
@@ -59,9 +90,35 @@ def _stream(
 ) -> dict[str, Any]:
     document = book.to_document()
     del document["entries"]
+    document["unpassed_ms"] = _unpassed_ms(snapshot, book, relays)
     sent = relays.get(snapshot.deployment.streams[book.stream].root, {}).get("link_bytes", {})
     document["root_bytes"] = sum(size for link, size in sent.items() if link.rsplit(":", 1)[0] == book.stream)
     return {"root": snapshot.deployment.streams[book.stream].root, **document, "job": jobs.get(book.stream, {})}
+
+
+def _unpassed_ms(snapshot: Snapshot, book: StreamBooks, relays: dict[str, dict[str, Any]]) -> int | None:
+    """When the oldest row was committed that somebody is owed and that the root has not passed on to anybody."""
+    report = relays.get(snapshot.deployment.streams[book.stream].root, {})
+    alive = {
+        snapshot.subscription_ids[name]: Key(
+            each.stream, subscription=snapshot.subscription_ids[name], stay=each.stay
+        ).token
+        for name, each in snapshot.deployment.subscriptions.items()
+        if each.stream == book.stream
+    }
+    mine = set(alive.values())
+    covered = [
+        output.get("coverage") or 0
+        for token, output in report.get("outputs", {}).items()
+        if token in mine or (Key.parse(token).stream == book.stream and Key.parse(token).child is not None)
+    ]
+    settled = report.get("settled", {}).get(book.stream, (0, 0))[0]
+    reached = max([settled, *covered])
+    begins_ms = next((time_ms for upto, time_ms in book.ends if upto > reached), None)
+    if begins_ms is None:
+        return None
+    owed = [entry.oldest_ms for entry in book.entries if entry.subscription in alive and entry.oldest_ms is not None]
+    return min((oldest_ms for oldest_ms in owed if oldest_ms >= begins_ms), default=None)
 
 
 def _site(name: str, relays: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -143,6 +200,8 @@ def _subscriptions(
             **_whereabouts(subscription, tallies.get(identity)),
             **_queued(snapshot, name, relays),
             "level": output.get("level", 0),
+            "output": token,
+            "lost": tallies[identity].lost if identity in tallies else 0,
             **_withheld(snapshot, subscription, totals[subscription.stream]),
         }
     for identity, entry in lines.items():
@@ -221,6 +280,7 @@ def _line(entry: Entry | None) -> dict[str, Any]:
     if entry is None:
         return {
             "starts": None, "matched": 0, "delivered": 0, "reduced": 0, "expired": 0, "in_flight": 0, "difference": 0,
+            "oldest_ms": None,
         }  # fmt: skip
     return {
         "starts": entry.starts,
@@ -231,6 +291,7 @@ def _line(entry: Entry | None) -> dict[str, Any]:
         "expired": entry.expired,
         "in_flight": entry.in_flight,
         "difference": entry.difference,
+        "oldest_ms": entry.oldest_ms,
     }
 
 

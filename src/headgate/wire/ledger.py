@@ -7,22 +7,34 @@ in flight is what was matched after it. No term is a remainder of the others.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from headgate.wire.block import EXPIRED, Block
+from headgate.wire.frame import WireError
 from headgate.wire.histogram import Histogram
 from headgate.wire.manifest import Manifest
+from headgate.wire.sealed import read_object, write_object
 from headgate.wire.unsent import add_reasons
 
 DELIVERED: Final = "delivered"
 # For each subscription id that a version serves on a stream, its delivery class.
 Members = Mapping[int, int]
+
+_PLACES: Final = ("subscription", "boundary", "mark", "inbox", "time_ms", "stay", "detached_ms", "lost")
+_COUNTED: Final = ("delivered", "expired", "shed", "shed_updates", "partly_shed")
+
+
+def check_counts(document: Mapping[str, Any], *names: str) -> None:
+    """Refuse a stored document in which one of these is not a whole number from 0 on."""
+    for name in names:
+        value = document[name]
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise WireError(f"{name!r} should be a whole number from 0 on, found {value!r:.40}")
 
 
 @dataclass(slots=True)
@@ -46,7 +58,8 @@ class Tally:
     the inbox log of its `stay` (see `headgate.model.Stay`); `mark` is the coverage reached, which may lie past the
     boundary. What was counted between the two is kept in `since`, so that a reader who resumes inside a commit settles
     all of it. `detached_ms` is when the subscriber said that it would be away, 0 while it has not; `grace_s` how long
-    its rows are to be kept then, None for as long as the subscription says.
+    its rows are to be kept then, None for as long as the subscription says. `lost` is the place in the state log of an
+    acknowledgement that could not be read, 0 when there was none: what was counted before it is not in here.
     """
 
     subscription: int
@@ -66,23 +79,40 @@ class Tally:
     stay: int = 0
     detached_ms: int = 0
     grace_s: float | None = None
+    lost: int = 0
     commit_delay: Histogram = field(default_factory=Histogram)
     event_delay: Histogram = field(default_factory=Histogram)
 
     def to_json(self) -> bytes:
-        """The stored form."""
-        return json.dumps(asdict(self), separators=(",", ":")).encode()
+        """The stored form: JSON under a checksum."""
+        return write_object(asdict(self))
 
     @classmethod
-    def from_json(cls, data: bytes | str) -> Tally:
+    def from_json(cls, data: bytes) -> Tally:
         """Read the stored form; fields that a newer client has added are passed over."""
         document: dict[str, Any] = {
-            key: value for key, value in json.loads(data).items() if key in cls.__dataclass_fields__
+            key: value for key, value in read_object(data).items() if key in cls.__dataclass_fields__
         }
         for name in ("commit_delay", "event_delay"):
             document[name] = Histogram(**document.get(name, {}))
         document["since"] = Since(**document.get("since", {}))
-        return cls(**document)
+        tally = cls(**document)
+        tally.check()
+        return tally
+
+    def check(self) -> None:
+        """Refuse an acknowledgement whose counts are no counts."""
+        check_counts({name: getattr(self, name) for name in _PLACES}, *_PLACES)
+        check_counts({"starts": 0 if self.starts is None else self.starts}, "starts")
+        for found in (self, self.since):
+            check_counts({name: getattr(found, name) for name in _COUNTED}, *_COUNTED)
+            check_counts(found.reduced, *found.reduced)
+        for histogram in (self.commit_delay, self.event_delay):
+            check_counts({"count": histogram.count}, "count")
+            check_counts(histogram.bins, *(str(int(place)) for place in histogram.bins))
+            float(histogram.total_ms)
+        if self.grace_s is not None:
+            float(self.grace_s)
 
     def place(self, stay: int) -> int:
         """The place of the last message read in the inbox of a stay; 0 when the reader has not come to it."""
@@ -181,7 +211,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the ledger."""
+    """One line of the ledger. `oldest_ms` is when the oldest row in flight was committed, None when there is none."""
 
     subscription: int
     stream: str
@@ -193,6 +223,15 @@ class Entry:
     expired: int
     in_flight: int
     difference: int
+    oldest_ms: int | None = None
+
+
+class Committed(NamedTuple):
+    """A commit that is not summed up yet: its end, when it was made, and rows matched by subscription."""
+
+    upto: int
+    time_ms: int
+    counts: dict[int, int]
 
 
 @dataclass(slots=True)
@@ -202,7 +241,9 @@ class Matched:
     Sums up to the mark lie in one table; what came after is kept per manifest, so that the sum can be taken at the
     boundary that each subscriber has acknowledged. `fold` moves the mark when all of them have passed it. `withheld`
     counts rows by the tolerance of the group of classes that they were not matched for, `unsent` by reason those that
-    senders gave up before they reached the stream: they are not among `rows_in`.
+    senders gave up before they reached the stream: they are not among `rows_in`. `lost` is where the sums begin when
+    those of rows up to there were lost together with the manifests, else 0. `place` is where in the root log the last
+    manifest stands that was added.
     """
 
     stream: str
@@ -211,7 +252,7 @@ class Matched:
     mark: int = 0
     folded: dict[int, int] = field(default_factory=dict)
     starts: dict[int, int] = field(default_factory=dict)
-    recent: list[tuple[int, dict[int, int]]] = field(default_factory=list)
+    recent: list[Committed] = field(default_factory=list)
     rows_in: int = 0
     evaluated: int = 0
     dead: int = 0
@@ -221,11 +262,13 @@ class Matched:
     partly_shed: int = 0
     withheld: dict[str, int] = field(default_factory=dict)
     unsent: dict[str, int] = field(default_factory=dict)
+    lost: int = 0
+    place: int = 0
 
     @property
     def head(self) -> int:
         """The sequence up to which manifests were added."""
-        return max(self.recent[-1][0], self.mark) if self.recent else self.mark
+        return max(self.recent[-1].upto, self.mark) if self.recent else self.mark
 
     def has(self, manifest: Manifest) -> bool:
         """Whether a manifest was added: batches count up within a lineage, and a new one starts behind the head."""
@@ -247,7 +290,7 @@ class Matched:
                 found[subscription] = int(count)
         self.lineage, self.batch = manifest.lineage, manifest.batch
         if manifest.evaluated:
-            self.recent.append((manifest.upto, found))
+            self.recent.append(Committed(manifest.upto, manifest.time_ms, found))
         self.rows_in += manifest.rows_in
         self.evaluated += manifest.evaluated
         self.dead += manifest.dead
@@ -265,21 +308,29 @@ class Matched:
             self.starts.setdefault(subscription, manifest.after)
             count = int(manifest.matched(np.array([class_id], dtype=np.uint64))[0])
             if count:
-                place = bisect_left([end for end, _ in self.recent], manifest.upto)
-                if place < len(self.recent) and self.recent[place][0] == manifest.upto:
-                    self.recent[place][1][subscription] = count
+                place = bisect_left([each.upto for each in self.recent], manifest.upto)
+                if place < len(self.recent) and self.recent[place].upto == manifest.upto:
+                    self.recent[place].counts[subscription] = count
                 else:
-                    self.recent.insert(place, (manifest.upto, {subscription: count}))
+                    self.recent.insert(place, Committed(manifest.upto, manifest.time_ms, {subscription: count}))
 
     def matched(self, subscription: int, upto: int | None = None) -> int:
         """Rows matched for a subscription up to a boundary that it has reached, or in all."""
-        later = sum(found.get(subscription, 0) for end, found in self.recent if upto is None or end <= upto)
+        later = sum(each.counts.get(subscription, 0) for each in self.recent if upto is None or each.upto <= upto)
         return self.folded.get(subscription, 0) + later
+
+    def oldest_ms(self, subscription: int, after: int) -> int | None:
+        """When the oldest row that was matched for a subscription after a boundary was committed."""
+        return next((each.time_ms for each in self.recent if each.upto > after and subscription in each.counts), None)
+
+    def committed_ms(self, after: int) -> int | None:
+        """When the first commit that ends after a sequence number was made; None when there is none."""
+        return next((each.time_ms for each in self.recent if each.upto > after), None)
 
     def fold(self, mark: int) -> None:
         """Fold everything up to a boundary into the table."""
-        while self.recent and self.recent[0][0] <= mark:
-            end, found = self.recent.pop(0)
+        while self.recent and self.recent[0].upto <= mark:
+            end, _, found = self.recent.pop(0)
             for subscription, count in found.items():
                 self.folded[subscription] = self.folded.get(subscription, 0) + count
             self.mark = max(self.mark, end)
@@ -305,19 +356,29 @@ class Matched:
                     expired=tally.expired,
                     in_flight=self.matched(subscription) - settled,
                     difference=settled - tally.delivered - reduced - tally.expired,
+                    oldest_ms=self.oldest_ms(subscription, boundary),
                 )
             )
         return lines
 
     def to_json(self) -> bytes:
-        """The stored form."""
-        return json.dumps(asdict(self), separators=(",", ":")).encode()
+        """The stored form: JSON under a checksum."""
+        return write_object(asdict(self))
 
     @classmethod
-    def from_json(cls, data: bytes | str) -> Matched:
+    def from_json(cls, data: bytes) -> Matched:
         """Read the stored form."""
-        document: dict[str, Any] = json.loads(data)
+        document = read_object(data)
+        check_counts(document, "mark", "rows_in", "evaluated", "dead", "shed", "gaps", "shed_updates", "partly_shed")
+        check_counts(document, "lost", "place")
+        check_counts(document["withheld"], *document["withheld"])
         for name in ("folded", "starts"):
-            document[name] = {int(key): value for key, value in document[name].items()}
-        document["recent"] = [(end, {int(k): v for k, v in found.items()}) for end, found in document["recent"]]
+            document[name] = _by_id(document[name])
+        document["recent"] = [Committed(int(end), int(at), _by_id(found)) for end, at, found in document["recent"]]
         return cls(**document)
+
+
+def _by_id(document: Mapping[str, Any]) -> dict[int, int]:
+    """Counts by subscription, as JSON has them under text."""
+    check_counts(document, *document)
+    return {int(key): value for key, value in document.items()}

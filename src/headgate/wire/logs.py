@@ -60,6 +60,7 @@ class Logs:
     | inbox | `inbox.SITE.ID`, `inbox.SITE.ID-STAY` | the site | what a subscription gets |
     | state | `catalog.head`, `pin.STREAM`, `ack.ID`, `stats.SITE`, `ledger.STREAM` | each owner | latest values |
     | | `catalog.purging`, `catalog.oldest`, `hold.SITE` | the service; the relay | which tables go, and which may not |
+    | | `quarantine.PROCESS` | every process | messages that it could not read |
     | tables | `tables.REVISION` | the catalog | snapshots that routed blocks |
     """
 
@@ -99,7 +100,7 @@ class Logs:
     @property
     def state(self) -> Log:
         """Values of which only the latest counts."""
-        kinds = ("catalog", "pin", "ack", "stats", "ledger", "context", "mark", "hold")
+        kinds = ("catalog", "pin", "ack", "stats", "ledger", "context", "mark", "hold", "quarantine")
         subjects = tuple(self._subject(kind, ">") for kind in kinds)
         return Log(self._name("state"), subjects, self.max_bytes, max_per_subject=1, latest_only=True)
 
@@ -198,6 +199,10 @@ class Logs:
     def ledger(self, stream: str) -> str:
         """The root's side of the ledger, folded up to a mark."""
         return self._subject("ledger", _token(stream))
+
+    def quarantine(self, process: str) -> str:
+        """What a process has set aside because it could not be read; `*` stands for any process."""
+        return self._subject("quarantine", process if process == "*" else _token(process))
 
     def repair(self, site: str) -> str:
         """Where a site answers requests for ranges that a child is missing (a service, not a log)."""

@@ -34,7 +34,9 @@ async def measure(fabric: Fabric, tables: Tables, streams: list[str]) -> Baselin
         while batch := await fabric.read(logs.root(stream), logs.commit(stream), place):
             place = batch[-1].sequence
             for stored in batch:
-                manifest = decode_manifest(stored.data)
+                manifest = fabric.quarantine.take(logs.root(stream), stored, decode_manifest)
+                if manifest is None:
+                    continue
                 snapshot = await tables.snapshot(manifest.version)
                 root = snapshot.deployment.streams[stream].root
                 schema = snapshot.deployment.streams[stream].schema.arrow

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from headgate.matching import ClassLists
-from headgate.protocol.codec import UnreadableError
 from headgate.testing.world.messages import Unreadable
 from headgate.wire.block import Block
+from headgate.wire.frame import WireError
 from headgate.wire.manifest import Manifest
 from headgate.wire.part import Part
 
@@ -35,7 +35,7 @@ class PlainCodec:
         """The block of a message."""
         found = _expect(data, Block)
         if len(found.seqs) and found.rows.schema.names != schema.names:
-            raise UnreadableError("block", ValueError(f"it has {found.rows.schema.names}, not {schema.names}"))
+            raise WireError(f"the block has {found.rows.schema.names}, not {schema.names}")
         if len(found.seqs):
             return found
         return replace(found, rows=pa.RecordBatch.from_pylist([], schema=schema), classes=ClassLists.empty(0))
@@ -57,7 +57,7 @@ class PlainCodec:
         """A staged part."""
         found = _expect(data, Part)
         if found.rows.schema.names != schema.names:
-            raise UnreadableError("part", ValueError(f"it has {found.rows.schema.names}, not {schema.names}"))
+            raise WireError(f"the part has {found.rows.schema.names}, not {schema.names}")
         return found
 
     def size(self, data: Any) -> int:
@@ -75,7 +75,7 @@ class PlainCodec:
 
 def _expect(data: Any, kind: type[T]) -> T:
     if not isinstance(data, kind):
-        raise UnreadableError(kind.__name__.lower(), ValueError(f"it is {type(data).__name__}"))
+        raise WireError(f"expected a {kind.__name__.lower()}, found {type(data).__name__}")
     return data
 
 

@@ -16,6 +16,7 @@ from headgate.testing.world.server import SimulatedServer
 from headgate.testing.world.subjects import matches
 from headgate.wire.block import Block
 from headgate.wire.logs import Log, Logs
+from headgate.wire.sealed import read_number
 
 SERVER: Final = "server"
 _POLL_S: Final = 1.0
@@ -235,7 +236,7 @@ class SimulatedFabric:
             return
         stored = self.last_or_none(self.logs.tables, self.logs.table(version))
         head = self.last_or_none(self.logs.state, self.logs.head)
-        if stored is None and (head is None or int(head.data) < version):
+        if stored is None and (head is None or read_number(head.data) < version):
             self.queue.at(self.queue.now + _TABLE_S, self._table, instance, number, version)
             return
         arrives_s = self.network.send(SERVER, instance.process, _OVERHEAD, self.queue.now)

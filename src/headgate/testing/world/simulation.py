@@ -34,6 +34,7 @@ from headgate.wire.ledger import Account, Matched, Tally
 from headgate.wire.logs import Logs
 from headgate.wire.manifest import Manifest, PartRef
 from headgate.wire.part import Part
+from headgate.wire.sealed import write_number
 from headgate.wire.snapshot import Snapshot
 
 DRAIN_S: Final = 240.0
@@ -292,7 +293,7 @@ class Simulation:
         self.oracle.versions[snapshot.revision] = snapshot
         try:
             self.fabric.publish(self.logs.table(snapshot.revision), snapshot)
-            self.fabric.publish(self.logs.head, str(snapshot.revision).encode())
+            self.fabric.publish(self.logs.head, write_number(snapshot.revision))
         except FabricError:
             return  # the disk is full: the change is refused, and what is in force stays so
         self.snapshot = snapshot

@@ -1,0 +1,73 @@
+"""Small stored documents under a checksum: JSON objects and numbers of which only the latest counts.
+
+``HGS`` and eight hexadecimal digits of the CRC-32, a space, then the text. Without it a changed digit in an
+acknowledgement or in a sum would still be JSON. Text without a seal is taken as it is, as people and other programs
+write it; a seal that was damaged is neither.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from headgate.wire.frame import WireError
+
+_MAGIC: Final = b"HGS"
+_LENGTH: Final = len(_MAGIC) + 9
+
+
+def seal(text: bytes) -> bytes:
+    """Text with its checksum before it.
+
+    >>> seal(b"17")
+    b'HGS3f39b042 17'
+    >>> unseal(seal(b"17")), unseal(b"17")
+    (b'17', b'17')
+    """
+    return b"%s%08x %s" % (_MAGIC, zlib.crc32(text), text)
+
+
+def unseal(data: bytes) -> bytes:
+    """The text under a seal; `WireError` when it was changed."""
+    if not data.startswith(_MAGIC):
+        return data
+    text = data[_LENGTH:]
+    if data != seal(text):
+        raise WireError("it does not fit its checksum")
+    return text
+
+
+def write_object(document: Mapping[str, Any]) -> bytes:
+    """A JSON object as it is stored."""
+    return seal(json.dumps(document, separators=(",", ":")).encode())
+
+
+def read_object(data: bytes) -> dict[str, Any]:
+    """Read a JSON object.
+
+    >>> read_object(b'{"state": "ready"}') == read_object(write_object({"state": "ready"}))
+    True
+    """
+    document = json.loads(unseal(data))
+    if not isinstance(document, dict):
+        raise WireError(f"expected a JSON object, found {type(document).__name__}")
+    return document
+
+
+def write_number(number: int) -> bytes:
+    """A whole number as it is stored."""
+    return seal(str(number).encode())
+
+
+def read_number(data: bytes) -> int:
+    """Read a whole number that is not negative, as marks and the newest revision are stored.
+
+    >>> read_number(b"17"), read_number(write_number(17))
+    (17, 17)
+    """
+    text = unseal(data)
+    if not text.isdigit() or len(text) > 18:
+        raise WireError(f"expected a whole number of at most 18 digits, found {text[:20]!r}")
+    return int(text)
