@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from headgate.relay.tables import Tables, publish_snapshot
 from headgate.service.purging import TableRules
 from headgate.wire.logs import Logs
 from headgate.wire.manifest import Manifest, PartRef, encode_manifest
+from headgate.wire.sealed import read_object
 from headgate.wire.snapshot import Snapshot
 from tests.client.helpers import rows
 from tests.live import Live, running, small, until
@@ -93,7 +93,7 @@ async def _squeezed(live: Live) -> dict[str, int]:
     await live.runtime.purger.look()
     stored = await fabric.last(fabric.logs.state, fabric.logs.oldest)
     assert stored is not None
-    found: dict[str, int] = json.loads(stored.data)["places"]
+    found: dict[str, int] = read_object(stored.data)["places"]
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import subprocess
 import sys
@@ -28,7 +27,7 @@ from headgate.service.purging import Purger, TableRules
 from headgate.service.room import Room
 from headgate.wire.logs import Logs
 from headgate.wire.message import block_range
-from headgate.wire.sealed import read_number
+from headgate.wire.sealed import read_number, read_object
 from headgate.wire.snapshot import Snapshot
 
 pytestmark = pytest.mark.nats
@@ -60,7 +59,7 @@ async def _settled(live: Live, upto: int, *sites: str) -> None:
 
     async def stated() -> bool:
         reports = [await live.client.fabric.last(logs.state, logs.stats("relay", site)) for site in sites]
-        found = [json.loads(each.data).get("settled", {}) if each else {} for each in reports]
+        found = [read_object(each.data).get("settled", {}) if each else {} for each in reports]
         return all(each.get("fleet", [0])[0] >= upto for each in found)
 
     logs = live.client.fabric.logs
