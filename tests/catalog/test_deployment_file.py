@@ -39,7 +39,7 @@ def test_limits_of_links() -> None:
     assert decode_links(encode_links(links)) == links
     (wrong,) = problems(TEXT.replace(pairs, f"max_rows: 0\n  {pairs}"))
     assert "greater than or equal to 1" in wrong or "at least 1" in wrong
-    assert problems(TEXT.replace(pairs, f"max_age: 8\n  {pairs}")) == ["'8' has no unit"]
+    assert problems(TEXT.replace(pairs, f"max_age: 8\n  {pairs}")) == ["links.max_age: 8 has no unit"]
 
 
 def test_a_stream(deployment: Deployment) -> None:
