@@ -14,7 +14,7 @@ from headgate.reduction.backlog import Limit, Verdict
 from headgate.reduction.filters.random import draws
 from headgate.reduction.group import Group
 from headgate.reduction.held import Held
-from headgate.reduction.rows import Bools, Floats, Ints
+from headgate.reduction.rows import Bools, Floats, Ints, among
 from headgate.reduction.shares import by_priority
 
 Note = tuple[Ints, Ints, tuple[str, ...]]
@@ -80,7 +80,7 @@ class Sharing:
             self._bind(group, before)
 
     def _bind(self, group: Group, before: Ints) -> None:
-        self._bound.setdefault(id(group), []).append(np.setdiff1d(before, group.refs, assume_unique=True))
+        self._bound.setdefault(id(group), []).append(before[~among(before, group.refs)])
 
     def bound(self, group: Group) -> Ints:
         """The rows that a group gave up for good: it does not get them even where others of its class do."""
@@ -90,7 +90,8 @@ class Sharing:
 
     def changed(self, group: Group) -> tuple[Ints, Held]:
         """The rows that a group keeps with other values than the rest, and these values."""
-        positions = np.intersect1d(self._changed.get(id(group), _NOTHING), group.refs)
+        changed = self._changed.get(id(group), _NOTHING)
+        positions = changed[among(changed, group.refs)]
         return positions, self.rows_for(group).take(positions)
 
     def run(self, now: float) -> None:
