@@ -114,12 +114,14 @@ def test_max_rows_of_a_subscription_holds_behind_a_slow_link(tmp_path: Path, nat
     asyncio.run(run())
     waited = [each["whole"] for each in seen if each["whole"]["queued_rows"] > 300]
     assert waited, "the other one's rows did pile up"
-    assert all(set(each["queues"]) == {"root->mid"} for each in waited)
+    assert all(each["queues"]["root->mid"]["rows"] > 200 for each in waited)
     assert max(each["queued_s"] for each in waited) > 1.0
     assert all(each["queued_bytes"] > each["queued_rows"] for each in waited)
     for each in seen:
         queues = each["bounded"]["queues"]
-        assert all(queue["rows"] <= 60 for queue in queues.values()), queues
+        assert queues.get("root->mid", {"rows": 0})["rows"] <= 60
+        # Behind a message on its way half of the limit is left, however large the message is.
+        assert all(queue["rows"] <= 60 + 30 for queue in queues.values()), queues
         assert each["bounded"]["queued_rows"] == sum(queue["rows"] for queue in queues.values())
 
 
