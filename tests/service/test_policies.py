@@ -91,7 +91,7 @@ def test_a_slow_link_gives_up_by_the_policies_below_it(tmp_path: Path, nats_url:
 def test_max_rows_of_a_subscription_holds_behind_a_slow_link(tmp_path: Path, nats_url: str) -> None:
     """A bounded subscription shares the link, and even its class, with one that is not bounded and loses nothing."""
     document = small(100, bounded={"site": "leaf", "policy": {"max_rows": 60}}, whole={"site": "mid"})
-    document["sites"]["root"]["upload"] = "24 kbit/s"
+    document["sites"]["root"]["upload"] = "120 kbit/s"
     seen: list[dict[str, Any]] = []
 
     async def run() -> None:
