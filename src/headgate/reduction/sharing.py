@@ -99,17 +99,17 @@ class Sharing:
 
         Who has the link alone shares with nobody: its policy and controller decide, as in a queue of its own.
         """
-        if len(self._groups) == 1 and not self._fits():
+        if len(self._groups) == 1 and not self.fits():
             self._pack(self._groups[0], self._limit, now, exact=False)
         by_bytes = self._limit.bytes is not None and self._held.bytes > self._limit.bytes
         units = self._held.sizes if by_bytes else np.ones(len(self._held))
         room = ((self._limit.bytes if by_bytes else self._limit.rows) or 0.0) * _FULL
         for _ in range(_ROUNDS):
-            if self._fits():
+            if self.fits():
                 return
             self._share_out(units, room, now)
             room *= _TIGHTER
-        if not self._fits():
+        if not self.fits():
             self._drop_unwanted()
 
     def thin(self, part: float, now: float) -> None:
@@ -157,7 +157,8 @@ class Sharing:
             counts[group.refs] += 1
         return counts
 
-    def _fits(self) -> bool:
+    def fits(self) -> bool:
+        """Whether the rows that anybody keeps are within the limit."""
         kept = self.keepers() > 0
         rows, size = self._limit.rows, self._limit.bytes
         return (rows is None or int(kept.sum()) <= rows) and (
