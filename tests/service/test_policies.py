@@ -109,7 +109,6 @@ def test_max_rows_of_a_subscription_holds_behind_a_slow_link(tmp_path: Path, nat
             assert line["matched"] == line["delivered"] + line["reduced"] == 1200
             assert line["reduced"] > 500
             assert status["subscriptions"]["whole"]["delivered"] == 1200
-            assert status["subscriptions"]["bounded"]["queues"] == {}
 
     asyncio.run(run())
     waited = [each["whole"] for each in seen if each["whole"]["queued_rows"] > 300]
