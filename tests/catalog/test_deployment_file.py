@@ -6,7 +6,8 @@ import pytest
 
 from headgate.catalog import DeploymentError, load_deployment, parse_deployment
 from headgate.errors import HeadgateError
-from headgate.model import Admission, Deployment, Quality, Schema, Source, Tree
+from headgate.model import Admission, Deployment, LinkQueue, Quality, Schema, Source, Tree
+from headgate.wire.codec import decode_links, encode_links
 
 TEXT = (Path(__file__).parents[1] / "data" / "headgate.yaml").read_text()
 
@@ -25,6 +26,20 @@ def test_units_become_bytes_and_seconds(deployment: Deployment) -> None:
     link = deployment.links.between("paris", "oslo")
     assert (link.delay_s, link.capacity_bytes_per_s) == (0.035, 1_250_000)
     assert deployment.links.between("paris", "lyon").delay_s == 0.02
+
+
+def test_limits_of_links() -> None:
+    pairs = "pairs: [{between: [oslo, paris], delay: 35 ms, capacity: 10 Mbit/s"
+    assert pairs in TEXT
+    links = parse_deployment(
+        TEXT.replace(pairs, f"max_rows: 50000\n  {pairs}, max_bytes: 8 MB, max_age: 5 s"), "f"
+    ).links
+    assert links.queue_between("paris", "lyon") == LinkQueue(50_000)
+    assert links.queue_between("paris", "oslo") == LinkQueue(50_000, 8e6, 5.0)
+    assert decode_links(encode_links(links)) == links
+    (wrong,) = problems(TEXT.replace(pairs, f"max_rows: 0\n  {pairs}"))
+    assert "greater than or equal to 1" in wrong or "at least 1" in wrong
+    assert problems(TEXT.replace(pairs, f"max_age: 8\n  {pairs}")) == ["links.max_age: 8 has no unit"]
 
 
 def test_a_stream(deployment: Deployment) -> None:

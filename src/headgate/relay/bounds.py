@@ -13,7 +13,7 @@ import numpy as np
 
 from headgate.reduction.backlog import Limit
 from headgate.reduction.group import Group
-from headgate.reduction.rows import Floats, Ints, row_bytes
+from headgate.reduction.rows import Floats, Ints, among, row_bytes
 from headgate.wire.block import Block
 
 # A message on its way must not cost everything that comes behind it: this part of a limit is always left for the rest.
@@ -93,5 +93,5 @@ class Bounds:
                 if patch is not None:
                     rows[index] -= len(patch.without)
                     if sizes is not None:
-                        size[index] -= float(sizes[np.isin(block.seqs, patch.without)].sum())
+                        size[index] -= float(sizes[among(block.seqs, patch.without)].sum())
         return rows, size

@@ -17,7 +17,7 @@ import pyarrow as pa
 from headgate.matching import ClassLists
 from headgate.reduction.group import Group
 from headgate.reduction.held import Held
-from headgate.reduction.rows import Bools, Ints
+from headgate.reduction.rows import Bools, Ints, among
 from headgate.reduction.sharing import Sharing
 from headgate.relay.waiting import Waiting
 from headgate.wire.patch import NONE, Patch, concat_patches
@@ -51,7 +51,7 @@ class LinkRows:
         if first is None or any(patch is None for patch in patches):
             return
         nobody = reduce(np.intersect1d, (patch.without for patch in patches if patch is not None))
-        group.refs = group.refs[~np.isin(self._held.seqs[group.refs], nobody)]
+        group.refs = group.refs[~among(self._held.seqs[group.refs], nobody)]
         if first.values is not None:
             seen = self._held.select(group.columns)
             rows = first.overlay(seen.seqs, seen.rows)
@@ -91,7 +91,7 @@ class LinkRows:
 
     def _patched(self, group: Group, sharing: Sharing, kept: Bools) -> dict[int, Patch]:
         """The patches of a group's receivers after the pack; receivers that shared one go on sharing it."""
-        bound = np.unique(sharing.bound(group))
+        bound = np.sort(sharing.bound(group))  # a row is given up once
         places, values = sharing.changed(group)
         new: pa.RecordBatch | None = None
         if len(places):
@@ -112,4 +112,4 @@ class LinkRows:
 def without_patched(patches: Mapping[int, Patch], receiver: int, seqs: npt.NDArray[np.uint64], why: Ints) -> Ints:
     """Reasons for giving rows up, taken back (-1) where the receiver's patch says that it does not get the row."""
     patch = patches.get(receiver, Patch(NONE))
-    return np.where(np.isin(seqs, patch.without), -1, why) if len(patch.without) else why
+    return np.where(among(seqs, patch.without), -1, why) if len(patch.without) else why

@@ -353,8 +353,9 @@ class Reducer:
             for group in rows.groups:
                 if own and id(group) in own:
                     sharing.hold_to(group, own[id(group)], self._wall(now))
-            correct_shares(rows.groups)
-            sharing.run(self._wall(now))
+            if not sharing.fits():
+                correct_shares(rows.groups)
+                sharing.run(self._wall(now))
         return self._link_written(run, rows, sharing)
 
     def _link_written(self, run: Sequence[Waiting], rows: LinkRows, sharing: Sharing) -> list[Waiting]:

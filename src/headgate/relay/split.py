@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.matching import ClassLists
+from headgate.reduction.rows import among
 from headgate.relay.routes import Child, Receiver, Routes
 from headgate.wire.block import Block, Declared
 from headgate.wire.patch import Patch
@@ -92,7 +93,7 @@ def without_unwanted(block: Block, child: Child) -> Block:
         for receiver in members[1:]:
             nobody = np.intersect1d(nobody, patches[receiver].without, assume_unique=True)
         mine = np.flatnonzero(lists.ids == class_id)
-        stays[mine[np.isin(block.seqs[lists.row_of_id()[mine]], nobody)]] = False
+        stays[mine[among(block.seqs[lists.row_of_id()[mine]], nobody)]] = False
         rest = {
             id(patch): Patch(np.setdiff1d(patch.without, nobody, assume_unique=True), patch.changed, patch.values)
             for patch in {id(patches[receiver]): patches[receiver] for receiver in members}.values()

@@ -198,7 +198,7 @@ def _subscriptions(
             **_line(lines.get(identity)),
             **_delays(tallies.get(identity)),
             **_whereabouts(subscription, tallies.get(identity)),
-            **_queued(snapshot, name, relays),
+            **queued_for(snapshot, name, relays),
             "level": output.get("level", 0),
             "output": token,
             "lost": tallies[identity].lost if identity in tallies else 0,
@@ -210,7 +210,7 @@ def _subscriptions(
     return found
 
 
-def _queued(snapshot: Snapshot, name: str, relays: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def queued_for(snapshot: Snapshot, name: str, relays: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """What waits for a subscription on its way from the root: rows, bytes and the oldest waits of all queues together.
 
     `queues` has the parts. Where a link's queue holds too many classes to list them, the whole queue is counted.

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headgate.reduction.rows import replaced
+from headgate.reduction.rows import among, replaced
 from headgate.wire.integers import decode_sorted, encode_sorted
 from headgate.wire.rows import decode_rows, encode_rows
 
@@ -48,24 +48,25 @@ class Patch:
 
     def only(self, seqs: Seqs) -> Patch:
         """The part that concerns some rows."""
-        return Patch(self.without[np.isin(self.without, seqs)], *_picked(self, np.isin(self.changed, seqs)))
+        return Patch(self.without[among(self.without, seqs)], *_picked(self, among(self.changed, seqs)))
 
     def followed_by(self, later: Patch) -> Patch:
         """What holds when a later decision comes to this one: more rows go, and new values replace old ones."""
-        without = np.union1d(self.without, later.without) if len(self.without) else later.without
-        stale = np.isin(self.changed, np.concatenate([without, later.changed]))
+        more = later.without[~among(later.without, self.without)]
+        without = np.sort(np.concatenate([self.without, more]), kind="stable")
+        stale = among(self.changed, without) | among(self.changed, later.changed)
         return joined([Patch(NONE, *_picked(self, ~stale)), Patch(without, later.changed, later.values)], ordered=False)
 
     def apply(self, seqs: Seqs, rows: pa.RecordBatch) -> tuple[Seqs, pa.RecordBatch]:
         """The receiver's rows among those of its class, with the values that it gets."""
-        mine = ~np.isin(seqs, self.without)
+        mine = ~among(seqs, self.without)
         if not mine.all():
             seqs, rows = seqs[mine], rows.filter(pa.array(mine))
         return seqs, self.overlay(seqs, rows)
 
     def overlay(self, seqs: Seqs, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Rows with the changed values put in; columns that the patch does not have stay as they are."""
-        here = np.isin(self.changed, seqs)
+        here = among(self.changed, seqs)
         if self.values is None or not here.any():
             return rows
         return replaced(rows, np.searchsorted(seqs, self.changed[here]), self.values.filter(pa.array(here)))
