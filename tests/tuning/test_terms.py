@@ -69,7 +69,7 @@ def test_two_constraints_that_exclude_each_other_are_told_as_such(deployment):
 
 
 def test_a_constraint_on_what_is_only_measured_is_refused_by_name(deployment):
-    with pytest.raises(ConstraintError, match="loss_rate.*not known before a deployment runs"):
+    with pytest.raises(ConstraintError, match=r"loss_rate.*not known before a deployment runs"):
         plan_within(replace(deployment, constraints=("loss_rate <= 0.01",)))
 
 

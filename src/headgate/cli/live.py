@@ -25,6 +25,8 @@ def live_tables(found: dict[str, Any]) -> list[Table]:
         "measured",
         "delay, predicted",
         "measured",
+        "quality, predicted",
+        "measured",
         "rows",
     )
     for name, each in found["subscriptions"].items():
@@ -36,6 +38,8 @@ def live_tables(found: dict[str, Any]) -> list[Table]:
             _part(each["drop"]),
             f"{each['delay_predicted_s'] * 1e3:,.0f}",
             "-" if each["delay_s"] is None else f"{each['delay_s'] * 1e3:,.0f}",
+            _part(each["quality_predicted"]),
+            _part(each["quality"]),
             f"{each['rows']:,}",
         )
     return [streams, *([sites] if found["sites"] else []), people]

@@ -14,19 +14,22 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from headgate.catalog import Catalog
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric
-from headgate.model import Plan
+from headgate.model import Deployment, Plan
 from headgate.planning import Graph, PlanResult, Problem, measure
 from headgate.planning.covering import Comparisons
 from headgate.planning.deployment import assumed_part, assumed_row_bytes
 from headgate.planning.difference import moves
+from headgate.planning.evaluation import geometric_mean
 from headgate.planning.measured import Figures, Measured, cautious, measured_problem, with_relays_of
 from headgate.planning.planner import result_of
 from headgate.planning.replan import Effort, Replanned, replan
@@ -137,6 +140,20 @@ def _within(problem: Problem, plan: Plan, best: Replanned, terms: Terms) -> Repl
     return Replanned(found, measure(Graph.of(problem, found)), moves(plan, found), best.fresh)
 
 
+def attained_quality(deployment: Deployment, qualities: Mapping[str, float | None]) -> tuple[float | None, int, int]:
+    """What subscriptions attained by measured drop and delay: the mean of those above zero, how many are zero, of all.
+
+    The mean is the geometric one by weight. Subscriptions of which nothing was settled while it was measured are left
+    out; None when that is everybody.
+    """
+    known = {name: quality for name, quality in qualities.items() if quality is not None}
+    if not known:
+        return None, 0, 0
+    weights = np.array([deployment.subscriptions[name].weight for name in known])
+    mean, zeros = geometric_mean(np.array(list(known.values())), weights)
+    return mean, zeros, len(known)
+
+
 class Replanner:
     """Judges the plan in force from time to time and changes it when that is worth it."""
 
@@ -242,6 +259,7 @@ class Replanner:
             subscription = deployment.subscriptions[name]
             part = self.figures.parts.get(snapshot.class_ids[name], 0.0)
             got = self._observer.got(snapshot.subscription_ids[name])
+            quality = None if got is None else subscription.quality.value(got.drop, got.delay_s or 0.0)
             subscriptions[name] = {
                 "selectivity_assumed": assumed_part(subscription, deployment.streams[subscription.stream]),
                 "selectivity": part if subscription.stream in measured.streams else None,
@@ -249,15 +267,21 @@ class Replanner:
                 "drop": None if got is None else got.drop,
                 "delay_predicted_s": prediction.delay_s,
                 "delay_s": None if got is None else got.delay_s,
+                "quality_predicted": prediction.quality,
+                "quality": quality,
                 "rows": 0 if got is None else got.rows,
             }
+        attained, zeros, counted = attained_quality(deployment, {n: e["quality"] for n, e in subscriptions.items()})
         return {
             "time_ms": int(time.time() * 1000),
             "revision": snapshot.revision,
             "window_s": self._observer.seconds,
             "state": "confirming" if self._confirmed else "keeping",
             "fixed": self._fixed,
-            "quality": outlook.now.metrics.geometric_mean,
+            "quality": attained,
+            "quality_zeros": zeros,
+            "quality_of": counted,
+            "quality_predicted": outlook.now.metrics.geometric_mean,
             "quality_reachable": outlook.best.metrics.geometric_mean,
             "quality_anew": None if outlook.best.fresh is None else outlook.best.fresh.quality,
             "gain": outlook.gain,
