@@ -145,9 +145,9 @@ def test_a_plan_that_the_file_gives_is_judged_and_kept(tmp_path: Path, nats_url:
             await _commit_until(live, 0, judged)
             report = (await live.runtime.status())["planner"]
             assert report["fixed"]
-            lost = [each for each in report["subscriptions"].values() if (each["drop"] or 0.0) > 0.2]
-            assert all(each["quality"] < 0.3 for each in lost if each["selectivity"] == 1.0)
-            assert report["quality"] is None or not lost or report["quality"] < 1.0
+            for name in ("at-a", "at-b"):
+                line = report["subscriptions"][name]
+                assert line["drop"] is None or line["drop"] <= 0.1 or line["quality"] < 0.5, str(line)
             assert report["changes"] == 0
             plan = live.runtime.catalog.snapshot().plan
             assert plan is not None

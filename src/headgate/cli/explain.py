@@ -100,7 +100,7 @@ def _rows(stream: Stream, path: Path | None, sample: int) -> list[pa.RecordBatch
 
     options = dict(stream.source.options)
     kind, seed = options["kind"], int(options.get("seed", 0))
-    return [generate(kind, seed, 0, sample, rate=stream.rate_rows_per_s).cast(stream.schema.arrow)]
+    return [generate(kind, seed, 0, sample, rate=stream.rate_rows_per_s or 1.0).cast(stream.schema.arrow)]
 
 
 def _read(path: Path, schema: Schema) -> list[pa.RecordBatch]:

@@ -8,14 +8,15 @@ granted qualities are not made worse for the sake of the objective.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from headgate.errors import HeadgateError
 from headgate.model import Deployment, Plan
-from headgate.planning import Graph, PlanResult, Problem, construct, measure, problem_of
-from headgate.planning.planner import plan_problem, result_of
+from headgate.planning import Graph, PlanResult, Problem, Sizes, construct, measure, problem_of
+from headgate.planning.deployment import unknown_rates
+from headgate.planning.planner import plan_problem, result_of, without_rates
 from headgate.planning.search import Search
 from headgate.tuning.compile import Compiled, compile_objective
 from headgate.tuning.constraints import Limit, compile_constraint
@@ -141,16 +142,18 @@ def plan_within(
     seed: int = 0,
     search: Search | None = None,
     stop: Callable[[], bool] = lambda: False,
+    sizes: Sizes | None = None,
 ) -> PlanResult:
     """Plan a deployment by quality, then within its constraints and by its objective.
 
     Raises `ConstraintError` that names every constraint no plan was found to keep, and why.
     """
     terms = Terms.of(deployment)
-    problem = problem_of(deployment)
+    problem = problem_of(deployment, sizes)
     planned = plan_problem(problem, algorithm, seed, search)
+    unknown = unknown_rates(deployment, sizes)
     if not terms:
-        return planned
+        return without_rates(planned, unknown)
     plan = within(problem, planned.plan, terms, stop)
     for start in STARTS:
         if not terms.misses(problem, plan):
@@ -161,7 +164,9 @@ def plan_within(
     if misses := terms.misses(problem, plan):
         raise _refusal(problem, plan, terms, misses, stop)
     name = planned.algorithm if plan == planned.plan else f"{planned.algorithm}, within the file's terms"
-    return result_of(Graph.of(problem, plan), name)
+    result = without_rates(result_of(Graph.of(problem, plan), name), unknown)
+    kept = [f"constraint `{limit.text}` holds" for limit in terms.limits]
+    return replace(result, explanation="\n".join([result.explanation, *kept]))
 
 
 def _refusal(
