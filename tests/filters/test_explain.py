@@ -85,7 +85,7 @@ subscriptions:
   quarter: {site: a, stream: field, resolution: {space: 1/4}}
   sixteenth: {site: b, stream: field, resolution: {space: 1/16}}
   corner: {site: b, stream: field, region: {box: {x: [0, 8], y: [0, 8]}}}
-  inside: {site: b, stream: field, where: "v > 0.5", region: {box: {x: [0, 2], y: [0, 2]}}}
+  inside: {site: b, stream: field, where: "v > 0.5", region: {box: {x: [2, 4], y: [2, 4]}}}
 """
 
 
