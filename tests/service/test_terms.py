@@ -16,7 +16,7 @@ from headgate.model import Plan, Tree
 from headgate.pipeline.sources import generate
 from headgate.planning.measured import Figures, Measured, Observed
 from headgate.relay.output import QueueLimits
-from headgate.service.extending import Extender, extend_plan
+from headgate.service.extending import Extender, extend_plan, missed_constraints
 from headgate.service.replanning import Rules, judge
 from headgate.tuning.terms import ConstraintError
 
@@ -63,6 +63,12 @@ def test_a_subscription_that_nobody_can_serve_within_the_constraints_is_refused(
     Extender().check(snapshot, [replace(wanted, site="b")], Figures())
     missed = _snapshot("'hops <= 1', 'fanout <= 1'", _tree(a="root", b="root"))
     Extender().check(missed, [replace(wanted, site="b")], Figures())  # missed already, and no more than before
+
+
+def test_a_restart_with_a_plan_that_misses_a_constraint_by_now_is_told() -> None:
+    snapshot = _snapshot("'fanout <= 1'", _tree(a="root", b="root"))
+    assert [str(miss) for miss in missed_constraints(snapshot)] == ["constraint `fanout <= 1` is missed: root has 2"]
+    assert missed_constraints(_snapshot("'fanout <= 2'", _tree(a="root", b="root"))) == ()
 
 
 def _measured(snapshot: Any) -> Measured:

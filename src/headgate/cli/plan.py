@@ -181,6 +181,7 @@ def _plan(
     """The plan of an algorithm; with `terms` within the constraints of the file and by its objective, as `up` plans."""
     from headgate.planning import plan_deployment
     from headgate.planning.search import Search, parse_objective
+    from headgate.service.extending import FIRST_S, deadline
     from headgate.tuning.terms import Terms, plan_within
 
     search = None
@@ -188,7 +189,7 @@ def _plan(
         steps = min(400_000, max(4_000, 500 * len(deployment.subscriptions)))
         search = Search(steps=steps, objective=parse_objective(objective))
     if terms and deployment.plan is None:
-        return plan_within(deployment, algorithm, seed, search, sizes=sizes)
+        return plan_within(deployment, algorithm, seed, search, sizes=sizes, stop=deadline(FIRST_S))
     result = plan_deployment(deployment, algorithm, seed, sizes, search)
     misses = Terms.of(deployment).misses(result.problem, result.plan) if terms else ()
     return replace(result, explanation="\n".join([result.explanation, *map(str, misses)]))

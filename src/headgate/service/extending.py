@@ -19,7 +19,7 @@ from headgate.planning.covering import Comparisons
 from headgate.planning.joined import joined
 from headgate.planning.measured import Figures, with_relays_of
 from headgate.planning.search import Search
-from headgate.tuning.terms import ConstraintError, Terms, plan_within, within, worse
+from headgate.tuning.terms import ConstraintError, Miss, Terms, plan_within, within, worse
 from headgate.wire.snapshot import Snapshot
 
 BUDGET_S: Final = 5.0
@@ -69,6 +69,15 @@ def first_plan(snapshot: Snapshot, given: Plan | None, search: Search) -> Plan:
             hint="change `plan:`, leave it out, or loosen the constraint",
         )
     return given
+
+
+def missed_constraints(snapshot: Snapshot) -> tuple[Miss, ...]:
+    """The constraints that the plan in force misses by what the deployment declares."""
+    terms = Terms.of(snapshot.deployment)
+    if snapshot.plan is not None and terms.limits:
+        with contextlib.suppress(ProblemError):
+            return terms.misses(_problem(snapshot, snapshot.plan, None, None), snapshot.plan)
+    return ()
 
 
 class Extender:

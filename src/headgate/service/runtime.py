@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import fcntl
 import json
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -25,7 +26,7 @@ from headgate.relay.output import QueueLimits
 from headgate.relay.tables import Tables
 from headgate.service.books import Keeper
 from headgate.service.control import Control
-from headgate.service.extending import first_plan
+from headgate.service.extending import first_plan, missed_constraints
 from headgate.service.following import Following
 from headgate.service.joining import Joiner
 from headgate.service.observer import WINDOW_S, Observer
@@ -104,6 +105,8 @@ class Runtime:
             self._apply(deployment)
         await asyncio.to_thread(warm)
         snapshot = await self.control.publish()
+        for miss in missed_constraints(snapshot):
+            print(f"headgate: {miss}", file=sys.stderr, flush=True)
         self.catalog.guard = self.control.room.check
         streams = snapshot.deployment.streams
         for stream in streams.values():
