@@ -72,6 +72,11 @@ def test_wrong_names_and_values_are_refused_with_the_nearest(tmp_path: Path, nat
             (lambda: client.unsubscribe("strms"), r"unknown subscription 'strms' \(did you mean 'storms'\?\)"),
             (lambda: client.set_context("strms", limit=1), r"'strms' \(did you mean 'storms'\?\)"),
             (lambda: client.set_context("storms", limit="fast"), "limit"),
+            (
+                lambda: client.set_context("storms", limmit=3),
+                r"'limmit' \(did you mean 'limit'\?\)",
+            ),
+            (lambda: client.set_context("storms", max=3), r"context value 'max' \(its values are limit\)"),
             (lambda: client.subscribe("new", **{**good, "site": "leav"}), r"'leav' \(did you mean 'leaf'\?\)"),
             (lambda: client.subscribe("new", **{**good, "stream": "fleat"}), r"'fleat' \(did you mean 'fleet'\?\)"),
             (lambda: client.subscribe("new", **good, where="sped > 1"), r"'sped'.*did you mean 'speed'\?"),

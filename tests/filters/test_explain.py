@@ -72,6 +72,57 @@ def test_one_subscription_in_full(run):
     assert "of the rows" not in run("some")  # nothing is known of its stream
 
 
+GRID = """
+streams:
+  field:
+    root: a
+    source: {format: json, path: /nowhere}
+    schema: {x: int, y: int, v: double}
+    grid: {x: {column: x, size: 16}, y: {column: y, size: 16}}
+sites: {a: {}, b: {}}
+subscriptions:
+  whole: {site: a, stream: field}
+  quarter: {site: a, stream: field, resolution: {space: 1/4}}
+  sixteenth: {site: b, stream: field, resolution: {space: 1/16}}
+  corner: {site: b, stream: field, region: {box: {x: [0, 8], y: [0, 8]}}}
+  inside: {site: b, stream: field, where: "v > 0.5", region: {box: {x: [2, 4], y: [2, 4]}}}
+"""
+
+
+def test_regions_and_resolutions_count(run, tmp_path):
+    (tmp_path / "headgate.yaml").write_text(GRID)
+    rows = tmp_path / "field.json"
+    rows.write_text("".join(json.dumps({"x": n % 16, "y": n // 16, "v": n % 2}) + "\n" for n in range(256)))
+    sizes = tmp_path / "sizes.json"
+    found = json.loads(run("--json", "--rows", f"field={rows}", "--sizes", str(sizes)))
+    expected = {"whole": 1.0, "quarter": 1 / 4, "sixteenth": 1 / 16, "corner": 1 / 4, "inside": 1 / 128}
+    assert {name: each["selectivity"] for name, each in found.items()} == expected
+    assert json.loads(sizes.read_text())["sizes"]["selectivity"] == expected
+    assert {name: sorted(each["covers"]) for name, each in found.items()} == {
+        "whole": ["corner", "inside", "quarter", "sixteenth"],
+        "quarter": ["sixteenth"],
+        "sixteenth": [],
+        "corner": ["inside"],
+        "inside": [],
+    }
+    assert found["quarter"]["bytes_per_stream_row"] == pytest.approx(found["whole"]["bytes_per_stream_row"] / 4)
+    assert "region" in run("corner")
+
+
+def test_bad_lines_are_told_and_left_out(run, tmp_path):
+    rows = tmp_path / "notes.json"
+    good = ['{"topic": "news", "n": 1}', '{"topic": "news/sport", "n": 3}', '{"topic": "x", "n": 5, "more": [1]}']
+    rows.write_text("\n".join([good[0], "{oops", good[1], "", '{"topic": "y", "n": "many"}', good[2], "[1]"]))
+    shown = run("high", "--rows", f"notes={rows}")
+    assert "takes       66.667% of the rows" in shown
+    assert [line.split(": no row")[0] for line in shown.splitlines() if ": no row" in line] == [
+        f"{rows}:{number}" for number in (2, 5, 7)
+    ]
+    rows.write_text("no\nrow\n")
+    with pytest.raises(HeadgateError, match="none of its 2 lines"):
+        run("--rows", f"notes={rows}")
+
+
 def test_wrong_names_are_refused(run, tmp_path):
     for args, part in (
         (["fasst"], "did you mean 'fast'"),

@@ -1,6 +1,7 @@
 """`headgate plan`: trees, reasons, questions, comparison, drawing, and judging plans of any origin."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -65,6 +66,83 @@ def test_json_and_the_drawing(run, tmp_path):
     drawing = (tmp_path / "plan.svg").read_text()
     assert drawing.startswith("<svg")
     assert "lyon" in drawing
+
+
+UNRATED = FILE.replace("rate: 100/s, ", "")
+
+
+def test_a_rate_that_nobody_declared_is_unknown(run, tmp_path):
+    (tmp_path / "unrated.yaml").write_text(UNRATED)
+    text = run("unrated.yaml", "--svg", "plan.svg")
+    assert "the rate of wind is unknown" in text
+    assert "contract holds" not in text
+    assert text.count("unknown") >= 5  # the sentence, drop and quality of two subscriptions
+    assert "rate unknown" in (tmp_path / "plan.svg").read_text()
+    found = json.loads(run("unrated.yaml", "--json"))
+    assert found["rates_unknown"] == ["wind"]
+    assert {(each["drop"], each["quality"], each["met"]) for each in found["subscriptions"].values()} == {(None,) * 3}
+    asked = json.loads(run("unrated.yaml", "--rate", "wind=100/s", "--json"))
+    assert asked == json.loads(run("headgate.yaml", "--json"))
+    with pytest.raises(HeadgateError, match="STREAM=RATE"):
+        run("unrated.yaml", "--rate", "wind")
+
+
+def test_a_plan_keeps_to_the_terms_of_the_file(run, tmp_path):
+    (tmp_path / "flat.yaml").write_text(FILE + 'constraints: ["hops <= 1"]\n')
+    text = run("flat.yaml", "--algorithm", "chain")
+    assert "constraint `hops <= 1` holds" in text
+    (tmp_path / "chain.yaml").write_text(FILE + 'constraints: ["hops <= 1", "fanout <= 1"]\n')
+    with pytest.raises(HeadgateError, match="alone it could be kept"):
+        run("chain.yaml")
+    (tmp_path / "given.yaml").write_text(
+        FILE + 'constraints: ["hops <= 1"]\nplan: {wind: {paris: oslo, lyon: paris}}\n'
+    )
+    assert "constraint `hops <= 1` is missed: lyon has 2" in run("given.yaml")
+
+
+def test_subscriptions_that_go_with_a_site_are_named(run):
+    text = run("headgate.yaml", "--what-if", "without site lyon")
+    assert "1 subscription goes with it and is not counted any more: strong" in text
+    found = json.loads(run("headgate.yaml", "--what-if", "without site lyon", "--json"))
+    assert found["subscriptions_gone"] == ["strong"]
+    assert json.loads(run("headgate.yaml", "--json"))["subscriptions_gone"] == []
+
+
+def _edges(drawing):
+    """Points along every link with half of its width, from the path's cubic and its straight end."""
+    for path in re.finditer(r'd="M([\d.]+),([\d.]+) C([\d.]+),[\d.]+ [\d.]+,([\d.]+) ([\d.]+),[\d.]+ H([\d.]+)".*?'
+                            r'stroke-width="([\d.]+)"', drawing):  # fmt: skip
+        x, y, middle, y2, bend, end, stroke = map(float, path.groups())
+        at = np.linspace(0, 1, 60)
+        curve_x = (1 - at) ** 3 * x + 3 * at * (1 - at) * middle + at**3 * bend
+        curve_y = y + (3 * at**2 - 2 * at**3) * (y2 - y)
+        straight = np.linspace(bend, end, 40)
+        yield np.r_[curve_x, straight], np.r_[curve_y, np.full(40, y2)], stroke / 2
+
+
+def test_no_label_lies_on_a_link(run, tmp_path):
+    sites = [f"site-{number}" for number in range(12)]
+    document = {
+        "sites": {"root": {"upload": "9 Mbit/s"}, **{name: {"upload": "9 Mbit/s"} for name in sites}},
+        "streams": {"wind": {"root": "root", "schema": {"v": "double"}, "rate": "900/s", "source": {"format": "json"}}},
+        "subscriptions": {f"at-{name}": {"site": name, "stream": "wind"} for name in sites},
+        "plan": {"wind": {name: ("root", *sites)[max(0, (number + 1) // 4)] for number, name in enumerate(sites)}},
+    }
+    (tmp_path / "many.yaml").write_text(json.dumps(document))
+    run("many.yaml", "--svg", "many.svg")
+    drawing = (tmp_path / "many.svg").read_text()
+    edges = list(_edges(drawing))
+    texts = re.findall(
+        r'<text x="([\d.]+)" text-anchor="end" y="([\d.]+)"(?: fill="#555" font-size="(9)")?>(.*?)<', drawing
+    )
+    assert len(edges) == 12
+    assert len(texts) == 25
+    for right, base, small, text in texts:
+        size = 9 if small else 12
+        left, top = float(right) - 0.6 * size * len(text), float(base) - 0.8 * size
+        for xs, ys, half in edges:
+            on = (xs > left) & (xs < float(right)) & (ys + half > top) & (ys - half < float(base) + 0.1 * size)
+            assert not on.any(), text
 
 
 def test_what_if(run):

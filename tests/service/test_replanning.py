@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 import typer
+import yaml
 from tests.live import Live, running, sites
 from typer.testing import CliRunner
 
+from headgate.catalog import parse_deployment
 from headgate.cli.plan import register
+from headgate.cli.status import planner_line
 from headgate.model import Plan, Tree
-from headgate.pipeline.sources import generate
+from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.planning.replan import Effort
 from headgate.relay.output import QueueLimits
-from headgate.service.replanning import Rules
+from headgate.service.replanning import Rules, attained_quality
 
 pytestmark = pytest.mark.nats
 
@@ -92,13 +95,40 @@ def test_a_plan_made_of_assumptions_gives_way_to_one_made_of_measurements(tmp_pa
             faults = report["subscriptions"]["few"]
             share = status["subscriptions"]["few"]["matched"] / status["subscriptions"]["at-a"]["matched"]
             assert faults["selectivity"] == pytest.approx(share, abs=0.05)
+            subscriptions = live.runtime.catalog.snapshot().deployment.subscriptions
+            for name, line in report["subscriptions"].items():
+                if line["drop"] is not None:
+                    value = subscriptions[name].quality.value(line["drop"], line["delay_s"] or 0.0)
+                    assert line["quality"] == pytest.approx(value)
 
     asyncio.run(run())
     app = typer.Typer()
     register(app)
     shown = CliRunner().invoke(app, ["--live", "--nats", nats_url, "--namespace", "replanned"])
     assert shown.exit_code == 0, shown.output
-    assert all(name in shown.output for name in (*NAMES, "rows/s assumed", "reachable"))
+    assert all(name in shown.output for name in (*NAMES, "rows/s assumed", "quality, predicted", "the model predicts"))
+
+
+def test_what_is_called_measured_is_the_quality_of_measured_drop_and_delay() -> None:
+    deployment = parse_deployment(yaml.safe_dump(_document()), "test.yaml", GENERATOR_SCHEMAS)
+    value = deployment.subscriptions["at-a"].quality.value
+    found = {"at-a": value(0.746, 0.02), "at-b": value(0.0, 96.0), "at-c": value(1.0, 0.1), "few": None}
+    mean, zeros, counted = attained_quality(deployment, found)
+    assert mean == pytest.approx((0.5 * 0.1 / 0.746 * 0.5 * 0.05) ** (1 / 3))
+    assert (zeros, counted) == (0, 3)
+    assert attained_quality(deployment, {"at-a": 0.0, "at-b": 0.5}) == (pytest.approx(0.5), 1, 2)
+    assert attained_quality(deployment, dict.fromkeys(NAMES)) == (None, 0, 0)
+    line = {"drop": 0.7, "delay_s": 96.0}
+    report = {
+        "quality": mean, "quality_zeros": zeros, "quality_of": counted, "quality_predicted": 1.0,
+        "quality_reachable": 1.0, "moves": 0, "state": "keeping", "fixed": False, "changes": 0, "window_s": 30.0,
+        "subscriptions": dict.fromkeys(NAMES, line), "constraints_missed": ["constraint `fanout <= 1` is missed: x"],
+    }  # fmt: skip
+    text = planner_line(report)
+    assert f"quality {mean:.3f} by drop and delay measured over 30 s, 1 settled nothing" in text
+    assert "the model predicts 1.000" in text
+    assert text.endswith("\nplan: constraint `fanout <= 1` is missed: x")
+    assert "no quality measured" in planner_line({**report, "quality": None})
 
 
 def test_a_plan_that_the_file_gives_is_judged_and_kept(tmp_path: Path, nats_url: str) -> None:
@@ -115,6 +145,9 @@ def test_a_plan_that_the_file_gives_is_judged_and_kept(tmp_path: Path, nats_url:
             await _commit_until(live, 0, judged)
             report = (await live.runtime.status())["planner"]
             assert report["fixed"]
+            for name in ("at-a", "at-b"):
+                line = report["subscriptions"][name]
+                assert line["drop"] is None or line["drop"] <= 0.1 or line["quality"] < 0.5, str(line)
             assert report["changes"] == 0
             plan = live.runtime.catalog.snapshot().plan
             assert plan is not None

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from headgate.studies import STUDIES, charts, load
+from headgate.studies import STUDIES, charts, load, papers
 from headgate.studies.intervals import band, bootstrap_interval, mean_interval, paired_interval, t_quantile
 from headgate.studies.progress import ProgressBar
 from headgate.studies.rows import run_here, run_on_spark
@@ -117,6 +117,8 @@ def test_every_study_is_declared_under_its_name(name):
     assert study.name == name
     assert study.cases()
     assert study.statements
+    cited = (papers.QASD, papers.XPORT, papers.FILTER_QOS, papers.GRID, papers.PACK)
+    assert study.paper is None or study.paper.startswith(cited)
 
 
 def test_an_unknown_study_is_refused_with_the_nearest():

@@ -13,12 +13,15 @@ from headgate.tuning.constraints import compile_constraint
 from headgate.tuning.evaluate import TreeView, evaluate
 from headgate.tuning.joint import adds_up
 from headgate.tuning.language import ObjectiveError
+from headgate.tuning.overlay import MatrixMetric, Overlay
 from headgate.tuning.protocol import Settings, Simulation
 from headgate.tuning.protocol.decide import choose, joins
 from headgate.tuning.protocol.messages import Proposal, Report
+from headgate.tuning.protocol.participation import period_of, weight
 from headgate.tuning.protocol.simulation import setting_of, star_parents
 from headgate.tuning.protocol.superpose import change_of, superposed
 from headgate.tuning.search import Tuner
+from headgate.tuning.shape import Shape
 from headgate.tuning.steps import order_moves
 from headgate.tuning.transformations import STANDARD, WIDE
 from headgate.tuning.workload import plane_overlay, random_shape, zipf_profiles
@@ -193,6 +196,28 @@ def test_approximation_saves_traffic():
         found[constant] = simulation.traffic().maintenance_bytes
         assert simulation.connected()
     assert found[3.0] < found[1.0] < 0.5 * found[None]
+
+
+@pytest.mark.parametrize(
+    "text", ["maximise sum(path_bandwidth)", "maximise min(path_bandwidth)", "minimise variance(path_bandwidth)"]
+)
+def test_a_bottleneck_sends_its_statistics_in_every_phase(text):
+    """In a chain of links of 40, 50, 4 and 60: the third is the bottleneck of all below the root's children."""
+    widths = {1: 40.0, 2: 50.0, 3: 4.0, 4: 60.0}
+    table = np.full((5, 5), 100.0)
+    for child, width in widths.items():
+        table[child, child - 1] = table[child - 1, child] = width
+    links = {"link_bandwidth": MatrixMetric(table), "link_latency": MatrixMetric(np.full((5, 5), 0.01))}
+    simulation = _simulation(Overlay(5, links), text)
+    simulation.start(Shape([-1, 0, 1, 2, 3]))
+    simulation.run(100 - simulation.network.now)  # before the first optimisation period ends
+    assert simulation.connected()
+    assert simulation.shape().parents == [-1, 0, 1, 2, 3]
+    weights = {site: weight(simulation.sites[site].here) for site in widths}
+    # Distances from the bottleneck of all dependents, in units of it: the children alone would make the third the last.
+    assert weights == pytest.approx({1: 9.0, 2: 11.5, 3: 0.0, 4: 14.0})
+    assert period_of(simulation.sites[3].here, 2.0) == 1
+    assert period_of(simulation.sites[2].here, 2.0) == 23
 
 
 def test_concurrent_changes_must_be_independent():

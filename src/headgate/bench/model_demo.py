@@ -44,7 +44,7 @@ def faster(factor: float, shed_after: str) -> Deployment:
     streams = {}
     for name, stream in deployment.streams.items():
         options = {key: value for key, value in stream.source.options.items() if key != "limit"}
-        rate = stream.rate_rows_per_s * factor
+        rate = (stream.rate_rows_per_s or 1.0) * factor
         source = replace(stream.source, options={**options, "rate": str(rate)})
         streams[name] = replace(stream, source=source, rate_rows_per_s=rate)
     subscriptions = {

@@ -63,7 +63,7 @@ class Feed:
         self._index = index_of(self.snapshot, self.stream.name)
         self._kind = str(self.stream.source.options["kind"])
         self._seed = int(self.stream.source.options.get("seed", 0))
-        self._rows = int(self.stream.rate_rows_per_s)
+        self._rows = int(self.stream.rate_rows_per_s or 1.0)
 
     def block(self, now: float) -> Block:
         """The next second's rows, as the root's relay reads them."""
@@ -202,7 +202,7 @@ class World:
                 for each in self.snapshot.deployment.subscriptions.values()
                 if each.stream == name
             )
-            seen = observed(self.samples[name], stream.rate_rows_per_s, wanted)
+            seen = observed(self.samples[name], stream.rate_rows_per_s or 1.0, wanted)
             found[name] = calibrated(name, self.snapshot, seen, links)
         return Measured(found)
 

@@ -29,7 +29,7 @@ from headgate.catalog.engines import (
 from headgate.catalog.positions import Path
 from headgate.catalog.problems import suggestion
 from headgate.catalog.profiles import PROFILES, read_filter
-from headgate.errors import HeadgateError
+from headgate.errors import HeadgateError, nearest
 from headgate.filters import FilterError
 from headgate.model import Plan, Schema, Stream, Subscription, Tree, parse_duration, type_name
 from headgate.model.roots import members_of
@@ -40,6 +40,15 @@ DURATIONS = frozenset(("shed_after", "replan_every"))
 """Options of a whole deployment that are durations."""
 PARTS = frozenset(("replan_move_gain",))
 """Options of a whole deployment that are parts: numbers of at least 0."""
+FORMATS = (
+    "generator", "nats", "netcdf", "zarr", "json", "csv", "xml", "text", "parquet", "orc", "avro", "kafka",
+    "rate", "rate-micro-batch", "socket", "binaryFile",
+)  # fmt: skip
+"""Formats of sources that come with Headgate or with Spark."""
+PACKAGED = frozenset(
+    ("delta", "deltaSharing", "iceberg", "hudi", "kinesis", "pulsar", "eventhubs", "pubsub", "mqtt", "redis", "mongodb")
+)
+"""Formats of well-known Spark packages, which are no misspellings of others."""
 _DOCUMENTS = ("roots", "gridding", "grid", "admission", "region", "resolution", "policy")
 
 
@@ -56,6 +65,18 @@ class Finding:
 def unknown(path: Path, kind: str, name: str, known: Collection[str]) -> Finding:
     """The finding that a name does not exist, with the nearest one that does."""
     return Finding(path, f"unknown {kind} {name!r}", suggestion(name, sorted(known), f"{kind}s"))
+
+
+def check_format(form: str) -> Iterator[Finding]:
+    """Findings of a source's format that is nearly, but not quite, one that is known.
+
+    Others pass: a Spark package may have any format, and a dotted name is that of a class.
+    """
+    if form in FORMATS or form in PACKAGED or "." in form:
+        return
+    close = nearest(form, FORMATS)
+    if close is not None or not form.strip():
+        yield Finding(("source", "format"), f"unknown format {form!r}", suggestion(form, FORMATS, "formats"))
 
 
 def check_stream(stream: Stream, sites: Collection[str]) -> Iterator[Finding]:
@@ -120,11 +141,31 @@ def check_spread(
     All roots have the same columns and grid, so that one of them stands for all.
     """
     members = members_of(streams, subscription.stream)
+    first = replace(subscription, stream=next(iter(members.values())).name) if members else subscription
+    findings = [*check_subscription(first, known, sites), *_check_use(first, known.get(first.stream))]
     if not members:
-        return [subscription], list(check_subscription(subscription, known, sites))
-    first = replace(subscription, stream=next(iter(members.values())).name)
-    findings = list(check_subscription(first, known, sites))
+        return [subscription], findings
     return ([] if findings else spread_subscription(subscription, members)), findings
+
+
+def _check_use(subscription: Subscription, stream: Stream | None) -> Iterator[Finding]:
+    """Findings of context values that nothing refers to: mostly a name that is misspelt here or in the filter."""
+    if stream is None or subscription.profile not in PROFILES or not subscription.context:
+        return
+    try:
+        used = {*read_filter(subscription, stream.schema).context}
+        grid = read_grid(subscription, stream)
+        used |= set() if grid is None else set(grid.context)
+    except HeadgateError:
+        return  # what cannot be read was reported already
+    victims = str(stream.admission.options.get("update_victims", ""))
+    used |= {word.removeprefix("was_") for word in re.findall(r"\w+", victims)}
+    for name in subscription.context.keys() - used:
+        what = f"nothing refers to the context value {name!r}"
+        fix = f"write `${name}` in `where`, or leave it out"
+        if used:
+            fix = "`where` and `region` refer to " + ", ".join(f"${each}" for each in sorted(used))
+        yield Finding(("context", name), what, fix)
 
 
 def check_name(name: str) -> Iterator[Finding]:
@@ -171,10 +212,14 @@ def _check_wishes(subscription: Subscription, stream: Stream) -> Iterator[Findin
             yield Finding(("where",), what, error.hint, error.position)
         except HeadgateError as error:
             yield Finding(("profile",), error.message, error.hint)
-    try:
-        read_grid(subscription, stream)
-    except HeadgateError as error:
-        yield _inside(error, "region" if subscription.resolution is None else "resolution")
+    for key, alone in (
+        ("region", replace(subscription, resolution=None)),
+        ("resolution", replace(subscription, region=None)),
+    ):
+        try:
+            read_grid(alone, stream)
+        except HeadgateError as error:
+            yield _inside(error, key)
     try:
         check_policy(subscription, stream)
     except HeadgateError as error:

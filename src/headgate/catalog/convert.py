@@ -51,7 +51,7 @@ def to_stream(name: str, entry: StreamEntry, schema: Schema, options: Mapping[st
         root=entry.root or "",
         key=tuple(entry.key),
         event_time=entry.event_time,
-        rate_rows_per_s=_rate(entry.rate, options),
+        rate_rows_per_s=_rate(entry, options),
         admission=to_admission(entry.admission),
         options={**entry.options, **_given(grid=entry.grid, gridding=entry.gridding)},
     )
@@ -87,14 +87,15 @@ def _given(**documents: Any) -> dict[str, Any]:
     return {name: document for name, document in documents.items() if document is not None}
 
 
-def _rate(rate: float | None, options: Mapping[str, str]) -> float:
-    """The expected rate; without one, a source that has a rate of its own knows best."""
-    if rate is not None:
-        return rate
+def _rate(entry: StreamEntry, options: Mapping[str, str]) -> float | None:
+    """The expected rate; without one, a source that has a rate of its own knows best. None when nobody knows."""
+    if entry.rate is not None:
+        return entry.rate
     try:
         return parse_rate(options["rate"])
     except (KeyError, HeadgateError):
-        return 1.0
+        # A generator that is given no rate makes one row a second, as fast as it can if it has a limit.
+        return 1.0 if entry.source.format == "generator" and "limit" not in options else None
 
 
 def to_site(name: str, entry: SiteEntry) -> Site:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from headgate.catalog.checks import (
     Finding,
+    check_format,
     check_roots_of,
     check_settings,
     check_spread,
@@ -23,8 +24,10 @@ from headgate.catalog.checks import (
 )
 from headgate.catalog.convert import to_links, to_roots, to_schema, to_site, to_stream, to_subscription
 from headgate.catalog.document import (
+    NO_ROOT,
     DeploymentEntry,
     LinksEntry,
+    PairEntry,
     SettingsEntry,
     SiteEntry,
     SourceEntry,
@@ -34,13 +37,14 @@ from headgate.catalog.document import (
 )
 from headgate.catalog.positions import MAX_BYTES, Document, Path, dotted, read_document
 from headgate.catalog.problems import DeploymentError, suggestion
-from headgate.catalog.wording import salvage, validate
+from headgate.catalog.wording import broken_keys, salvage, validate
 from headgate.errors import HeadgateError
 from headgate.model import Deployment, Links, Plan, Schema, Source, Stream, Subscription, Tree
 from headgate.model.roots import members_of
 
 T = TypeVar("T")
 SourceCheck = Callable[[Stream], None]
+_STAND_IN = "unreadable.format"
 
 
 def load_deployment(
@@ -89,6 +93,7 @@ class _Reading:
         self._generators = generators
         self._check_source = check_source
         self._problems = list(document.problems)
+        self._rootless: set[str] = set()
 
     def deployment(self) -> Deployment:
         value = self._document.value
@@ -97,7 +102,7 @@ class _Reading:
             raise DeploymentError([self._document.problem((), what, "start with `streams:` and `sites:`")])
         whole, problems = validate(DeploymentEntry, self._document, (), value)
         self._problems += problems
-        sites = {name: to_site(name, entry) for name, entry in self._sound("sites", SiteEntry)}
+        sites = {name: to_site(name, entry) for name, entry, _ in self._sound("sites", SiteEntry)}
         streams = self._streams()
         subscriptions = self._subscriptions(streams)
         for name in self._part("streams"):
@@ -127,12 +132,15 @@ class _Reading:
         part = self._document.value.get(key)
         return part if isinstance(part, dict) else {}
 
-    def _sound(self, part: str, kind: type[T]) -> Iterator[tuple[str, T]]:
-        """The entries of a part as far as they are sound in themselves; the rest has been reported."""
+    def _sound(
+        self, part: str, kind: type[T], stand_ins: Mapping[str, Any] | None = None
+    ) -> Iterator[tuple[str, T, set[str | int]]]:
+        """The entries of a part as far as they are sound in themselves, and their broken keys, which were reported."""
         for name, value in self._part(part).items():
-            entry = salvage(kind, {} if value is None else value)
+            given = {} if value is None else value
+            entry = salvage(kind, given, stand_ins)
             if entry is not None:
-                yield name, entry
+                yield name, entry, broken_keys(kind, given)
 
     def _report(self, path: Path, finding: Finding) -> None:
         at = (*path, *finding.path)
@@ -142,21 +150,28 @@ class _Reading:
     def _streams(self) -> dict[str, Stream]:
         """The streams as far as they are sound."""
         streams: dict[str, Stream] = {}
-        for name, entry in self._sound("streams", StreamEntry):
+        stand_ins = {"root": next(iter(self._part("sites")), ""), "source": {"format": _STAND_IN}}
+        for name, entry, broken in self._sound("streams", StreamEntry, stand_ins):
             path: Path = ("streams", name)
-            options = self._source_options((*path, "source"), entry.source)
+            options = {} if "source" in broken else self._source_options((*path, "source"), entry.source)
             schema = None if entry.columns is None else to_schema(entry.columns)
-            if "schema" not in self._part("streams")[name]:
+            if "source" not in broken and "schema" not in self._part("streams")[name]:
                 schema = self._generated_schema(path, entry.source.format, options)
+            for finding in check_format(entry.source.format) if "source" not in broken else ():
+                self._report(path, finding)
             if schema is None:
                 continue
             stream = to_stream(name, entry, schema, options)
+            if entry.roots is None and not isinstance(self._part("streams")[name].get("root"), str):
+                self._rootless.add(name)
+                if "root" not in broken and not self._part("streams")[name].get("roots"):
+                    self._report(path, Finding((), *NO_ROOT))
             if entry.roots is not None:
                 streams |= self._roots(path, stream, entry)
                 continue
             streams[name] = stream
-            findings = list(check_stream(stream, self._part("sites")))
-            for finding in findings or self._source_findings(stream):
+            findings = [*check_stream(stream, self._part("sites")), *self._source_findings(stream)]
+            for finding in findings:
                 self._report(path, finding)
         return streams
 
@@ -172,8 +187,7 @@ class _Reading:
             if stream.name in self._part("streams"):
                 what = f"this root is the stream {stream.name!r}, and there is another one of that name"
                 self._report(path, Finding(("roots", root), what, "rename one of the two"))
-            findings = list(check_stream(stream, self._part("sites")))
-            for finding in findings or self._source_findings(stream):
+            for finding in [*check_stream(stream, self._part("sites")), *self._source_findings(stream)]:
                 # What is wrong with the whole is said once.
                 if finding.path[:1] == ("root",):
                     self._report(path, replace(finding, path=("roots", root, "site")))
@@ -186,8 +200,8 @@ class _Reading:
 
     def _source_findings(self, stream: Stream) -> Iterator[Finding]:
         try:
-            if self._check_source is not None:
-                self._check_source(stream)
+            if self._check_source is not None and stream.source.format != _STAND_IN:
+                self._check_source(replace(stream, key=(), event_time=None))  # those have been checked already
         except HeadgateError as error:
             yield Finding(("source",), error.message, error.hint)
 
@@ -217,12 +231,15 @@ class _Reading:
     def _subscriptions(self, streams: Mapping[str, Stream]) -> dict[str, Subscription]:
         subscriptions: dict[str, Subscription] = {}
         known = {**{name: streams.get(name) for name in self._part("streams")}, **streams}
-        for name, entry in self._sound("subscriptions", SubscriptionEntry):
+        stand_ins = {"site": next(iter(self._part("sites")), "")}
+        for name, entry, broken in self._sound("subscriptions", SubscriptionEntry, stand_ins):
             wanted = to_subscription(name, entry)
             checked, findings = check_spread(wanted, streams, known, self._part("sites"))
+            if "context" in broken:  # a filter cannot be read without the values that it refers to
+                findings = [finding for finding in findings if finding.path[:1] not in (("where",), ("context",))]
             for finding in findings:
                 self._report(("subscriptions", name), finding)
-            for each in checked:
+            for each in checked if "site" not in broken else ():
                 if each.name in subscriptions:
                     what = f"this is the subscription {each.name!r} at a root, and there is another one of that name"
                     self._report(("subscriptions", name), Finding((), what, "rename one of the two"))
@@ -230,11 +247,15 @@ class _Reading:
         return subscriptions
 
     def _links(self) -> Links:
+        written = self._part("links").get("pairs")
         entry = salvage(LinksEntry, self._part("links"))
         if entry is None:
             return Links()
         seen: dict[frozenset[str], int] = {}
-        for index, pair in enumerate(entry.pairs):
+        for index, given in enumerate(written if isinstance(written, list) else ()):
+            pair = salvage(PairEntry, given)
+            if pair is None:
+                continue
             path: Path = ("links", "pairs", index, "between")
             for end, site in enumerate(pair.between):
                 if site not in self._part("sites"):
@@ -257,7 +278,7 @@ class _Reading:
             path: Path = ("plan", name)
             if name not in self._part("streams") and name not in streams:
                 self._report(path, unknown((), "stream", name, {**self._part("streams"), **streams}))
-            if name not in streams:
+            if name not in streams or name in self._rootless:
                 continue
             members = {found.site for found in subscriptions.values() if found.stream == name}
             members &= set(self._part("sites"))

@@ -18,6 +18,7 @@ from headgate.model import QualityTable, parse_bandwidth, parse_bytes, parse_dur
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$"
 COLUMN = r"^[^`.\x00-\x1f]{1,128}$"
 ANY_DELAY_S = 1e9
+NO_ROOT = ("a stream has a `root`, or several `roots`", "write `root: SITE`")
 CONTEXT = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
 
 
@@ -86,10 +87,17 @@ def _empty(value: Any) -> Any:
     return {} if value is None else value
 
 
+def _rate(value: Any) -> float:
+    """A rate with its unit: a bare number could be rows a second, a minute or a day."""
+    if isinstance(value, int | float) or str(value).strip().replace(".", "", 1).isdigit():
+        raise refusal(f"{value} has no unit", f"write a rate such as `{value}/s`")
+    return parse_rate(value)
+
+
 Duration = Annotated[float, _quantity(parse_duration)]
 Bandwidth = Annotated[float | None, _quantity(parse_bandwidth)]
 Size = Annotated[float, _quantity(parse_bytes)]
-Rate = Annotated[float, _quantity(parse_rate)]
+Rate = Annotated[float, _quantity(_rate)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Name = Annotated[str, Field(pattern=NAME)]
 Names = Annotated[list[str], BeforeValidator(_one_or_more)]
@@ -198,7 +206,7 @@ class StreamEntry(Entry):
     key: Names = Field(default_factory=list, description="The column or columns that name the thing a row is about.")
     event_time: str | None = Field(default=None, description="The timestamp column that says when a row happened.")
     rate: Rate | None = Field(
-        default=None, description="The expected rate; default: the source's own `rate`, else 1/s."
+        default=None, description="The expected rate, such as `200/s`; default: the source's own `rate`, else unknown."
     )
     grid: dict[str, JsonValue] | None = Field(
         default=None, description="How rows lie in space and time; regions and resolutions need it."
@@ -214,7 +222,7 @@ class StreamEntry(Entry):
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if (self.root is None) == (self.roots is None):
-            raise refusal("a stream has a `root`, or several `roots`", "write `root: SITE`")
+            raise refusal(*NO_ROOT)
         return self
 
 
@@ -331,8 +339,13 @@ class SubscriptionEntry(Entry):
 class SettingsEntry(Entry):
     """What a deployment says about itself as a whole."""
 
-    objective: str | None = Field(default=None, description="What the planner maximises or minimises.")
-    constraints: list[str] = Field(default_factory=list, description="What every plan must keep to.")
+    objective: str | None = Field(
+        default=None, description="What plans are made by, such as `minimise average(path_latency)`; default: quality."
+    )
+    constraints: list[str] = Field(
+        default_factory=list,
+        description="What every plan must keep to, such as `fanout <= 6`; `up` refuses to start without one.",
+    )
     options: dict[str, JsonValue] = Field(default_factory=dict, description="Settings of the whole deployment.")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -45,19 +45,31 @@ def validate(kind: type[T], document: Document, path: Path, value: Any) -> tuple
         return None, [_problem(kind, document, path, detail) for detail in error.errors(include_url=False)]
 
 
-def salvage(kind: type[T], value: Any) -> T | None:
-    """The value without its broken keys, so that the others can be checked further; None if it cannot be without."""
+def salvage(kind: type[T], value: Any, stand_ins: Mapping[str, Any] | None = None) -> T | None:
+    """The value without its broken keys, so that the others can be checked further; None if it cannot be without.
+
+    A key that it cannot be without and that is broken or missing has its stand-in, if there is one.
+    """
     adapter = TypeAdapter(kind)
+    if not isinstance(value, dict):
+        return None
+    broken = broken_keys(kind, value)
+    sound = {key: item for key, item in value.items() if key not in broken}
+    for tried in (sound, {**(stand_ins or {}), **sound}):
+        try:
+            return adapter.validate_python(tried)
+        except ValidationError:
+            continue
+    return None
+
+
+def broken_keys(kind: type[Any], value: Any) -> set[str | int]:
+    """The keys of a value that are missing or cannot be read as that kind."""
     try:
-        return adapter.validate_python(value)
+        TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
-        broken = {detail["loc"][0] for detail in error.errors(include_url=False) if detail["loc"]}
-    if not broken or not isinstance(value, dict):
-        return None
-    try:
-        return adapter.validate_python({key: item for key, item in value.items() if key not in broken})
-    except ValidationError:
-        return None
+        return {detail["loc"][0] for detail in error.errors(include_url=False) if detail["loc"]}
+    return set()
 
 
 def _problem(kind: Any, document: Document, base: Path, detail: ErrorDetails) -> Problem:

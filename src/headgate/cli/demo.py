@@ -29,6 +29,7 @@ def demo(
 ) -> None:
     """Run the main job on embedded defaults: about a minute of rows, then a summary. Starts afresh each time."""
     from headgate.cli.deployment import read_deployment
+    from headgate.service.demo.baselines import NETWORK_NOTE
     from headgate.service.demo.links import DelayedLinks
     from headgate.service.demo.run import demo_file
     from headgate.service.runtime import Settings
@@ -44,6 +45,7 @@ def demo(
     )
     for table in summary_tables(summary):
         console.print(table)
+    console.print(NETWORK_NOTE)
     wrong = summary["ledger_difference"] or summary["in_flight"]
     colour = "bold red" if wrong else "bold green"
     console.print(

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from headgate.model import Deployment, Schema, Stream, Subscription
 
 _SHOWN = 6  # boxes of a filter that are printed
+_BAD_LINES = 10  # lines of a file that are no rows and are told one by one
+_LINES = 5_000  # lines of a file that are read at a time
 
 
 def register(app: typer.Typer) -> None:
@@ -100,23 +102,58 @@ def _rows(stream: Stream, path: Path | None, sample: int) -> list[pa.RecordBatch
 
     options = dict(stream.source.options)
     kind, seed = options["kind"], int(options.get("seed", 0))
-    return [generate(kind, seed, 0, sample, rate=stream.rate_rows_per_s).cast(stream.schema.arrow)]
+    return [generate(kind, seed, 0, sample, rate=stream.rate_rows_per_s or 1.0).cast(stream.schema.arrow)]
 
 
 def _read(path: Path, schema: Schema) -> list[pa.RecordBatch]:
+    """The rows of a file; lines of JSON that are no rows of the stream are told with their numbers and left out."""
     import pyarrow as pa
-    import pyarrow.json
     import pyarrow.parquet
 
     try:
         if path.suffix == ".parquet":
             table = pyarrow.parquet.read_table(path)
-        else:
-            table = pyarrow.json.read_json(path, parse_options=pyarrow.json.ParseOptions(explicit_schema=schema.arrow))
-        batches: list[pa.RecordBatch] = table.select(list(schema.names)).cast(schema.arrow).to_batches()
+            batches: list[pa.RecordBatch] = table.select(list(schema.names)).cast(schema.arrow).to_batches()
+            return batches
+        lines = path.read_bytes().splitlines()
     except (OSError, KeyError, pa.ArrowException) as error:
         raise HeadgateError(f"{path} cannot be read as rows of the stream: {error}") from None
+    numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    batches, bad = _rows_of(numbered, schema)
+    for number, reason in bad[:_BAD_LINES]:
+        typer.echo(f"{path}:{number}: no row of the stream, left out: {reason}", err=True)
+    if len(bad) > _BAD_LINES:
+        typer.echo(f"{path}: ... and {len(bad) - _BAD_LINES:,} more lines of {len(numbered):,}", err=True)
+    if bad and not batches:
+        raise HeadgateError(f"{path} cannot be read as rows of the stream: none of its {len(bad):,} lines is one")
     return batches
+
+
+def _rows_of(lines: list[tuple[int, bytes]], schema: Schema) -> tuple[list[pa.RecordBatch], list[tuple[int, str]]]:
+    """Rows of numbered JSON lines, and the numbers of bad ones with what is wrong; halves are tried where all fail."""
+    import pyarrow as pa
+    import pyarrow.json
+
+    if not lines:
+        return [], []
+    options = pyarrow.json.ParseOptions(explicit_schema=schema.arrow, unexpected_field_behavior="ignore")
+    batches: list[pa.RecordBatch] = []
+    bad: list[tuple[int, str]] = []
+    pending = [lines[start : start + _LINES] for start in range(0, len(lines), _LINES)]
+    while pending:
+        part = pending.pop(0)
+        try:
+            source = pa.py_buffer(b"\n".join(line for _, line in part) + b"\n")
+            table = pyarrow.json.read_json(pa.BufferReader(source), parse_options=options)
+            if table.num_rows != len(part):
+                raise pa.ArrowInvalid("not one JSON object")
+            batches += table.select(list(schema.names)).cast(schema.arrow).to_batches()
+        except (KeyError, pa.ArrowException) as error:
+            if len(part) == 1:
+                bad.append((part[0][0], str(error).splitlines()[0]))
+            else:
+                pending[:0] = [part[: len(part) // 2], part[len(part) // 2 :]]
+    return batches, bad
 
 
 def describe(subscription: Subscription, stream: Stream, statistics: StreamStatistics) -> dict[str, Any]:
@@ -125,17 +162,21 @@ def describe(subscription: Subscription, stream: Stream, statistics: StreamStati
     from headgate.filters.algebra.express import domain_expression
     from headgate.filters.profiles import profile_type, relational
     from headgate.filters.render import render
+    from headgate.grid.predicate import Both, grid_predicate
 
     kind = profile_type(subscription.profile)
     profile = kind.compile(subscription.where, stream.schema, context_types(subscription.context))
-    share = statistics.selectivity(profile, subscription.context)
-    size = statistics.amortised_bytes(profile, subscription.select, subscription.context)
+    grid = grid_predicate(subscription, stream)
+    taken: Any = profile if grid is None else Both(profile, grid)
+    share = statistics.selectivity(taken, subscription.context)
+    size = statistics.amortised_bytes(taken, subscription.select, subscription.context)
     found: dict[str, Any] = {
         "stream": subscription.stream,
         "profile": subscription.profile,
         "where": profile.text,
-        "columns": sorted(profile.columns),
-        "context": sorted(profile.parameters),
+        "columns": sorted(taken.columns),
+        "grid": None if grid is None else grid.text,
+        "context": sorted(taken.parameters),
         "selectivity": share.value if statistics.rows else None,
         "selectivity_error": share.error if statistics.rows else None,
         "bytes_per_stream_row": size.value if statistics.rows else None,
@@ -155,10 +196,12 @@ def describe(subscription: Subscription, stream: Stream, statistics: StreamStati
 
 
 def _relate(deployment: Deployment, found: dict[str, dict[str, Any]]) -> None:
-    """Which subscriptions of the same stream, profile and context each one covers."""
+    """Which subscriptions of the same stream and context each one covers: by filter, region and resolution."""
     from headgate.filters.algebra.relate import columns_cover
     from headgate.filters.profiles import profile_type
+    from headgate.planning.covering import grid_covers, shape_of
 
+    shapes = {name: shape_of(each, deployment.streams[each.stream]) for name, each in deployment.subscriptions.items()}
     for name, each in found.items():
         mine = deployment.subscriptions[name]
         each["covers"] = [
@@ -168,6 +211,7 @@ def _relate(deployment: Deployment, found: dict[str, dict[str, Any]]) -> None:
             and (mine.stream, mine.profile) == (their.stream, their.profile)
             and _same_values(each, found[other], mine, their)
             and columns_cover(mine.select, their.select)
+            and grid_covers((mine, shapes[name]), (their, shapes[other]))
             and profile_type(mine.profile).covers(each["profile_object"], found[other]["profile_object"])
         ]
 
@@ -193,13 +237,16 @@ def _table(found: dict[str, dict[str, Any]]) -> None:
         boxes = "" if "boxes" not in each else f"{len(each['boxes'])}{'' if each['exact'] else ' + check'}"
         share = "" if each["selectivity"] is None else f"{each['selectivity']:.2%} ±{each['selectivity_error']:.2%}"
         size = "" if each["bytes_per_stream_row"] is None else f"{each['bytes_per_stream_row']:.1f}"
-        table.add_row(name, each["where"], boxes, share, size, str(len(each["covers"])))
+        where = each["where"] if each["grid"] is None else f"{each['where']}; {each['grid']}"
+        table.add_row(name, where, boxes, share, size, str(len(each["covers"])))
     Console().print(table)
 
 
 def _full(name: str, each: dict[str, Any]) -> None:
     typer.echo(f"{name}: {each['profile']} over {each['stream']}")
     typer.echo(f"  where       {each['where']}")
+    if each["grid"] is not None:
+        typer.echo(f"  grid        {each['grid']}")
     typer.echo(f"  reads       {', '.join(each['columns']) or 'no column'}")
     if each["context"]:
         typer.echo(f"  context     {', '.join('$' + value for value in each['context'])}")

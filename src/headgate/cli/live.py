@@ -11,7 +11,8 @@ def live_tables(found: dict[str, Any]) -> list[Table]:
     """Streams, sites whose bandwidth is unknown, and subscriptions of a planner's report."""
     streams = _table("streams", "stream", "rows/s assumed", "measured", "bytes a row assumed", "measured")
     for name, each in found["streams"].items():
-        rates = (f"{each[key]:,.1f}" for key in ("rate_assumed", "rate", "row_bytes_assumed", "row_bytes"))
+        figures = (each[key] for key in ("rate_assumed", "rate", "row_bytes_assumed", "row_bytes"))
+        rates = ("unknown" if figure is None else f"{figure:,.1f}" for figure in figures)
         streams.add_row(name, *rates)
     sites = _table("sites of unknown bandwidth", "site", "upload seen kB/s", "shed")
     for name, each in found["sites"].items():
@@ -25,6 +26,8 @@ def live_tables(found: dict[str, Any]) -> list[Table]:
         "measured",
         "delay, predicted",
         "measured",
+        "quality, predicted",
+        "measured",
         "rows",
     )
     for name, each in found["subscriptions"].items():
@@ -36,6 +39,8 @@ def live_tables(found: dict[str, Any]) -> list[Table]:
             _part(each["drop"]),
             f"{each['delay_predicted_s'] * 1e3:,.0f}",
             "-" if each["delay_s"] is None else f"{each['delay_s'] * 1e3:,.0f}",
+            _part(each["quality_predicted"]),
+            _part(each["quality"]),
             f"{each['rows']:,}",
         )
     return [streams, *([sites] if found["sites"] else []), people]

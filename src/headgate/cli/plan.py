@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ from headgate.errors import HeadgateError
 
 if TYPE_CHECKING:
     from headgate.model import Deployment, Plan
-    from headgate.planning import PlanResult
+    from headgate.planning import PlanResult, Prediction, Sizes
 
 
 def register(app: typer.Typer) -> None:
@@ -44,6 +45,12 @@ def plan(
     keep: Annotated[
         bool, typer.Option("--keep", help="With --what-if: carry the plan over with few moves, not planned anew.")
     ] = False,
+    rate: Annotated[
+        list[str] | None, typer.Option(help="The rate of a stream whose file says none, as STREAM=500/s; repeatable.")
+    ] = None,
+    measured: Annotated[
+        bool, typer.Option("--measured", help="Plan with the rates, sizes and selectivities of a running deployment.")
+    ] = False,
     compare: Annotated[bool, typer.Option(help="Show all algorithms side by side.")] = False,
     svg: Annotated[Path | None, typer.Option(help="Draw the graph with its link loads there.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the join order and of the search.")] = 0,
@@ -69,27 +76,32 @@ def plan(
     from headgate.planning.svg import draw
     from headgate.planning.what_if import change
 
-    deployment = read_deployment(file)
-    before = None
+    deployment = _with_rates(read_deployment(file), rate or [])
+    sizes = _measured(nats, state_dir, namespace, creds) if measured else None
+    before, asked = None, deployment
     if what_if:
-        before = _plan(deployment, algorithm, objective, seed)
+        before = _plan(deployment, algorithm, objective, seed, sizes)
         for text in what_if:
             deployment = change(deployment, text)
     if compare:
-        _compare(deployment, objective, seed, as_json)
+        _compare(deployment, objective, seed, as_json, sizes)
         return
-    result = _plan(deployment, algorithm, objective, seed)
+    result = _plan(deployment, algorithm, objective, seed, sizes)
+    gone = sorted(asked.subscriptions.keys() - deployment.subscriptions.keys())
     kept: dict[str, Any] = {}
     if keep:
         if before is None:
             raise HeadgateError("nothing changes", hint='--keep goes with --what-if, such as "without site lyon"')
         result, kept = _keep(before.plan, result, seed)
     if svg is not None:
-        svg.write_text(draw(result.graph), encoding="utf-8")
+        svg.write_text(draw(result.graph, result.unknown_rates), encoding="utf-8")
     if as_json:
-        typer.echo(json.dumps({**_document(result), **kept}))
+        typer.echo(json.dumps({**_document(result), "subscriptions_gone": gone, **kept}))
         return
     _print(result, before)
+    if gone:
+        what = "subscription goes with it and is" if len(gone) == 1 else "subscriptions go with it and are"
+        typer.echo(f"{len(gone)} {what} not counted any more: {', '.join(gone)}")
     if kept:
         typer.echo("\n".join(kept["steps"]))
         typer.echo(
@@ -135,15 +147,52 @@ def _live(nats: str | None, state_dir: Path, namespace: str, creds: Path | None,
     console.print(planner_line(found), markup=False)
 
 
-def _plan(deployment: Deployment, algorithm: str, objective: str, seed: int) -> PlanResult:
+def _with_rates(deployment: Deployment, texts: list[str]) -> Deployment:
+    """The deployment with rates given as STREAM=RATE; a plan that it gives stays."""
+    from headgate.planning.what_if import change
+
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise HeadgateError(f"{text!r} is not STREAM=RATE", hint="for example --rate weather=500/s")
+        deployment = replace(change(deployment, f"stream {name} rate={value}"), plan=deployment.plan)
+    return deployment
+
+
+def _measured(nats: str | None, state_dir: Path, namespace: str, creds: Path | None) -> Sizes:
+    """What the planner of a running deployment has measured of its streams and subscriptions."""
+    from headgate.cli.status import read_document
+    from headgate.planning import Sizes
+
+    found = o.run(read_document(nats, state_dir, namespace, creds))["planner"]
+    if not found:
+        raise HeadgateError("nothing was measured yet", hint="the planner looks every half minute while rows flow")
+    shares = {name: each["selectivity"] for name, each in found["subscriptions"].items()}
+    return Sizes(
+        {name: each["row_bytes"] for name, each in found["streams"].items()},
+        {name: each["rate"] for name, each in found["streams"].items()},
+        {name: share for name, share in shares.items() if share is not None},
+    )
+
+
+def _plan(
+    deployment: Deployment, algorithm: str, objective: str, seed: int, sizes: Sizes | None, *, terms: bool = True
+) -> PlanResult:
+    """The plan of an algorithm; with `terms` within the constraints of the file and by its objective, as `up` plans."""
     from headgate.planning import plan_deployment
     from headgate.planning.search import Search, parse_objective
+    from headgate.service.extending import FIRST_S, deadline
+    from headgate.tuning.terms import Terms, plan_within
 
     search = None
     if algorithm in ("search", "optimum"):
         steps = min(400_000, max(4_000, 500 * len(deployment.subscriptions)))
         search = Search(steps=steps, objective=parse_objective(objective))
-    return plan_deployment(deployment, algorithm, seed, search=search)
+    if terms and deployment.plan is None:
+        return plan_within(deployment, algorithm, seed, search, sizes=sizes, stop=deadline(FIRST_S))
+    result = plan_deployment(deployment, algorithm, seed, sizes, search)
+    misses = Terms.of(deployment).misses(result.problem, result.plan) if terms else ()
+    return replace(result, explanation="\n".join([result.explanation, *map(str, misses)]))
 
 
 def _print(result: PlanResult, before: PlanResult | None) -> None:
@@ -160,18 +209,19 @@ def _print(result: PlanResult, before: PlanResult | None) -> None:
         was = before.subscriptions.get(found.subscription) if before else None
         quality = f"{found.quality:.2f}" + (f" (was {was.quality:.2f})" if was else "")
         broken = "" if found.met else f"below its {found.at_least:.2f}; "
+        unknown = found.stream in result.unknown_rates
         table.add_row(
             found.subscription,
             found.stream,
             found.site,
-            f"{found.drop:.3f}",
+            "unknown" if unknown else f"{found.drop:.3f}",
             f"{found.delay_s * 1000:.0f} ms",
-            quality,
-            broken + (found.binds or ""),
+            "unknown" if unknown else quality,
+            "no rate" if unknown else broken + (found.binds or ""),
         )
     Console().print(table, markup=False)
     typer.echo(result.explanation)
-    if before:
+    if before and not result.unknown_rates:
         means = [found.metrics.geometric_mean for found in (before, result)]
         typer.echo(f"with the change the geometric mean goes from {means[0]:.3f} to {means[1]:.3f}")
 
@@ -184,14 +234,14 @@ def _branch(plan: Plan, stream: str, site: str, indent: str) -> None:
         pending.extend((below, space + "  ") for below in reversed(plan.trees[stream].children(child)))
 
 
-def _compare(deployment: Deployment, objective: str, seed: int, as_json: bool) -> None:
+def _compare(deployment: Deployment, objective: str, seed: int, as_json: bool, sizes: Sizes | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
     from headgate.planning import ALGORITHMS
 
     names = [*(found.name for found in ALGORITHMS), "search"]
-    results = {name: _plan(deployment, name, objective, seed).metrics for name in names}
+    results = {name: _plan(deployment, name, objective, seed, sizes, terms=False).metrics for name in names}
     if as_json:
         typer.echo(json.dumps({name: metrics.as_dict() for name, metrics in results.items()}))
         return
@@ -226,6 +276,9 @@ def _compare(deployment: Deployment, objective: str, seed: int, as_json: bool) -
 def _document(result: PlanResult) -> dict[str, Any]:
     from headgate.planning.document import plan_document
 
+    def known(found: Prediction, value: Any) -> Any:
+        return None if found.stream in result.unknown_rates else value
+
     return {
         "algorithm": result.algorithm,
         "plan": plan_document(result.plan),
@@ -234,15 +287,16 @@ def _document(result: PlanResult) -> dict[str, Any]:
             name: {
                 "stream": found.stream,
                 "site": found.site,
-                "drop": found.drop,
+                "drop": known(found, found.drop),
                 "delay_s": found.delay_s,
-                "quality": found.quality,
+                "quality": known(found, found.quality),
                 "at_least": found.at_least,
-                "met": found.met,
-                "binds": found.binds,
+                "met": known(found, found.met),
+                "binds": known(found, found.binds),
             }
             for name, found in result.subscriptions.items()
         },
+        "rates_unknown": list(result.unknown_rates),
         "overloads": [str(found) for found in result.overloads],
     }
 

@@ -109,15 +109,27 @@ def print_findings(console: Console, document: dict[str, Any], *, most: int = _N
 
 
 def planner_line(found: dict[str, Any]) -> str:
-    """The planner's last judgement in a line."""
+    """What was attained by measured drop and delay, and what the planner's model makes of it, in a line."""
     fixed = ", fixed by the deployment file" if found["fixed"] else ""
     each = f" (+{found['gain_per_move']:.1%} each)" if found.get("gain_per_move") else ""
     anew = f" ({found['quality_anew']:.3f} by a plan from nothing)" if found.get("quality_anew") else ""
+    aim = f" by `{found['objective']}`" if found.get("objective") else ""
+    missed = "".join(f"\nplan: {text}" for text in found.get("constraints_missed", ()))
     return (
-        f"plan: quality {found['quality']:.3f} by what was measured over {found['window_s']:.0f} s, "
-        f"{found['quality_reachable']:.3f} reachable with {found['moves']} moves{each}{anew}; {found['state']}{fixed}, "
-        f"{found['changes']} changes so far (`headgate plan --live`)"
+        f"plan: {_attained(found)}; with measured rates the model predicts {found['quality_predicted']:.3f}, "
+        f"{found['quality_reachable']:.3f} with {found['moves']} moves{each}{anew}{aim}; {found['state']}{fixed}, "
+        f"{found['changes']} changes so far (`headgate plan --live`){missed}"
     )
+
+
+def _attained(found: dict[str, Any]) -> str:
+    window = f"over {found['window_s']:.0f} s"
+    if found["quality"] is None:
+        return f"no quality measured {window}: no subscriber has settled a row"
+    zeros = f", {found['quality_zeros']} at zero" if found["quality_zeros"] else ""
+    missing = len(found["subscriptions"]) - found["quality_of"]
+    silent = f", {missing} settled nothing" if missing else ""
+    return f"quality {found['quality']:.3f} by drop and delay measured {window}{zeros}{silent}"
 
 
 def tables_line(found: dict[str, Any]) -> str:

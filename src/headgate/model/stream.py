@@ -32,7 +32,10 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A typed stream with one root site, where its rows get their sequence numbers."""
+    """A typed stream with one root site, where its rows get their sequence numbers.
+
+    `rate_rows_per_s` is the rate that is expected, None when nobody has said.
+    """
 
     name: str
     schema: Schema
@@ -40,6 +43,6 @@ class Stream:
     root: str
     key: tuple[str, ...] = ()
     event_time: str | None = None
-    rate_rows_per_s: float = 1.0
+    rate_rows_per_s: float | None = None
     admission: Admission = field(default_factory=Admission)
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -43,6 +43,18 @@ def shape_of(subscription: Subscription, stream: Stream) -> GridShape | None:
     return grid_shape(subscription, stream)
 
 
+def grid_covers(one: tuple[Subscription, GridShape | None], other: tuple[Subscription, GridShape | None]) -> bool:
+    """Whether every row of one subscription's region and resolution is surely in another's, by their shapes."""
+    shape, inner = one[1], other[1]
+    if shape is None:
+        return True
+    if inner is None:
+        return False
+    # A region can follow its subscriber: one that does says nothing about another subscriber's.
+    same_place = one[0].context == other[0].context
+    return (same_place or shape.region is None) and shape.covers(inner)
+
+
 @dataclass(frozen=True, slots=True)
 class _Class:
     """One class with its compiled filter (none when it does not compile) and its shape."""
@@ -57,13 +69,7 @@ class _Class:
         return self._grid_covers(other) and self._filter_covers(other)
 
     def _grid_covers(self, other: _Class) -> bool:
-        if self.shape is None:
-            return True
-        if other.shape is None:
-            return False
-        # A region can follow its subscriber: one that does says nothing about another subscriber's.
-        same_place = self.subscription.context == other.subscription.context
-        return (same_place or self.shape.region is None) and self.shape.covers(other.shape)
+        return grid_covers((self.subscription, self.shape), (other.subscription, other.shape))
 
     def _filter_covers(self, other: _Class) -> bool:
         one, two = self.subscription, other.subscription

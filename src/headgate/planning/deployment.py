@@ -24,6 +24,7 @@ from headgate.planning.problem import Delays, Flow, Member, Problem, ProblemErro
 
 ASSUMED_SELECTIVITY = 0.2
 ASSUMED_STRING_BYTES = 16.0
+ASSUMED_RATE_ROWS_PER_S = 1.0  # only for want of a number: plans say that the rate is unknown
 ROW_OVERHEAD_BYTES = 8.0  # class ids, sequence, framing: what a row costs besides its columns
 
 
@@ -140,7 +141,7 @@ def _members(
     if stream.name in measured.row_bytes:
         scale = measured.row_bytes[stream.name] / assumed_row_bytes(stream)
     universe = Universe(tuple(weights), tuple(w * scale for w in columns.values()), ROW_OVERHEAD_BYTES * scale)
-    flow = Flow(stream.name, stream.root, measured.rate_rows_per_s.get(stream.name, stream.rate_rows_per_s), universe)
+    flow = Flow(stream.name, stream.root, _rate(stream, measured), universe)
     everything = universe.everything
     place = {name: index for index, name in enumerate(columns)}
     found: dict[str, tuple[Pieces, list[Want]]] = {}
@@ -158,6 +159,23 @@ def _members(
             found[subscription.site] = (interest, [want])
     members = [Member(stream.name, site, interest, tuple(wants)) for site, (interest, wants) in found.items()]
     return flow, members
+
+
+def _rate(stream: Stream, measured: Sizes) -> float:
+    """Rows per second: measured, else declared, else assumed."""
+    declared = ASSUMED_RATE_ROWS_PER_S if stream.rate_rows_per_s is None else stream.rate_rows_per_s
+    return measured.rate_rows_per_s.get(stream.name, declared)
+
+
+def unknown_rates(deployment: Deployment, sizes: Mapping[str, Any] | Sizes | None = None) -> tuple[str, ...]:
+    """The subscribed streams of which neither the deployment nor measured figures say how many rows come."""
+    measured = Sizes.of(sizes).rate_rows_per_s
+    wanted = {subscription.stream for subscription in deployment.subscriptions.values()}
+    return tuple(
+        name
+        for name, stream in deployment.streams.items()
+        if stream.rate_rows_per_s is None and name not in measured and name in wanted
+    )
 
 
 def _beyond(weights: list[float], held: list[int]) -> list[float]:

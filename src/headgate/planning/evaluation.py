@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from headgate.planning.graph import Graph
 from headgate.planning.kernel.value import quality_all
@@ -71,22 +72,32 @@ def want_qualities(graph: Graph) -> np.ndarray[Any, np.dtype[np.float64]]:
     return found
 
 
+def geometric_mean(qualities: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]) -> tuple[float, int]:
+    """The weighted geometric mean of the qualities above zero, 0 when there is none, and how many are zero.
+
+    >>> geometric_mean(np.array([0.5, 0.0, 0.5]), np.ones(3))
+    (0.5, 1)
+    """
+    zero = qualities <= 0
+    rest = weights[~zero].sum()
+    mean = math.exp(float((weights[~zero] * np.log(qualities[~zero])).sum() / rest)) if rest else 0.0
+    return mean, int(zero.sum())
+
+
 def measure(graph: Graph) -> Metrics:
     """All metrics of a graph as it stands."""
     net, streams = graph.net, graph.streams
     found = want_qualities(graph)
     quality, weight = found[:, 2], net.want["weight"]
-    zero = quality <= 0
-    rest = weight[~zero].sum()
-    geometric = math.exp(float((weight[~zero] * np.log(quality[~zero])).sum() / rest)) if rest else 0.0
+    geometric, zeros = geometric_mean(quality, weight)
     nodes = net.node[streams:][net.node["parent"][streams:] >= 0]
     members = nodes[nodes["want_last"] > nodes["want_first"]]
     total = weight.sum()
     floors = net.want["floor"]
     return Metrics(
         geometric,
-        0.0 if zero.any() else geometric,
-        int(zero.sum()),
+        0.0 if zeros else geometric,
+        zeros,
         float((weight * quality).sum() / total) if total else 1.0,
         float(quality.min()) if len(quality) else 1.0,
         float((quality >= floors - 1e-12)[floors >= 0].mean()) if (floors >= 0).any() else 1.0,

@@ -8,7 +8,7 @@ from typing import Any
 
 from headgate.model import Deployment, Plan
 from headgate.planning.construct import construct
-from headgate.planning.deployment import Sizes, problem_of
+from headgate.planning.deployment import Sizes, problem_of, unknown_rates
 from headgate.planning.evaluation import Metrics, Prediction, measure, predict
 from headgate.planning.exact import best_quality, least_bandwidth
 from headgate.planning.graph import Graph
@@ -22,6 +22,7 @@ class PlanResult:
     """A valid plan, its metrics, what every subscription will get, and why.
 
     `overloads` are the resources that the plan needs more of than there is (condition 3): rows are shed there.
+    Of streams with `unknown_rates` nobody knows how many rows come, so drop, overload and contracts are not known.
     """
 
     plan: Plan
@@ -32,6 +33,7 @@ class PlanResult:
     algorithm: str
     problem: Problem = field(repr=False)
     graph: Graph = field(repr=False)
+    unknown_rates: tuple[str, ...] = ()
 
 
 def plan_deployment(
@@ -47,8 +49,10 @@ def plan_deployment(
     """
     problem = problem_of(deployment, sizes)
     if deployment.plan is not None:
-        return result_of(Graph.of(problem, deployment.plan), "given")
-    return plan_problem(problem, algorithm, seed, search)
+        result = result_of(Graph.of(problem, deployment.plan), "given")
+    else:
+        result = plan_problem(problem, algorithm, seed, search)
+    return without_rates(result, unknown_rates(deployment, sizes))
 
 
 def plan_problem(problem: Problem, algorithm: str = "qasdg", seed: int = 0, search: Search | None = None) -> PlanResult:
@@ -118,8 +122,29 @@ def result_of(graph: Graph, algorithm: str) -> PlanResult:
     )
 
 
-def explain(metrics: Metrics, predictions: list[Prediction], overloads: tuple[Violation, ...]) -> str:
+def without_rates(result: PlanResult, streams: tuple[str, ...]) -> PlanResult:
+    """The same plan, which says of some streams that their rates are not known."""
+    if not streams:
+        return result
+    predictions = list(result.subscriptions.values())
+    text = explain(result.metrics, predictions, result.overloads, streams)
+    return replace(result, unknown_rates=streams, explanation=text)
+
+
+def explain(
+    metrics: Metrics,
+    predictions: list[Prediction],
+    overloads: tuple[Violation, ...],
+    unknown_rates: tuple[str, ...] = (),
+) -> str:
     """In a few lines: how good the plan is, what binds, and which contracts it cannot hold."""
+    if unknown_rates:
+        names = ", ".join(unknown_rates)
+        return (
+            f"the rate of {names} is unknown, so what is dropped, what is overloaded and which contracts hold is not "
+            f"known either; only delays are. Declare `rate:` in the file, ask with --rate {unknown_rates[0]}=500/s, or "
+            "take what a running deployment measured with --measured"
+        )
     lines = []
     lines.append(
         f"quality: geometric mean {metrics.geometric_mean:.3f} over {metrics.subscriptions - metrics.zeros} "

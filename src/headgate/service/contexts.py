@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from headgate.catalog import Catalog
+from headgate.catalog.engines import read_grid
 from headgate.errors import HeadgateError, nearest
 from headgate.fabric import Fabric
 from headgate.model import Deployment
@@ -147,6 +148,13 @@ class Contexts:
             close = nearest(name, known)
             hint = f"did you mean {close!r}?" if close else "there are " + (", ".join(sorted(known)) or "none")
             raise HeadgateError(f"unknown subscription {name!r}", hint=hint)
+        subscription = known[name]
+        grid = read_grid(subscription, self.snapshot.deployment.streams[subscription.stream])
+        names = sorted({*subscription.context, *(grid.context if grid else ())})
+        for strange in sorted(values.keys() - set(names)):
+            close = nearest(strange, names)
+            hint = f"did you mean {close!r}?" if close else "its values are " + (", ".join(names) or "none")
+            raise HeadgateError(f"nothing of {name!r} refers to a context value {strange!r}", hint=hint)
         try:
             json.dumps(values, allow_nan=False)
         except (TypeError, ValueError):

@@ -16,51 +16,17 @@ from typing import Any
 from headgate.catalog import Catalog, parse_subscription
 from headgate.errors import HeadgateError, nearest
 from headgate.fabric import Fabric, LogFullError
-from headgate.model import Plan, Subscription, Tree
+from headgate.model import Subscription
 from headgate.model.roots import member_name, members_named, root_region
-from headgate.planning import ProblemError
-from headgate.planning.covering import Comparisons
-from headgate.planning.joined import joined
 from headgate.planning.measured import Figures
 from headgate.protocol.acks import read_tally
 from headgate.relay.tables import publish_snapshot
 from headgate.service.contexts import Contexts
+from headgate.service.extending import Extender
 from headgate.service.room import NoRoomError, Room
 from headgate.wire.snapshot import Snapshot
 
 Handler = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
-
-
-def extend_plan(snapshot: Snapshot, known: Comparisons | None = None, figures: Figures | None = None) -> Plan | None:
-    """The plan with every subscribing site in its stream's tree, None when nothing is missing.
-
-    A site that nobody planned for gets the parent that is best by what was measured so far and what the deployment
-    declares of the rest, and nobody else moves. Whoever extends one plan after another keeps what is `known` of how
-    subscriptions compare.
-    """
-    missing = _missing(snapshot)
-    if missing is None:
-        return None
-    if snapshot.plan is not None:
-        with contextlib.suppress(ProblemError):  # what cannot be planned is served by the root
-            problem = (figures or Figures()).problem(snapshot.deployment, snapshot.class_ids, known)
-            return joined(problem, snapshot.plan, missing)
-    trees = dict(snapshot.plan.trees) if snapshot.plan else {}
-    for name, stream in snapshot.deployment.streams.items():
-        parents = trees[name].parents if name in trees else {}
-        added = {site: stream.root for place, site in missing if place == name}
-        trees[name] = Tree(name, stream.root, {**parents, **added})
-    return Plan(trees)
-
-
-def _missing(snapshot: Snapshot) -> list[tuple[str, str]] | None:
-    """Streams and sites that subscribe and are in no tree; None when there are none and every stream has a tree."""
-    trees = snapshot.plan.trees if snapshot.plan else {}
-    streams = snapshot.deployment.streams
-    wanted = {(each.stream, each.site) for each in snapshot.deployment.subscriptions.values() if each.stream in streams}
-    served = {(name, site) for name, tree in trees.items() for site in tree.parents}
-    missing = wanted - served - {(name, stream.root) for name, stream in streams.items()}
-    return sorted(missing) if missing or streams.keys() - trees.keys() else None
 
 
 class Control:
@@ -70,7 +36,7 @@ class Control:
         self._fabric = fabric
         self._catalog = catalog
         self._report = report
-        self._known = Comparisons()
+        self.extender = Extender()
         self.figures: Callable[[], Figures] = Figures
         """What was measured by now; nothing unless somebody measures."""
         self.contexts = Contexts(fabric, catalog)
@@ -101,7 +67,7 @@ class Control:
 
     async def _publish(self) -> Snapshot:
         snapshot = self._catalog.snapshot()
-        plan = await asyncio.to_thread(extend_plan, snapshot, self._known, self.figures())
+        plan = await asyncio.to_thread(self.extender.extend, snapshot, self.figures())
         if plan is not None:
             self._catalog.set_plan(plan)
             snapshot = self._catalog.snapshot()
@@ -133,6 +99,7 @@ class Control:
             snapshot = self._catalog.snapshot()
             name = str(request["name"])
             wanted = parse_subscription(name, request["subscription"], snapshot.deployment)
+            await asyncio.to_thread(self.extender.check, snapshot, wanted, self.figures())
             for subscription in wanted:
                 if request.get("change") and subscription.name in snapshot.subscription_ids:
                     stay = await self._reading(snapshot.subscription_ids[subscription.name])
@@ -148,10 +115,15 @@ class Control:
 
     async def _move(self, request: Mapping[str, Any]) -> dict[str, Any]:
         async with self._change():
-            snapshot = self._catalog.snapshot()
-            for name in _named(snapshot, str(request["name"])):
+            snapshot, site = self._catalog.snapshot(), str(request["site"])
+            known_subscriptions = snapshot.deployment.subscriptions
+            names = _named(snapshot, str(request["name"]))
+            if site in snapshot.deployment.sites:
+                moved = [replace(known_subscriptions[name], site=site) for name in names if name in known_subscriptions]
+                await asyncio.to_thread(self.extender.check, snapshot, moved, self.figures())
+            for name in names:
                 known = snapshot.subscription_ids.get(name)
-                self._catalog.move(name, str(request["site"]), 0 if known is None else await self._reading(known))
+                self._catalog.move(name, site, 0 if known is None else await self._reading(known))
             return {"revision": (await self.publish()).revision}
 
     async def _reading(self, subscription: int) -> int:

@@ -23,11 +23,12 @@ from headgate.catalog import Catalog
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric
 from headgate.model import Plan, Tree
-from headgate.planning.measured import measured_problem
+from headgate.planning.measured import measured_problem, with_relays_of
 from headgate.planning.problem import Member, Problem
 from headgate.planning.protocol import ControlPoint, Request
 from headgate.service.hops import Hops
 from headgate.service.observer import SHEDS, Observer
+from headgate.tuning.terms import Terms, worse
 from headgate.wire.sealed import write_object
 from headgate.wire.snapshot import Snapshot
 
@@ -58,8 +59,14 @@ class LiveFeedback:
     """
 
     def __init__(
-        self, catalog: Catalog, observer: Observer, publish: Callable[[], Awaitable[Snapshot]], settle_s: float
+        self,
+        catalog: Catalog,
+        observer: Observer,
+        publish: Callable[[], Awaitable[Snapshot]],
+        settle_s: float,
+        allowed: Callable[[Plan, Plan], bool],
     ) -> None:
+        """A plan that is not `allowed` after the one before it never comes into force: its parent counts as full."""
         self._catalog = catalog
         self._observer = observer
         self._publish = publish
@@ -67,6 +74,9 @@ class LiveFeedback:
         self._loop = asyncio.get_running_loop()
         self._stop = Event()
         self._view = self._before = self.look()
+        self._allowed = allowed
+        self.refused: set[str] = set()
+        """Parents that were not tried, because a constraint would have been missed."""
         self.assignments = 0
 
     def stop(self) -> None:
@@ -94,22 +104,27 @@ class LiveFeedback:
     def assign(self, stream: str, child: str, parent: str) -> None:
         """Let the parent serve the child from the next micro-batch on, wait, and look."""
         self._before = self._view
-        self._call(self._assign(stream, child, parent))
-        self._view = self.look()
+        if self._call(self._assign(stream, child, parent)):
+            self._view = self.look()
+        else:
+            self.refused.add(parent)
 
-    async def _assign(self, stream: str, child: str, parent: str) -> None:
+    async def _assign(self, stream: str, child: str, parent: str) -> bool:
         plan = self._catalog.snapshot().plan
         assert plan is not None
         tree = plan.trees[stream]
         self.assignments += 1
         if tree.parents.get(child) != parent:
-            moved = Tree(stream, tree.root, {**tree.parents, child: parent})
-            self._catalog.set_plan(Plan({**plan.trees, stream: moved}))
+            moved = Plan({**plan.trees, stream: Tree(stream, tree.root, {**tree.parents, child: parent})})
+            if not await asyncio.to_thread(self._allowed, plan, moved):
+                return False
+            self._catalog.set_plan(moved)
             await self._publish()
             # What waited under the old plan is shed or sent first; only then what is seen is the new one's.
             await asyncio.sleep(self._settle_s)
         self._observer.forget()
         await self._observer.filled(self._settle_s)
+        return True
 
     def withdraw(self, stream: str, child: str) -> None:
         """Give up a temporary parent."""
@@ -126,6 +141,8 @@ class LiveFeedback:
 
     def shed(self, site: str) -> float:
         """The part that a site sheds; a single row that a queue had no room for is no sign of a limit."""
+        if site in self.refused:
+            return 1.0
         seen = self._view.shed.get(site, 0.0)
         return seen if seen > SHEDS else 0.0
 
@@ -211,14 +228,25 @@ class Joiner:
         ):
             return  # nothing was seen of the stream, or the site only relays
         tree = plan.trees[stream]
-        feedback = LiveFeedback(self._catalog, self._observer, self._publish, self._settle_s)
+        terms = Terms.of(snapshot.deployment)
+
+        def allowed(before: Plan, after: Plan) -> bool:
+            return not worse(terms.missed(problem, after), terms.missed(problem, before))
+
+        problem, learned = with_relays_of(problem, plan), dict(self._slack)
+        feedback = LiveFeedback(self._catalog, self._observer, self._publish, self._settle_s, allowed)
         point, request = control_point(problem, plan, stream, site, feedback, self._slack)
         self.busy = True
         try:
-            parent, rounds = await asyncio.to_thread(point.join_qasd, request)
+            _, rounds = await asyncio.to_thread(point.join_qasd, request)
         finally:
             feedback.stop()
             self.busy = False
+        for refused in feedback.refused:  # nothing was learned of a parent that was not tried
+            self._slack.pop(refused, None)
+            self._slack.update({refused: learned[refused]} if refused in learned else {})
+        in_force = self._catalog.snapshot().plan
+        parent = tree.parents[site] if in_force is None else in_force.trees[stream].parents[site]
         self._observer.forget()
         self.joins.append(
             {
@@ -228,6 +256,7 @@ class Joiner:
                 "from": tree.parents[site],
                 "to": parent,
                 "rounds": rounds,
+                "refused": sorted(feedback.refused),
                 "hop_s": round(feedback.hop_s(parent, site), 6),
             }
         )

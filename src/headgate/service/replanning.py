@@ -11,22 +11,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from headgate.catalog import Catalog
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric
-from headgate.model import Plan
-from headgate.planning import Graph, PlanResult
+from headgate.model import Deployment, Plan
+from headgate.planning import Graph, PlanResult, Problem, measure
 from headgate.planning.covering import Comparisons
 from headgate.planning.deployment import assumed_part, assumed_row_bytes
+from headgate.planning.difference import moves
+from headgate.planning.evaluation import geometric_mean
 from headgate.planning.measured import Figures, Measured, cautious, measured_problem, with_relays_of
 from headgate.planning.planner import result_of
 from headgate.planning.replan import Effort, Replanned, replan
+from headgate.service.extending import BUDGET_S, deadline
 from headgate.service.observer import Observer
+from headgate.tuning.terms import Miss, Terms, within, worse
 from headgate.wire.sealed import write_object
 from headgate.wire.snapshot import Snapshot
 
@@ -49,16 +57,43 @@ class Rules:
     effort: Effort = field(default_factory=lambda: Effort(clock=time.thread_time))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Outlook:
-    """The plan in force and the best that was found, both on the measured problem."""
+    """The plan in force and the best that was found, both on the measured problem.
+
+    `terms` are those of the deployment file, with which the best plan was found.
+    """
 
     now: PlanResult
     best: Replanned
+    terms: Terms = field(default_factory=Terms)
+
+    @cached_property
+    def misses(self) -> tuple[Miss, ...]:
+        """The constraints that the plan in force misses by what was measured."""
+        return self.terms.misses(self.now.problem, self.now.plan)
+
+    @cached_property
+    def gain(self) -> float:
+        """What the better plan would gain.
+
+        That is the growth of the geometric mean of qualities, 1 where fewer are zero; with an objective the part by
+        which its cost gets better. A plan that misses a constraint by more gains nothing, one that brings a constraint
+        closer gains 1.
+        """
+        problem, plan = self.now.problem, self.now.plan
+        if self.terms.limits:
+            before, after = (self.terms.missed(problem, each) for each in (plan, self.best.plan))
+            if worse(after, before):
+                return 0.0
+            if worse(before, after):
+                return 1.0
+        if self.terms.objective is not None:
+            return self.terms.gain(problem, plan, self.best.plan)
+        return self._quality_gain
 
     @property
-    def gain(self) -> float:
-        """What the better plan would gain: the growth of the geometric mean, 1 where fewer qualities are zero."""
+    def _quality_gain(self) -> float:
         before, after = self.now.metrics, self.best.metrics
         if after.zeros != before.zeros:
             return 1.0 if after.zeros < before.zeros else 0.0
@@ -89,9 +124,34 @@ def judge(
     problem = measured_problem(snapshot.deployment, snapshot.class_ids, measured, known=known)
     problem = with_relays_of(problem, plan)
     graph = Graph.of(problem, plan)
-    return Outlook(
-        result_of(graph, "in force"), replan(cautious(graph), plan, seed, effort, candidate=candidate, anew=anew)
-    )
+    careful, terms = cautious(graph), Terms.of(snapshot.deployment)
+    best = replan(careful, plan, seed, effort, candidate=candidate, anew=anew)
+    if terms:
+        best = _within(careful, plan, best, terms)
+    return Outlook(result_of(graph, "in force"), best, terms)
+
+
+def _within(problem: Problem, plan: Plan, best: Replanned, terms: Terms) -> Replanned:
+    """What was found, by the file's terms: with an objective steps from the plan in force, else within the limits."""
+    start = best.plan if terms.objective is None else plan
+    found = within(problem, start, terms, deadline(BUDGET_S))
+    if found == best.plan:
+        return best
+    return Replanned(found, measure(Graph.of(problem, found)), moves(plan, found), best.fresh)
+
+
+def attained_quality(deployment: Deployment, qualities: Mapping[str, float | None]) -> tuple[float | None, int, int]:
+    """What subscriptions attained by measured drop and delay: the mean of those above zero, how many are zero, of all.
+
+    The mean is the geometric one by weight. Subscriptions of which nothing was settled while it was measured are left
+    out; None when that is everybody.
+    """
+    known = {name: quality for name, quality in qualities.items() if quality is not None}
+    if not known:
+        return None, 0, 0
+    weights = np.array([deployment.subscriptions[name].weight for name in known])
+    mean, zeros = geometric_mean(np.array(list(known.values())), weights)
+    return mean, zeros, len(known)
 
 
 class Replanner:
@@ -118,6 +178,7 @@ class Replanner:
         self._held = held
         self._confirmed = 0
         self._candidate: Plan | None = None
+        self._missed: set[str] = set()
         self._known = Comparisons()
         self.figures = Figures()
         self._changed_s = time.monotonic()
@@ -150,6 +211,7 @@ class Replanner:
             known=self._known,
         )
         self.judged += 1
+        self._tell(outlook.misses)
         due = outlook.gain >= self._rules.gain and outlook.best.moves > 0
         self._confirmed = self._confirmed + 1 if due else 0
         self._candidate = outlook.best.plan
@@ -170,6 +232,16 @@ class Replanner:
         )
         return outlook
 
+    def _tell(self, misses: tuple[Miss, ...]) -> None:
+        """Say once, where `up` says things, which constraints the plan in force misses by what was measured."""
+        missed = {miss.constraint for miss in misses}
+        for miss in misses:
+            if miss.constraint not in self._missed:
+                print(f"headgate: {miss} (a plan that keeps it is looked for)", file=sys.stderr, flush=True)
+        for text in sorted(self._missed - missed):
+            print(f"headgate: constraint `{text}` is kept again", file=sys.stderr, flush=True)
+        self._missed = missed
+
     def _document(self, snapshot: Snapshot, measured: Measured, outlook: Outlook) -> dict[str, Any]:
         """Assumed, predicted and measured side by side."""
         deployment = snapshot.deployment
@@ -187,6 +259,7 @@ class Replanner:
             subscription = deployment.subscriptions[name]
             part = self.figures.parts.get(snapshot.class_ids[name], 0.0)
             got = self._observer.got(snapshot.subscription_ids[name])
+            quality = None if got is None else subscription.quality.value(got.drop, got.delay_s or 0.0)
             subscriptions[name] = {
                 "selectivity_assumed": assumed_part(subscription, deployment.streams[subscription.stream]),
                 "selectivity": part if subscription.stream in measured.streams else None,
@@ -194,15 +267,21 @@ class Replanner:
                 "drop": None if got is None else got.drop,
                 "delay_predicted_s": prediction.delay_s,
                 "delay_s": None if got is None else got.delay_s,
+                "quality_predicted": prediction.quality,
+                "quality": quality,
                 "rows": 0 if got is None else got.rows,
             }
+        attained, zeros, counted = attained_quality(deployment, {n: e["quality"] for n, e in subscriptions.items()})
         return {
             "time_ms": int(time.time() * 1000),
             "revision": snapshot.revision,
             "window_s": self._observer.seconds,
             "state": "confirming" if self._confirmed else "keeping",
             "fixed": self._fixed,
-            "quality": outlook.now.metrics.geometric_mean,
+            "quality": attained,
+            "quality_zeros": zeros,
+            "quality_of": counted,
+            "quality_predicted": outlook.now.metrics.geometric_mean,
             "quality_reachable": outlook.best.metrics.geometric_mean,
             "quality_anew": None if outlook.best.fresh is None else outlook.best.fresh.quality,
             "gain": outlook.gain,
@@ -214,4 +293,6 @@ class Replanner:
                 for name, found in measured.sites.items()
             },
             "subscriptions": subscriptions,
+            "objective": None if outlook.terms.objective is None else deployment.objective,
+            "constraints_missed": [str(miss) for miss in outlook.misses],
         }

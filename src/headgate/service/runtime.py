@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -14,9 +15,8 @@ from typing import Any, Final
 from headgate.catalog import Catalog
 from headgate.errors import HeadgateError
 from headgate.fabric import EmbeddedServer, Fabric, cancel_all, keep_quarantine
-from headgate.model import Deployment, parse_duration
+from headgate.model import Deployment, Plan, parse_duration
 from headgate.pipeline.job import JobConfig
-from headgate.planning import plan_deployment
 from headgate.planning.replan import warm
 from headgate.planning.search import Search
 from headgate.relay.budget import Budgets
@@ -25,6 +25,7 @@ from headgate.relay.output import QueueLimits
 from headgate.relay.tables import Tables
 from headgate.service.books import Keeper
 from headgate.service.control import Control
+from headgate.service.extending import first_plan, missed_constraints
 from headgate.service.following import Following
 from headgate.service.joining import Joiner
 from headgate.service.mending import mend_head
@@ -104,10 +105,13 @@ class Runtime:
         for log in (logs.state, logs.tables):
             await self.fabric.ensure(log)
         await self.control.contexts.recover()
+        fixed = self.control.extender.fixed = deployment is not None and deployment.plan is not None
         if deployment is not None:
             self._apply(deployment)
         await asyncio.to_thread(warm)
         snapshot = await self.control.publish()
+        for miss in missed_constraints(snapshot):
+            print(f"headgate: {miss}", file=sys.stderr, flush=True)
         self.catalog.guard = self.control.room.check
         streams = snapshot.deployment.streams
         for stream in streams.values():
@@ -129,7 +133,6 @@ class Runtime:
         self._spawn(keep_quarantine(self.fabric, "service"), "quarantine")
         self._spawn(mend_head(self.fabric), "head")
         self._spawn(self.observer.run(), "observer")
-        fixed = deployment is not None and deployment.plan is not None
         replanner = self.replanner = self._replanner(snapshot, fixed=fixed)
         self.control.figures = lambda: replanner.figures
         self._spawn(replanner.run(), "planner")
@@ -151,8 +154,11 @@ class Runtime:
         before = self.catalog.head()
         revision = self.catalog.apply(deployment)
         if revision != before or self.catalog.snapshot().plan is None:
-            current = self.catalog.snapshot().deployment
-            planned = deployment.plan or plan_deployment(current, algorithm="search", search=_SEARCH).plan
+            try:
+                planned = first_plan(self.catalog.snapshot(), deployment.plan, _SEARCH)
+            except HeadgateError:
+                self.catalog.set_plan(Plan({}))  # the next start with this file must plan, and refuse, again
+                raise
             self.catalog.set_plan(planned)
 
     def _replanner(self, snapshot: Snapshot, *, fixed: bool) -> Replanner:

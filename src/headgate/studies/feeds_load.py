@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headgate.studies import charts
+from headgate.studies.papers import XPORT
 from headgate.studies.study import FAILS, REPRODUCES, Parameters, Statement, Study
-from headgate.studies.xport import PAPER, mean_text
+from headgate.studies.xport import mean_text
 from headgate.tuning.compile import compile_objective
 from headgate.tuning.evaluate import TreeView, node_costs
 from headgate.tuning.search import Tuner
@@ -140,7 +141,7 @@ STUDY = Study(
     ),
     summary=summary,
     seeds=20,
-    paper=PAPER,
+    paper=XPORT,
     notes="700 feeds of 27.7 KB on average, popularity by a Zipf law with skew 0.97, 100 clients at 40 sites with ten "
     "feeds each, about ten items a day and feed, bytes without conditional requests. The paper states both effects "
     "without figures.",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headgate.matching.admission import METHODS, PRESETS
 from headgate.studies import charts
 from headgate.studies.filter_burst_run import BOUND_S, run
+from headgate.studies.papers import FILTER_QOS
 from headgate.studies.study import FAILS, PARTLY, REPRODUCES, Statement, Study
 
 if TYPE_CHECKING:
@@ -216,7 +217,7 @@ STUDY = Study(
     summary=summary,
     seeds=3,
     live=True,
-    paper="Fischer and Kossmann, Quality of Service in Stateful Information Filters (2006), sections 5.3 and 5.4",
+    paper=f"{FILTER_QOS}, sections 5.3 and 5.4",
     notes="""Time follows the paper's rule (section 5.1): events carry arrival times, work takes what it takes, here as
 CPU time of the thread on the real index. The paper's hardware served about 540 messages a second; this index serves
 tens of thousands, so the paper's rates are also scaled until in-order execution is overloaded by the paper's 2.95, with

@@ -19,6 +19,7 @@ from headgate.grid.serving import Overlay, Partition
 from headgate.grid.serving.experiment import LARGE, SMALL, fill
 from headgate.grid.serving.workload import STEPS, cut, index_space
 from headgate.studies import charts
+from headgate.studies.papers import GRID
 from headgate.studies.study import FAILS, PARTLY, REPRODUCES, Parameters, Statement, Study
 
 if TYPE_CHECKING:
@@ -325,7 +326,7 @@ STUDY = Study(
     ),
     seeds=2,
     most_seeds=lambda parameters: None if parameters["hot_spot"] == "large" else 1,
-    paper="grid",
+    paper=GRID,
     notes="Bandwidths are shares of all sites' bandwidth. Queries take at most 5 % of a site's. Stars are our ranking "
     "of regions (most freed for what the stream costs), at 8 digits; `headgate bench grid` compares both rankings on "
     "both indexes, with queries of at most 1 %. With two dimensions and 4 digits the smallest region is a whole "

@@ -15,6 +15,7 @@ import numpy as np
 from headgate.grid import GridShape, Interval, Resolution, ShapeFactory, parse_layout, parse_region
 from headgate.model import Schema
 from headgate.studies import charts
+from headgate.studies.papers import GRID
 from headgate.studies.study import FAILS, REPRODUCES, Parameters, Statement, Study
 
 if TYPE_CHECKING:
@@ -116,5 +117,5 @@ STUDY = Study(
         Statement("ten subscribers at five resolutions of the whole field", _ten),
     ),
     seeds=10,
-    paper="grid",
+    paper=GRID,
 )

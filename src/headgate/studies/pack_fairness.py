@@ -8,6 +8,7 @@ import numpy as np
 
 from headgate.studies import charts
 from headgate.studies.pack_network import Flow, fair_shares, simulate
+from headgate.studies.papers import PACK
 from headgate.studies.study import FAILS, PARTLY, REPRODUCES, Parameters, Statement, Study
 
 if TYPE_CHECKING:
@@ -133,6 +134,6 @@ STUDY = Study(
     ),
     summary=summary,
     seeds=10,
-    paper="004 PACK",
+    paper=PACK,
     notes="The paper names fairness across crossing subscriptions as future work.",
 )

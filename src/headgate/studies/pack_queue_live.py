@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from headgate.model import Schema
 from headgate.studies import charts
+from headgate.studies.papers import PACK
 from headgate.studies.study import FAILS, PARTLY, REPRODUCES, Parameters, Statement, Study
 
 if TYPE_CHECKING:
@@ -301,7 +302,7 @@ STUDY = Study(
     summary=summary,
     seeds=1,
     live=True,
-    paper="004 PACK",
+    paper=PACK,
     notes="Delay is from the event to its hand-over to the client. Events are committed five at a time. Drop-tail is "
     "the filter `tail` without headroom.",
 )

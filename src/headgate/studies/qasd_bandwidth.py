@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headgate.studies import charts
+from headgate.studies.papers import QASD
 from headgate.studies.qasd_common import SEEDS, changed, draw, lead, means, rows, verdict
 from headgate.studies.study import Parameters, Statement, Study
 
@@ -100,5 +101,5 @@ STUDY = Study(
         Statement("CHAIN levels off at 0.9 with plenty of bandwidth, the others reach 1 (figure 10)", _plateau),
     ),
     seeds=SEEDS,
-    paper="000",
+    paper=QASD,
 )

@@ -10,6 +10,7 @@ from headgate.planning.construct import construct
 from headgate.planning.generate import generate
 from headgate.planning.search import Search, improve
 from headgate.studies import charts
+from headgate.studies.papers import QASD
 from headgate.studies.qasd_common import changed, verdict
 from headgate.studies.study import Parameters, Statement, Study
 
@@ -117,5 +118,5 @@ STUDY = Study(
         Statement("Ours: within 60 CPU seconds", _minute),
     ),
     seeds=20,
-    paper="000",
+    paper=QASD,
 )

@@ -17,6 +17,7 @@ from headgate.planning.problem import tree_members
 from headgate.planning.search import Search, improve
 from headgate.planning.validity import require_valid
 from headgate.studies import charts
+from headgate.studies.papers import QASD
 from headgate.studies.qasd_common import changed, verdict
 from headgate.studies.study import Parameters, Statement, Study
 
@@ -180,5 +181,5 @@ STUDY = Study(
         Statement("Ours: an event moves few members", _few),
     ),
     seeds=4,
-    paper="000",
+    paper=QASD,
 )

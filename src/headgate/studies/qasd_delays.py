@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headgate.studies import charts
+from headgate.studies.papers import QASD
 from headgate.studies.qasd_common import NAMES, SEEDS, changed, draw, means, rows, verdict
 from headgate.studies.study import Parameters, Statement, Study
 
@@ -52,5 +53,5 @@ STUDY = Study(
         Statement("The globally controlled versions have the same results", _same),
     ),
     seeds=SEEDS,
-    paper="000",
+    paper=QASD,
 )

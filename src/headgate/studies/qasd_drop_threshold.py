@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headgate.studies import charts
+from headgate.studies.papers import QASD
 from headgate.studies.qasd_common import SEEDS, changed, draw, lead, means, rows, verdict
 from headgate.studies.study import Parameters, Statement, Study
 
@@ -57,5 +58,5 @@ STUDY = Study(
         Statement("QASD's lead falls from 150 % to 75 % as the bound goes from 0.1 to 0.5", _lead_falls),
     ),
     seeds=SEEDS,
-    paper="000",
+    paper=QASD,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headgate.studies import charts
+from headgate.studies.papers import QASD
 from headgate.studies.qasd_common import SEEDS, changed, draw, lead, means, rows, verdict
 from headgate.studies.study import Parameters, Statement, Study
 
@@ -63,5 +64,5 @@ STUDY = Study(
         Statement("QASD starts at BRUSH's bandwidth and stays below UNFA's (figure 12)", _bandwidth),
     ),
     seeds=SEEDS,
-    paper="000",
+    paper=QASD,
 )

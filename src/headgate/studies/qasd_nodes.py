@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headgate.studies import charts
+from headgate.studies.papers import QASD
 from headgate.studies.qasd_common import SEEDS, changed, draw, lead, means, rows, verdict
 from headgate.studies.study import Parameters, Statement, Study
 
@@ -61,5 +62,5 @@ STUDY = Study(
         Statement("UNFAS is better than UNFAG at a slightly higher total bandwidth", _unfas),
     ),
     seeds=SEEDS,
-    paper="000",
+    paper=QASD,
 )

@@ -10,6 +10,7 @@ from headgate.planning.exact import best_quality
 from headgate.planning.generate import Workload, generate
 from headgate.planning.search import Search, improve
 from headgate.studies import charts
+from headgate.studies.papers import QASD
 from headgate.studies.qasd_common import NAMES, verdict
 from headgate.studies.study import Parameters, Statement, Study
 
@@ -112,6 +113,6 @@ STUDY = Study(
         Statement("Exact optima of small cases are 1.4 to 1.9 times QASDG's quality (ERRATA)", _room),
     ),
     seeds=120,
-    paper="000",
+    paper=QASD,
     notes="A case counts when BRUSH is below 0.5, the optimum below 0.95, none is zero, and the optimum is proven.",
 )

@@ -18,6 +18,7 @@ from headgate.planning.generate import Workload, generate
 from headgate.planning.replan import Effort, replan
 from headgate.planning.search import Search, improve
 from headgate.studies import charts
+from headgate.studies.papers import QASD
 from headgate.studies.qasd_common import changed, verdict
 from headgate.studies.study import Parameters, Statement, Study
 
@@ -161,6 +162,6 @@ STUDY = Study(
         Statement("Ours: a look takes at most half as long again as the search without a price", _cpu),
     ),
     seeds=10,
-    paper="000",
+    paper=QASD,
     notes="Two looks, because the service wants a gain confirmed and goes on from what the first has found.",
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headgate.studies import charts
+from headgate.studies.papers import QASD
 from headgate.studies.qasd_common import SEEDS, changed, draw, means, rows, verdict
 from headgate.studies.study import Parameters, Statement, Study
 
@@ -74,6 +75,6 @@ STUDY = Study(
         Statement("At most 1.2 rounds above scale 0.4", _few),
     ),
     seeds=SEEDS,
-    paper="000",
+    paper=QASD,
     notes="Table 3 does not reproduce: the printed Algorithm 2 leaves open what ends a round (see ERRATA).",
 )

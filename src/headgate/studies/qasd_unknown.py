@@ -17,6 +17,7 @@ from headgate.planning.measured import cautious, forwarded
 from headgate.planning.replan import Effort, replan
 from headgate.planning.search import Search, improve
 from headgate.studies import charts
+from headgate.studies.papers import QASD
 from headgate.studies.qasd_common import changed, draw, means, verdict
 from headgate.studies.study import Parameters, Statement, Study
 
@@ -153,6 +154,6 @@ STUDY = Study(
         Statement("Ours: a search that pays for moves learns as well with half of them", _few),
     ),
     seeds=20,
-    paper="000",
+    paper=QASD,
     notes="An error of -1 stands for nothing declared at all.",
 )

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 PROMOTIONS = named("child promotion", "subtree promotion")
 """All that can help where the star is best: enough for large systems."""
-PAPER = "Papaemmanouil et al., Extensible Optimization in Overlay Dissemination Trees (SIGMOD 2006)"
 
 
 def system(seed: int, sites: int, *, noise: float = 0.0, clients: int = 100) -> tuple[Overlay, Shape]:

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headgate.studies import charts
+from headgate.studies.papers import XPORT
 from headgate.studies.study import Parameters, Statement, Study
-from headgate.studies.xport import PAPER, all_of, star, system
+from headgate.studies.xport import all_of, star, system
 from headgate.tuning.compile import compile_objective
 from headgate.tuning.evaluate import TreeView, evaluate
 from headgate.tuning.search import Tuner
@@ -89,7 +90,7 @@ STUDY = Study(
     summary=summary,
     seeds=20,
     most_seeds=lambda case: 8 if case["sites"] > 20 else None,
-    paper=PAPER,
+    paper=XPORT,
     notes="Matching takes `match_ms` for every routing entry of a site (its clients and its children), on every site "
     "of a path, the root included. How the trees compare depends on that figure, which the paper does not give.",
 )

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.studies import charts
 from headgate.studies.intervals import band
+from headgate.studies.papers import XPORT
 from headgate.studies.study import FAILS, PARTLY, REPRODUCES, Parameters, Statement, Study
-from headgate.studies.xport import PAPER, PROMOTIONS, all_of, carried, curve, mean_text, star, system
+from headgate.studies.xport import PROMOTIONS, all_of, carried, curve, mean_text, star, system
 from headgate.tuning.compile import compile_objective
 from headgate.tuning.evaluate import TreeView, evaluate
 from headgate.tuning.search import Options, Tuner
@@ -114,7 +115,7 @@ STUDY = Study(
     summary=summary,
     seeds=20,
     most_seeds=lambda case: 5 if case["sites"] >= 1000 else None,
-    paper=PAPER,
+    paper=XPORT,
     notes="Latencies are distances in a plane, multiplied by log-normal noise where `noise` is not 0. 1,000 sites use "
     "the two promotions only: nothing else can help where the triangle inequality holds. The root takes part in one "
     "change a period, so periods grow with the number of sites, and 10,000 sites were not run.",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headgate.studies import charts
+from headgate.studies.papers import XPORT
 from headgate.studies.study import FAILS, PARTLY, REPRODUCES, Parameters, Statement, Study
-from headgate.studies.xport import PAPER, mean_text, system
+from headgate.studies.xport import mean_text, system
 from headgate.tuning.compile import compile_objective
 from headgate.tuning.search import Options, Tuner
 
@@ -130,5 +131,5 @@ STUDY = Study(
     ),
     summary=summary,
     seeds=20,
-    paper=PAPER,
+    paper=XPORT,
 )

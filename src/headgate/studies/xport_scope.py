@@ -6,8 +6,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from headgate.studies import charts
+from headgate.studies.papers import XPORT
 from headgate.studies.study import FAILS, PARTLY, REPRODUCES, Parameters, Statement, Study
-from headgate.studies.xport import PAPER, system
+from headgate.studies.xport import system
 from headgate.tuning.compile import compile_objective
 from headgate.tuning.constraints import compile_constraint
 from headgate.tuning.evaluate import TreeView
@@ -102,5 +103,5 @@ STUDY = Study(
     summary=summary,
     seeds=20,
     most_seeds=lambda case: 10 if case["sites"] > 30 else None,
-    paper=PAPER,
+    paper=XPORT,
 )

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.bench.tuning_traffic import approximated
 from headgate.studies import charts
+from headgate.studies.papers import XPORT
 from headgate.studies.study import FAILS, PARTLY, REPRODUCES, Parameters, Statement, Study
-from headgate.studies.xport import PAPER, mean_text, system
+from headgate.studies.xport import mean_text, system
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,7 +87,7 @@ STUDY = Study(
     ),
     summary=summary,
     seeds=20,
-    paper=PAPER,
+    paper=XPORT,
     notes="100 sites, as in the paper, over 32 periods with one transformation each, after which neither has settled: "
     "the cost is what a worse choice per period adds up to meanwhile. Signs of life are still sent in every phase and "
     "counted, which bounds what can be saved in a small system. p = 0 stands for exact statistics.",

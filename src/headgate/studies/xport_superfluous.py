@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.studies import charts
 from headgate.studies.intervals import band
+from headgate.studies.papers import XPORT
 from headgate.studies.study import FAILS, PARTLY, REPRODUCES, Parameters, Statement, Study
-from headgate.studies.xport import PAPER, PROMOTIONS, all_of, carried, curve, mean_text, system
+from headgate.studies.xport import PROMOTIONS, all_of, carried, curve, mean_text, system
 from headgate.tuning.compile import compile_objective
 from headgate.tuning.search import Options, Tuner
 from headgate.tuning.transformations import STANDARD
@@ -111,7 +112,7 @@ STUDY = Study(
     summary=summary,
     seeds=20,
     most_seeds=lambda case: 1 if case["sites"] > 40 else None,
-    paper=PAPER,
+    paper=XPORT,
     notes="100 clients (2,500 at 1,000 sites) at random sites pick one of 700 feeds each by a Zipf law with skew 0.97; "
     "feeds are 27.7 KB on average. Child promotion alone does what subtree promotion does, one child at a time, so the "
     "paper's ablation only shows when both are left out. 1,000 sites use the two promotions only.",

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from headgate.bench.tuning_traffic import TYPES, traffic_cases, traffic_of
 from headgate.studies import charts
 from headgate.studies.intervals import band
+from headgate.studies.papers import XPORT
 from headgate.studies.study import FAILS, PARTLY, REPRODUCES, Parameters, Statement, Study
-from headgate.studies.xport import PAPER
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,7 +110,7 @@ STUDY = Study(
     summary=summary,
     seeds=20,
     most_seeds=lambda case: {1000: 2, 10000: 1}.get(case["sites"]),
-    paper=PAPER,
+    paper=XPORT,
     notes="240 s optimisation periods with twelve maintenance phases, random recursive trees. Types II, V and VI stop "
     "at 1,000 sites, where the last two send about 100 KB a site and period. Means leave out the root.",
 )

@@ -17,18 +17,23 @@ import numpy as np
 from headgate.tuning.compile import Compiled, compile_system
 from headgate.tuning.evaluate import TreeView, evaluate
 from headgate.tuning.language.parser import parse_constraint
-from headgate.tuning.language.syntax import Constraint, SystemCost
+from headgate.tuning.language.syntax import Constraint, Number, SystemCost
 from headgate.tuning.language.vocabulary import BUILT_IN, Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A compiled constraint. `by_site` limits sum their violations in `compiled` itself."""
+    """A compiled constraint. `by_site` limits sum their violations in `compiled` itself.
+
+    `value` is what is bounded, without the bound, and `threshold` the bound as it was written.
+    """
 
     text: str
     compiled: Compiled
     by_site: bool
     miss: Callable[[Any], Any]
+    value: Compiled
+    threshold: Number
 
     def violation(self, cost: float) -> float:
         """How far a system cost of `compiled` misses the bound; 0 when it holds or when there is nothing to bound."""
@@ -57,12 +62,12 @@ def compile_constraint(constraint: Constraint | str, vocabulary: Vocabulary = BU
         )
         if not uniform:
             compiled = compile_system(metric, constraint.definitions, vocabulary, text=str(constraint))
-            return Limit(str(constraint), compiled, False, miss)
+            return Limit(str(constraint), compiled, False, miss, compiled, constraint.threshold)
         system = SystemCost("sum", metric.cost, metric.over)
     else:
         system = SystemCost("sum", metric, "brokers")
     compiled = compile_system(system, constraint.definitions, vocabulary, text=str(constraint))
-    return Limit(str(constraint), _missing(compiled, miss), True, miss)
+    return Limit(str(constraint), _missing(compiled, miss), True, miss, compiled, constraint.threshold)
 
 
 def _missing(compiled: Compiled, miss: Callable[[Any], Any]) -> Compiled:

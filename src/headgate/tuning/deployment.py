@@ -71,19 +71,35 @@ class TuneResult:
 class PlanTuner:
     """Improves all trees of a plan. An objective spans all of them; each step changes one."""
 
-    def __init__(self, scene: Scene, objective: Compiled, limits: tuple[Limit, ...], options: Options) -> None:
-        self.scene, self.objective, self.limits, self.options = scene, objective, limits, options
+    def __init__(
+        self,
+        scene: Scene,
+        objective: Compiled,
+        limits: tuple[Limit, ...],
+        options: Options,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`stop` is asked while changes are priced; when it says so, the best that was found so far counts."""
+        self.scene, self.objective, self.limits, self.options, self.stop = scene, objective, limits, options, stop
         self.by_unit = tree_by_tree(objective, scene.streams)
 
     def run(
-        self, shapes: dict[str, Shape], watch: Callable[[TuneStep], None] | None = None
+        self,
+        shapes: dict[str, Shape],
+        watch: Callable[[TuneStep], None] | None = None,
+        *,
+        until_held: bool = False,
     ) -> tuple[dict[str, Shape], list[TuneStep], int, bool]:
-        """Improve until nothing helps or the periods run out."""
+        """Improve until nothing helps, the periods run out or, with `until_held`, all limits hold."""
         steps: list[TuneStep] = []
         for period in range(1, self.options.periods + 1):
+            if self.stop():
+                break
+            if until_held and not any(self.misses(shapes)):
+                return shapes, steps, period, True
             found = self.best(shapes)
             if found is None:
-                return shapes, steps, period, True
+                return shapes, steps, period, not self.stop()
             stream, candidate, benefit = found
             plan_steps = make_before_break(shapes[stream], candidate.moves)
             shapes = {**shapes, stream: shapes[stream].moved(candidate.moves)}
@@ -127,6 +143,8 @@ class PlanTuner:
     ) -> tuple[str, Candidate, float] | None:
         best, most = None, TOLERANCE
         for stream, candidate, benefit in offers:
+            if best is not None and self.stop():
+                break
             relief = self._relief(missed, {**shapes, stream: shapes[stream].moved(candidate.moves)})
             if relief is not None and relief > most:
                 best, most = (stream, candidate, benefit), relief
@@ -160,6 +178,8 @@ class PlanTuner:
                 unit: Unit = shape_source.unit(owner, self.options.levels)
                 pricer = outlook.pricer(unit) if outlook is not None else None
                 for candidate in candidates(unit, self.options.transformations):
+                    if self.stop():
+                        return found
                     if pricer is not None:
                         benefit = pricer.price(candidate.moves).benefit
                     else:

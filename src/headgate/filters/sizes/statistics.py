@@ -126,14 +126,20 @@ class StreamStatistics:
         low = sum(mass - error for mass, error in masses) - (len(masses) - 1)
         return max(0.0, low), min(1.0, *(mass + error for mass, error in masses))
 
-    def row_bytes(self, select: Iterable[str] | None = None, where: Profile | None = None) -> Estimate:
+    def row_bytes(
+        self,
+        select: Iterable[str] | None = None,
+        where: Profile | None = None,
+        context: Mapping[str, Any] | None = None,
+    ) -> Estimate:
         """The mean size of a projected row, of matching rows where the sample has enough of them."""
         rows = self.reservoir.rows
         names = self.schema.names if select is None else tuple(dict.fromkeys(select))
         if rows.num_rows == 0:
             return Estimate(8.0 * len(names), 0.0, float("inf"), "nothing seen yet")
         if where is not None:
-            hits = where.evaluate(rows) if not where.parameters else np.ones(rows.num_rows, bool)
+            unbound = where.parameters and context is None
+            hits = np.ones(rows.num_rows, bool) if unbound else where.evaluate(rows, context or {})
             if hits.sum() >= _ENOUGH:
                 rows = rows.filter(pa.array(hits))
         sizes = np.zeros(rows.num_rows)
@@ -150,7 +156,7 @@ class StreamStatistics:
 
         Section 2.2 of the QASD paper; what a link to this filter costs is the stream's row rate times this.
         """
-        return self.selectivity(of, context).times(self.row_bytes(select, of))
+        return self.selectivity(of, context).times(self.row_bytes(select, of, context))
 
 
 def _leaves(term: Expr) -> list[Expr]:

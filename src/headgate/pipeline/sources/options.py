@@ -14,12 +14,13 @@ class SourceError(HeadgateError):
 
 
 def check_names(source: str, options: Mapping[str, str], known: Mapping[str, str]) -> None:
-    """Refuse an option that the source does not have, with the nearest one that it has."""
-    for name in options:
-        if name.lower() not in known:
-            close = nearest(name.lower(), known)
-            hint = f"did you mean {close!r}?" if close else "options are " + ", ".join(known)
-            raise SourceError(f"the source {source!r} has no option {name!r}", hint=hint)
+    """Refuse all options that the source does not have, with the nearest ones that it has."""
+    strange = [name for name in options if name.lower() not in known]
+    if strange:
+        close = [near for name in strange if (near := nearest(name.lower(), known))]
+        hint = f"did you mean {', '.join(map(repr, close))}?" if close else "options are " + ", ".join(known)
+        names = f"option {strange[0]!r}" if len(strange) == 1 else f"options {', '.join(map(repr, strange))}"
+        raise SourceError(f"the source {source!r} has no {names}", hint=hint)
 
 
 def positive(options: Mapping[str, str], name: str, default: float | None = None) -> float | None:

@@ -123,7 +123,7 @@ def _load_generator(
         options.setdefault("max_rows_per_trigger", str(max_rows_per_trigger))
     if "limit" in options and "rate" not in options:
         options.setdefault("pace", "none")
-    options.setdefault("rate", str(stream.rate_rows_per_s))
+    options.setdefault("rate", str(stream.rate_rows_per_s or 1.0))
     return spark.readStream.format("generator").schema(stream.schema.ddl).options(**options).load()
 
 
@@ -133,7 +133,7 @@ def _load_paced(
     if max_rows_per_trigger is not None:
         options.setdefault("max_rows_per_trigger", str(max_rows_per_trigger))
     if "every" not in options:
-        options.setdefault("rate", str(stream.rate_rows_per_s))
+        options.setdefault("rate", str(stream.rate_rows_per_s or 1.0))
     return spark.readStream.format(stream.source.format).options(**options).load()
 
 
