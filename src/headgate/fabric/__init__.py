@@ -5,7 +5,7 @@ append that decides something is fenced by the expected last sequence of its sub
 """
 
 from headgate.fabric.client import LASTS, Fabric, FabricError, FencedError, LogFullError, Stored, fenced_size
-from headgate.fabric.crew import Crew, cancel_all
+from headgate.fabric.crew import Crew, cancel_all, in_daemon
 from headgate.fabric.server import EmbeddedServer, find_server
 from headgate.fabric.sync import SyncFabric
 
@@ -22,4 +22,5 @@ __all__ = [
     "cancel_all",
     "fenced_size",
     "find_server",
+    "in_daemon",
 ]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import fcntl
 import json
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -13,8 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate.catalog import Catalog
+from headgate.diagnostics import SERVICE, noted, site_log
 from headgate.errors import HeadgateError
-from headgate.fabric import EmbeddedServer, Fabric, cancel_all
+from headgate.fabric import EmbeddedServer, Fabric, cancel_all, in_daemon
 from headgate.model import Deployment, parse_duration
 from headgate.pipeline.job import JobConfig
 from headgate.planning import plan_deployment
@@ -66,6 +68,8 @@ class Settings:
     spark_options: Mapping[str, str] = field(default_factory=dict)
     job_environment: Callable[[int], Mapping[str, str]] | None = None
     nats_options: Mapping[str, Any] = field(default_factory=dict)
+    log_level: str = "warning"
+    log_format: str = "text"
 
 
 ConfigureJob = Callable[["Runtime", int], JobConfig]
@@ -93,6 +97,11 @@ class Runtime:
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks: list[asyncio.Task[None]] = []
 
+    @property
+    def url(self) -> str:
+        """The address of NATS. It may hold a password: mask it where it is shown."""
+        return self.settings.nats or (self.server.url if self.server else "")
+
     async def start(self, deployment: Deployment | None) -> None:
         """Bring the catalog up to the file, publish it, and start relays, books and the Spark job."""
         logs = self.fabric.logs
@@ -100,8 +109,8 @@ class Runtime:
             await self.fabric.ensure(log)
         await self.control.contexts.recover()
         if deployment is not None:
-            self._apply(deployment)
-        await asyncio.to_thread(warm)
+            await in_daemon(lambda: self._apply(deployment))
+        await in_daemon(warm)
         snapshot = await self.control.publish()
         self.catalog.guard = self.control.room.check
         streams = snapshot.deployment.streams
@@ -122,6 +131,7 @@ class Runtime:
                 )
                 self.nodes[site] = node
                 self._spawn(node.run(), f"relay {site}")
+                site_log(site).info("the relay of %s is started", site)
         self._spawn(self.observer.run(), "observer")
         fixed = deployment is not None and deployment.plan is not None
         replanner = self.replanner = self._replanner(snapshot, fixed=fixed)
@@ -171,6 +181,7 @@ class Runtime:
         while True:
             await asyncio.sleep(_WATCH_S)
             if server.pid is None:
+                SERVICE.warning("the embedded NATS server has ended and is started again")
                 await asyncio.to_thread(server.start)
 
     def _configure(self, restarts: int) -> JobConfig:
@@ -179,9 +190,8 @@ class Runtime:
     def job_config(self) -> JobConfig:
         """What the Spark job is started with."""
         settings = self.settings
-        url = settings.nats or (self.server.url if self.server else "")
         return JobConfig(
-            url=url,
+            url=self.url,
             namespace=settings.namespace,
             state_dir=str(settings.state_dir.absolute()),
             master=settings.master,
@@ -190,6 +200,8 @@ class Runtime:
             new_lineage=settings.new_lineage,
             spark_options=dict(settings.spark_options),
             nats_options=dict(settings.nats_options),
+            log_level=settings.log_level,
+            log_format=settings.log_format,
         )
 
     def _spawn(self, work: Any, what: str) -> None:
@@ -199,9 +211,13 @@ class Runtime:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """A part that ends by an error takes the deployment down with a message; restarting it is the user's choice."""
-        if task.cancelled() or task.exception() is None or self.failure.done():
+        if task.cancelled() or (error := task.exception()) is None:
             return
-        self.failure.set_exception(task.exception() or RuntimeError(task.get_name()))
+        if self.failure.done():
+            SERVICE.error("the %s has ended too: %s", task.get_name(), error)
+            return
+        SERVICE.debug("the %s has ended", task.get_name(), exc_info=error)
+        self.failure.set_exception(error)
 
     async def wait_ready(self, tell: Callable[[str], None] | None = None, timeout_s: float = 180.0) -> None:
         """Wait until the Spark job takes rows. `tell` hears what is going on."""
@@ -236,9 +252,9 @@ class Runtime:
             self.failure.cancel()
         await cancel_all(self._tasks)
         for keeper in self.keepers.values():
-            with contextlib.suppress(HeadgateError):
+            with noted(SERVICE, "the books were not stored at the stop", HeadgateError, level=logging.WARNING):
                 await keeper.store()
-        with contextlib.suppress(HeadgateError):
+        with noted(SERVICE, "contexts were not folded at the stop", HeadgateError, level=logging.WARNING):
             self.control.contexts.fold()
 
 
