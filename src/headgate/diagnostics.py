@@ -13,9 +13,9 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Mapping, MutableMapping
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import Any, Final, TextIO
 
 from headgate.errors import HeadgateError, masked, nearest
@@ -60,13 +60,22 @@ def _word(name: str) -> str:
     return name.replace(".", "_")
 
 
-@contextmanager
-def noted(log: Log, what: str, *errors: type[BaseException], level: int = logging.DEBUG) -> Iterator[None]:
+class noted:  # noqa: N801 - it is used as `contextlib.suppress` is
     """Survive these errors in the block, and leave a record that says what could not be done and why."""
-    try:
-        yield
-    except errors as error:
-        log.log(level, "%s: %s", what, error if isinstance(error, HeadgateError) else repr(error))
+
+    def __init__(self, log: Log, what: str, *errors: type[BaseException], level: int = logging.DEBUG) -> None:
+        self._log, self._what, self._errors, self._level = log, what, errors, level
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, self._errors):
+            return False
+        self._log.log(self._level, "%s: %s", self._what, error if isinstance(error, HeadgateError) else repr(error))
+        return True
 
 
 def announce(text: str) -> None:

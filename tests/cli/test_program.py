@@ -69,7 +69,7 @@ class Place:
     def ready(process: subprocess.Popen[str], word: str) -> subprocess.Popen[str]:
         assert process.stderr is not None
         told = []
-        for line in process.stderr:
+        while line := process.stderr.readline():
             told.append(line)
             if word in line:
                 return process
@@ -204,13 +204,17 @@ def test_the_ledger_fails_on_a_wrong_count_and_only_then(place: Place) -> None:
 
 def test_relays_alone_stop_with_ctrl_c_and_the_ledger_can_be_read_afterwards(tmp_path: Path) -> None:
     with place_at(tmp_path, here={"site": "root"}) as place:
-        process = place.up("--no-relays")
-        relay = place.ready(place.start("relay", "--site", "root"), "relay root is up")
+        logged = ("--log-level", "info", "--log-format", "json")
+        process = place.up("--no-relays", *logged)
+        relay = place.ready(place.start("relay", "--site", "root", *logged), "relay root is up")
         place.commit(0, 20, 0)
         assert len(place.run("tail", "here", "-n", "20").splitlines()) == 20
         assert "did you mean 'root'?" in place.run("relay", "--site", "rot", code=2)
         assert ended(relay, signal.SIGINT) == 0
-        assert ended(process, signal.SIGINT) == 0
+        process.send_signal(signal.SIGINT)
+        records = [json.loads(line) for line in process.communicate(timeout=60)[1].splitlines()]
+        assert records[-1]["message"] == "stopping"
+        assert process.returncode == 0
         asyncio.run(until(lambda: _nothing(place)))
         entry = json.loads(place.run("ledger", "--json"))["subscriptions"]["here"]
         assert (entry["delivered"], entry["in_flight"], entry["difference"]) == (20, 0, 0)

@@ -14,6 +14,7 @@ import typer
 from headgate.cli import options as o
 from headgate.client import Client
 from headgate.client.fields import empty_field
+from headgate.diagnostics import CLIENT, noted
 from headgate.errors import HeadgateError, nearest
 from headgate.fabric import FabricError
 from headgate.grid import Field, GridError, layout_of
@@ -95,8 +96,10 @@ async def _fill(client: Client, field: Field, snapshot: Snapshot, name: str) -> 
     logs, wanted = client.fabric.logs, snapshot.deployment.subscriptions[name]
     identity = snapshot.subscription_ids[name]
     tally = await read_tally(client.fabric, identity)
-    with contextlib.suppress(FabricError):  # no relay at the root: what waits is drawn all the same
+    try:
         await _fill_read(client, field, snapshot, name, tally)
+    except FabricError as error:
+        typer.echo(f"{name}: only what waits is drawn, not what was read before: {error}", err=True)
     subject = logs.delivery(wanted.site, identity, wanted.stay)
     async for stored in client.fabric.follow(logs.inbox(wanted.site), subject, tally.place(wanted.stay)):
         for message in stored:
@@ -121,7 +124,7 @@ async def _read_again(
 ) -> list[bytes]:
     """Blocks of what a subscription was sent after a place; of the time before it existed, what its class was sent."""
     fabric, root = client.fabric, stream.root
-    with contextlib.suppress(FabricError):
+    with noted(CLIENT, f"{name} asks for what its class was sent", FabricError):
         return await fetch_range(fabric, root, stream.name, after, tally.mark, subscription=tally.subscription)
     columns = stream.schema.select(snapshot.deployment.subscriptions[name].select).names
     return await fetch_history(fabric, root, stream.name, after, tally.mark, snapshot.class_ids[name], list(columns))

@@ -8,13 +8,13 @@ only grow; what is measured is their difference over a window.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from headgate.diagnostics import SERVICE, noted, stream_log
 from headgate.fabric import Crew, Fabric, FabricError
 from headgate.model import Links
 from headgate.planning.measured import Bandwidth, Measured, Observed, crossings
@@ -126,7 +126,8 @@ class Observer:
         nobody = Routes(stream.root, stream.name, manifest.version, None, schema, (), ())
         try:
             block = await load_block(self._fabric, manifest, schema, nobody)
-        except FabricError:
+        except FabricError as error:
+            stream_log(manifest.stream).debug("no sample of batch %s was taken: %s", manifest.batch, error)
             return
         if not block.declared:
             rows = self._message_rows(manifest.stream)
@@ -141,7 +142,7 @@ class Observer:
     async def _read_loop(self) -> None:
         while True:
             began = time.monotonic()
-            with contextlib.suppress(FabricError):  # NATS is away for a moment: the next reading counts
+            with noted(SERVICE, "the flows were not read, the next reading counts", FabricError):
                 self._readings.append(await self._read())
                 self._read_once.set()
             while self._readings and self.seconds > self._window_s:

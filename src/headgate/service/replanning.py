@@ -10,14 +10,15 @@ revision of the catalog like any other, in force from the next micro-batch on, s
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from headgate.catalog import Catalog
+from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric
 from headgate.model import Plan
@@ -128,7 +129,7 @@ class Replanner:
         """Judge until cancelled."""
         while True:
             await asyncio.sleep(self._rules.every_s)
-            with contextlib.suppress(HeadgateError):  # NATS or the catalog is away: the next judgement counts
+            with noted(SERVICE, "the plan was not judged, the next time counts", HeadgateError, level=logging.WARNING):
                 await self.look()
 
     async def look(self) -> Outlook | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate.client import Client, Delivery
+from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import FabricError, cancel_all
 from headgate.model import Deployment
@@ -128,7 +128,7 @@ async def run_demo(
 async def _status(runtime: Runtime) -> dict[str, Any] | None:
     if runtime.failure.done():
         await runtime.failure
-    with contextlib.suppress(FabricError):
+    with noted(SERVICE, "no status, once more", FabricError):
         return await runtime.status()
     return None
 
