@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -218,6 +219,7 @@ def test_relays_alone_stop_with_ctrl_c_and_the_ledger_can_be_read_afterwards(tmp
         asyncio.run(until(lambda: _nothing(place)))
         entry = json.loads(place.run("ledger", "--json"))["subscriptions"]["here"]
         assert (entry["delivered"], entry["in_flight"], entry["difference"]) == (20, 0, 0)
+        assert re.match(r"stopped at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC, \d+ s ago", place.run("status"))
         assert "nothing is running in" in place.run("tail", "here", code=2)
         assert place.processes() == []
 

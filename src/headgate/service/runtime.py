@@ -32,6 +32,7 @@ from headgate.service.following import Following
 from headgate.service.joining import Joiner
 from headgate.service.observer import WINDOW_S, Observer
 from headgate.service.processes import JobProcess
+from headgate.service.pulse import keep_pulse, say_stopped
 from headgate.service.purging import Purger, TableRules
 from headgate.service.replanning import Replanner, Rules
 from headgate.service.status import read_status
@@ -132,6 +133,7 @@ class Runtime:
                 self.nodes[site] = node
                 self._spawn(node.run(), f"relay {site}")
                 site_log(site).info("the relay of %s is started", site)
+        self._spawn(keep_pulse(self.fabric), "pulse")
         self._spawn(self.observer.run(), "observer")
         fixed = deployment is not None and deployment.plan is not None
         replanner = self.replanner = self._replanner(snapshot, fixed=fixed)
@@ -256,6 +258,7 @@ class Runtime:
                 await keeper.store()
         with noted(SERVICE, "contexts were not folded at the stop", HeadgateError, level=logging.WARNING):
             self.control.contexts.fold()
+        await say_stopped(self.fabric)
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from headgate.matching.admission import tolerance_of
 from headgate.model import Subscription
 from headgate.relay.tables import Tables
 from headgate.service.books import StreamBooks, read_books, read_tallies
+from headgate.service.pulse import read_pulse, stream_state
 from headgate.wire.ledger import Entry, Tally
 from headgate.wire.logs import inbox_token
 from headgate.wire.snapshot import Snapshot
@@ -35,12 +36,15 @@ async def read_status(fabric: Fabric, tables: Tables) -> dict[str, Any]:
     relays, jobs = await read_reports(fabric, "relay"), await read_reports(fabric, "job")
     errors, planner = await read_reports(fabric, "errors"), await read_reports(fabric, "planner")
     tallies, versions = await read_tallies(fabric), await read_reports(fabric, "tables")
+    service = await read_pulse(fabric, int(time.time() * 1000))
     streams = {book.stream: _stream(snapshot, book, jobs, relays) for book in books}
     for name, stream in streams.items():
         stream["errors"] = errors.get(name)
+        stream["state"] = stream_state(service, jobs.get("_", {}), stream["job"])
     return {
         "revision": snapshot.revision,
         "time_ms": int(time.time() * 1000),
+        "service": service,
         "streams": streams,
         "sites": {name: _site(name, relays) for name in snapshot.deployment.sites},
         "links": _links(relays),
