@@ -154,6 +154,8 @@ def test_tail_goes_on_where_the_one_before_stopped(place: Place) -> None:
     )
     assert [line.split()[0] for line in place.run("tail", "all", "--peek", "-n", "2").splitlines()] == ["4", "5"]
     assert [line.split()[0] for line in place.run("tail", "all", "-n", "37").splitlines()] == [*map(str, range(4, 41))]
+    idle = place.ready(place.start("tail", "all"), "-- waiting for the next rows of stream fleet (Ctrl-C ends)")
+    assert ended(idle, signal.SIGINT) == 130
     rows = [json.loads(line) for line in place.run("tail", "plain", "--json", "-n", "40").splitlines()]
     assert [sorted(row) for row in rows] == [["_seq", "at", "vehicle"]] * 40
 

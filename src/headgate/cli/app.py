@@ -19,6 +19,7 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.up",
     "headgate.cli.status",
     "headgate.cli.subscriptions",
+    "headgate.cli.tail",
     "headgate.cli.demo",
     "headgate.cli.explain",
     "headgate.cli.plan",
