@@ -63,7 +63,7 @@ async def _demo(settings: Any, deployment: Any, console: Console, seconds: float
     with View(console, f"Headgate demo: {_size(deployment)}") as view:
         view.tell("starting NATS and the catalog")
         async with open_runtime(settings, deployment) as runtime:
-            return await run_demo(runtime, view.show, lambda text: view.tell(f"Spark job: {text}"), seconds)
+            return await run_demo(runtime, view.show, view.tell, seconds)
 
 
 def _size(deployment: Any) -> str:

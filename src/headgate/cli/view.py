@@ -1,4 +1,4 @@
-"""The live terminal view of a deployment: fits 80 by 24, and turns into plain lines where there is no terminal."""
+"""The live terminal view of a deployment: from 80 by 24 up, and as plain lines where there is no terminal."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from headgate.cli.screen import LEAST_HEIGHT, LEAST_WIDTH, Screen
+from headgate.cli.trends import Trends
 from headgate.cli.words import milliseconds
 
 _LINE_EVERY_S = 5.0
@@ -25,9 +27,10 @@ class View:
         self._title = title
         self._live = Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
         self._began = time.monotonic()
-        self._last_line = 0.0
+        self._last_line = self._told_s = 0.0
         self._message = "starting"
-        self._before: tuple[float, dict[str, Any]] | None = None
+        self._trends = Trends()
+        self._shown: tuple[dict[str, Any], float] | None = None
 
     def __enter__(self) -> Self:
         if self._live:
@@ -42,11 +45,13 @@ class View:
             self._live.stop()
 
     def tell(self, message: str) -> None:
-        """Say what is going on before there is a status."""
+        """Say what is waited for: alone before there is a status, else below it; nothing takes it away again."""
+        news = message != self._message
         self._message = message
         if self._live:
-            self._live.update(self._waiting())
-        else:
+            self._live.update(self.render(*self._shown) if self._shown else self._waiting())
+        elif message and news and time.monotonic() - self._told_s >= (_LINE_EVERY_S if self._shown else 0.0):
+            self._told_s = time.monotonic()
             self._console.print(f"[{self._elapsed()}] {message}", markup=False, highlight=False)
 
     def _elapsed(self) -> str:
@@ -57,6 +62,10 @@ class View:
 
     def show(self, status: dict[str, Any], share: float) -> None:
         """Show a status; `share` of the expected rows are in."""
+        self._trends.add(status)
+        if self._shown is None:
+            self._message = ""
+        self._shown = (status, share)
         if self._live:
             self._live.update(self.render(status, share))
         elif time.monotonic() - self._last_line >= _LINE_EVERY_S:
@@ -68,27 +77,33 @@ class View:
                 f"links {total['bytes'] / 1e6:.2f} MB, ledger difference {total['difference']}"
             )
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
-        self._before = (time.monotonic(), status)
 
     def render(self, status: dict[str, Any], share: float) -> RenderableType:
-        """The screen: at most 22 lines of 78 characters."""
+        """The screen: at most one line less than the terminal has."""
         total = _totals(status)
+        width, height = self._console.size
         head = Table.grid(expand=True)
         head.add_row(Text(self._title, style="bold"), Text(f"{share:4.0%}", justify="right"))
         bar = Table.grid()
-        bar.add_row(ProgressBar(total=1.0, completed=share, width=76))
+        bar.add_row(ProgressBar(total=1.0, completed=share, width=width - 2))
         ok = total["difference"] == 0
         books = Text.assemble(
             f"matched {total['matched']:,} = delivered {total['delivered']:,} + reduced {total['reduced']:,} + ",
             f"expired {total['expired']:,} + in flight {total['in_flight']:,}\nledger difference ",
             (str(total["difference"]), "bold green" if ok else "bold red"),
         )
-        return Group(head, bar, self._streams(status), self._middle(status), self._subscribers(status), books)
+        foot = [books, *([Text(self._message, style="bold yellow", no_wrap=True)] if self._message else [])]
+        if width >= LEAST_WIDTH and height >= LEAST_HEIGHT:
+            lines = height - 6 - len(foot)  # title, bar, two empty lines, the ledger's second line, the cursor
+            return Group(head, bar, Text(""), Screen(width, lines).render(status, self._trends), Text(""), *foot)
+        more = max(height - 24 - len(foot) + 1, 0)
+        people = self._subscribers(status, 6 + more)
+        return Group(head, bar, self._streams(status), self._middle(status), people, *foot)
 
     def _streams(self, status: dict[str, Any]) -> Table:
         table = _table("stream", "rows in", "dead", "shed", "rows/s", "batch ms")
         for name, each in status["streams"].items():
-            rate = self._rate(status, lambda s, n=name: s["streams"][n]["rows_in"])
+            rate = _rounded(self._trends.latest("in", name))
             batch = each["job"].get("batch_s")
             shown = "-" if batch is None else f"{1000 * batch:,.0f}"
             table.add_row(name, f"{each['rows_in']:,}", str(each["dead"]), str(each["shed"]), rate, shown)
@@ -98,8 +113,7 @@ class View:
         """The busiest links, in two columns."""
         links = sorted(status["links"].items(), key=lambda item: -item[1]["bytes"])[:8]
         cells = [
-            f"{name:<15}{each['bytes'] / 1e3:>7,.0f} kB"
-            f"{self._rate(status, lambda s, n=name: s['links'].get(n, {}).get('bytes', 0) * 8 / 1e3):>5} kb/s"
+            f"{name:<15}{each['bytes'] / 1e3:>7,.0f} kB{_rounded(self._flow(name, each)):>5} kb/s"
             for name, each in links
         ]
         table = _table("busiest links", "")
@@ -108,11 +122,17 @@ class View:
             table.add_row(one, other)
         return table
 
-    def _subscribers(self, status: dict[str, Any]) -> Table:
+    def _flow(self, link: str, each: dict[str, Any]) -> float | None:
+        """What a link carries now of all streams, in kb/s."""
+        rates = [self._trends.latest("link", stream, *link.split("->", 1)) for stream in each["stream_bytes"]]
+        known = [rate for rate in rates if rate is not None]
+        return sum(known) * 8 / 1e3 if known else None
+
+    def _subscribers(self, status: dict[str, Any], most: int) -> Table:
         table = _table("subscriber", "site", "deliv'd", "reduced", "flight", "p50 ms", "p99 ms")
         known = [item for item in status["subscriptions"].items() if item[1].get("commit_delay_ms")]
         known.sort(key=lambda item: -(item[1]["commit_delay_ms"]["p99"] or 0))
-        for name, each in known[:6]:
+        for name, each in known[:most]:
             delay = each["commit_delay_ms"]
             table.add_row(
                 name[:22], each["site"], f"{each['delivered']:,}", f"{each['reduced']:,}", f"{each['in_flight']:,}",
@@ -120,11 +140,9 @@ class View:
             )  # fmt: skip
         return table
 
-    def _rate(self, status: dict[str, Any], value: Any) -> str:
-        if self._before is None:
-            return "-"
-        seconds = max((status["time_ms"] - self._before[1]["time_ms"]) / 1000, 1e-3)
-        return f"{max(value(status) - value(self._before[1]), 0) / seconds:,.0f}"
+
+def _rounded(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}"
 
 
 def _table(first: str, *columns: str) -> Table:

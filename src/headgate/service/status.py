@@ -111,6 +111,7 @@ def _links(relays: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
                     "owed": 0,
                     "reduced": 0,
                     "streams": [],
+                    "stream_bytes": {},
                     "latency_s": latency_s.get((site, child)),
                 },
             )
@@ -120,6 +121,7 @@ def _links(relays: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
             entry["owed"] += output.get("came", 0)
             entry["reduced"] += output.get("reduced", 0)
             entry["streams"].append(stream)
+            entry["stream_bytes"][stream] = size
     return found
 
 
