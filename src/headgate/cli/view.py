@@ -25,7 +25,9 @@ class View:
     def __init__(self, console: Console, title: str) -> None:
         self._console = console
         self._title = title
-        self._live = Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
+        self._live: Live | None = None
+        if console.is_terminal:  # drawn anew at each refresh, so that it follows the size of the terminal
+            self._live = Live(console=console, get_renderable=self._screen, refresh_per_second=4, transient=True)
         self._began = time.monotonic()
         self._last_line = self._told_s = 0.0
         self._message = "starting"
@@ -35,7 +37,6 @@ class View:
     def __enter__(self) -> Self:
         if self._live:
             self._live.start()
-            self._live.update(self._waiting())
         return self
 
     def __exit__(
@@ -46,18 +47,18 @@ class View:
 
     def tell(self, message: str) -> None:
         """Say what is waited for: alone before there is a status, else below it; nothing takes it away again."""
-        news = message != self._message
-        self._message = message
-        if self._live:
-            self._live.update(self.render(*self._shown) if self._shown else self._waiting())
-        elif message and news and time.monotonic() - self._told_s >= (_LINE_EVERY_S if self._shown else 0.0):
+        news, self._message = message != self._message, message
+        quiet_s = time.monotonic() - self._told_s
+        if self._live is None and message and news and (self._shown is None or quiet_s >= _LINE_EVERY_S):
             self._told_s = time.monotonic()
             self._console.print(f"[{self._elapsed()}] {message}", markup=False, highlight=False)
 
     def _elapsed(self) -> str:
         return f"{time.monotonic() - self._began:5.1f} s"
 
-    def _waiting(self) -> RenderableType:
+    def _screen(self) -> RenderableType:
+        if self._shown is not None:
+            return self.render(*self._shown)
         return Text(f"{self._title}: {self._message} ...", style="bold")
 
     def show(self, status: dict[str, Any], share: float) -> None:
@@ -66,9 +67,7 @@ class View:
         if self._shown is None:
             self._message = ""
         self._shown = (status, share)
-        if self._live:
-            self._live.update(self.render(status, share))
-        elif time.monotonic() - self._last_line >= _LINE_EVERY_S:
+        if self._live is None and time.monotonic() - self._last_line >= _LINE_EVERY_S:
             self._last_line = time.monotonic()
             total = _totals(status)
             line = (
