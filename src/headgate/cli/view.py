@@ -25,14 +25,14 @@ class View:
     def __init__(self, console: Console, title: str) -> None:
         self._console = console
         self._title = title
-        self._live: Live | None = None
-        if console.is_terminal:  # drawn anew at each refresh, so that it follows the size of the terminal
-            self._live = Live(console=console, get_renderable=self._screen, refresh_per_second=4, transient=True)
         self._began = time.monotonic()
         self._last_line = self._told_s = 0.0
         self._message = "starting"
         self._trends = Trends()
         self._shown: tuple[dict[str, Any], float] | None = None
+        self._live: Live | None = None
+        if console.is_terminal:  # drawn anew at each refresh, so that it follows the size of the terminal
+            self._live = Live(console=console, get_renderable=self._screen, refresh_per_second=4, transient=True)
 
     def __enter__(self) -> Self:
         if self._live:
