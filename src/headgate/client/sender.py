@@ -21,7 +21,7 @@ from typing import Any, Final, Self
 import numpy as np
 import pyarrow as pa
 
-from headgate.client.delivery import ClientError
+from headgate.client.errors import ClientError
 from headgate.client.publishing import encode_rows, to_table
 from headgate.fabric import Fabric, FabricError, cancel_all
 from headgate.model import Stream

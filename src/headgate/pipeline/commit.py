@@ -20,6 +20,7 @@ from headgate.fabric import FencedError, SyncFabric
 from headgate.matching.admission import UpdatePlan
 from headgate.matching.skipped import Skipped
 from headgate.pipeline.counts import read_counts
+from headgate.protocol.records import Purging
 from headgate.wire.manifest import Manifest, PartRef, decode_manifest, encode_manifest
 
 
@@ -117,7 +118,7 @@ def _kept(fabric: SyncFabric, version: int) -> bool:
     if head is not None and int(head.data) == version:
         return True
     going = fabric.last(logs.state, logs.purging)
-    if going is not None and version in json.loads(going.data):
+    if going is not None and version in Purging.decode(going.data).versions:
         return False
     return fabric.last(logs.tables, logs.table(version)) is not None
 

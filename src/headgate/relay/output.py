@@ -26,6 +26,8 @@ from headgate.relay.routes import Child, Receiver
 from headgate.wire.block import Block, concat
 
 OLDEST: Final = "oldest"
+OVERSIZE: Final = "oversize"
+_MOST_ROWS: Final = 1 << 31
 SPAN: Final = 4
 # More groups of policies or more rows than this take longer to pack than an event loop should be held up for.
 HEAVY_GROUPS: Final = 16
@@ -85,6 +87,7 @@ class Output:
         self._owed = 0.0
         self._astray = 0
         self._message_rows = 1
+        self._most_rows = _MOST_ROWS
 
     @property
     def reach(self) -> int | None:
@@ -259,13 +262,21 @@ class Output:
         fresh = None if self.packing else self.reducer.expire(list(self.queue), now)
         if fresh is not None:
             self._refill(fresh)
+        return now >= self.due_at
+
+    @property
+    def due_at(self) -> float:
+        """From when on the next message may be sent."""
+        if not self.queue:
+            return math.inf
         has_content = self.rows > 0 or any(each.block.declared for each in self.queue)
-        return now - self.queue[0].since >= (self.limits.linger_s if has_content else self.limits.idle_s)
+        return self.queue[0].since + (self.limits.linger_s if has_content else self.limits.idle_s)
 
     def next_message(self, now: float, max_rows: int) -> Block | None:
         """The next message, None when there is nothing to send yet; it stays queued until `published`."""
         if not self.due(now):
             return None
+        max_rows = min(max_rows, self._most_rows)
         self._message_rows = max_rows
         first = self.queue[0].block
         blocks = [first]
@@ -297,6 +308,7 @@ class Output:
         """The message was stored: its end is now the coverage."""
         assert self.busy is not None
         self.sequence = sequence
+        self._most_rows = min(self._most_rows * 2, _MOST_ROWS)
         self.stalled = False
         self.went += len(self.busy.seqs)
         if self.queue and self.packing:
@@ -319,6 +331,27 @@ class Output:
             self.rows -= len(block.seqs) - len(rest.seqs)
             self.bytes -= block.rows.nbytes - rest.rows.nbytes
             self.queue[0] = replace(self.queue[0], block=rest)
+
+    def too_large(self) -> None:
+        """The message on its way is larger than the server takes: send fewer rows, or give up the one row that it is.
+
+        What is given up is declared to every receiver of the row, as `oversize`.
+        """
+        assert self.busy is not None
+        message, self.busy = self.busy, None
+        if len(message.seqs) > 1:
+            self._most_rows = max(len(message.seqs) // 2, 1)
+            return
+        sent: list[Waiting] = []
+        for each in self.queue:
+            if each.block.after < message.upto < each.block.upto:
+                sent += [replace(each, block=each.block.until(message.upto))]
+                sent += [replace(each, block=each.block.since(message.upto))]
+            else:
+                sent.append(each)
+        self._refill(
+            [self.reducer.emptied(each, OVERSIZE) if each.block.upto <= message.upto else each for each in sent]
+        )
 
     def refused(self) -> None:
         """The output's log is full: keep the message and try again later."""

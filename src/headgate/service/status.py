@@ -9,11 +9,11 @@ from typing import Any
 from headgate.fabric import Fabric
 from headgate.matching.admission import tolerance_of
 from headgate.model import Subscription
+from headgate.relay.core import Key
 from headgate.relay.tables import Tables
 from headgate.service.books import StreamBooks, read_books, read_tallies
 from headgate.service.pulse import read_pulse, stream_state
 from headgate.wire.ledger import Entry, Tally
-from headgate.wire.logs import inbox_token
 from headgate.wire.snapshot import Snapshot
 
 
@@ -115,7 +115,7 @@ def _links(relays: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
                     "latency_s": latency_s.get((site, child)),
                 },
             )
-            output = report.get("outputs", {}).get(f"{stream}-to-{child}", {})
+            output = report.get("outputs", {}).get(Key(stream, child=child).token, {})
             entry["bytes"] += size
             entry["messages"] += report["link_messages"][link]
             entry["owed"] += output.get("came", 0)
@@ -137,7 +137,7 @@ def _subscriptions(
     found = {}
     for identity, name in names.items():
         subscription = snapshot.deployment.subscriptions[name]
-        token = f"sub-{inbox_token(identity, subscription.stay)}"
+        token = Key(subscription.stream, subscription=identity, stay=subscription.stay).token
         output = relays.get(subscription.site, {}).get("outputs", {}).get(token, {})
         found[name] = {
             "id": identity,

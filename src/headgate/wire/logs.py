@@ -136,8 +136,8 @@ class Logs:
         return self._subject("site", _token(child), "in", ">")
 
     def held(self, site: str, output: str) -> str:
-        """Decisions about an output that cannot be published yet."""
-        return self._subject("site", _token(site), "held", _token(output))
+        """Decisions about an output, by its token, that cannot be published yet."""
+        return self._subject("site", _token(site), "held", output)
 
     def delivery(self, site: str, subscription: int, stay: int = 0) -> str:
         """The inbox of a subscription: each of its stays at a site has one of its own."""
