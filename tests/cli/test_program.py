@@ -213,7 +213,10 @@ def test_relays_alone_stop_with_ctrl_c_and_the_ledger_can_be_read_afterwards(tmp
         place.commit(0, 20, 0)
         assert len(place.run("tail", "here", "-n", "20").splitlines()) == 20
         assert "did you mean 'root'?" in place.run("relay", "--site", "rot", code=2)
-        assert ended(relay, signal.SIGINT) == 0
+        relay.send_signal(signal.SIGINT)
+        said = [json.loads(line) for line in relay.communicate(timeout=60)[1].splitlines()]
+        assert {each["site"] for each in said if each["logger"] == "headgate.relay.root"} <= {"root"}
+        assert relay.returncode == 0
         process.send_signal(signal.SIGINT)
         records = [json.loads(line) for line in process.communicate(timeout=60)[1].splitlines()]
         assert records[-1]["message"] == "stopping"

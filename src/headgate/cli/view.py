@@ -86,17 +86,19 @@ class View:
         bar = Table.grid()
         bar.add_row(ProgressBar(total=1.0, completed=share, width=width - 2))
         ok = total["difference"] == 0
-        books = Text.assemble(
-            f"matched {total['matched']:,} = delivered {total['delivered']:,} + reduced {total['reduced']:,} + ",
-            f"expired {total['expired']:,} + in flight {total['in_flight']:,}\nledger difference ",
-            (str(total["difference"]), "bold green" if ok else "bold red"),
+        terms = (
+            f"matched {total['matched']:,} = delivered {total['delivered']:,} + reduced {total['reduced']:,} + "
+            f"expired {total['expired']:,} + in flight {total['in_flight']:,}"
         )
-        foot = [books, *([Text(self._message, style="bold yellow", no_wrap=True)] if self._message else [])]
+        difference = (str(total["difference"]), "bold green" if ok else "bold red")
+        foot = [Text(terms), Text.assemble("ledger difference ", difference)]
+        foot += [Text(self._message, style="bold yellow")] if self._message else []
+        below = -(-len(terms) // (width - 10)) + -(-len(self._message) // (width - 10))
         if width >= LEAST_WIDTH and height >= LEAST_HEIGHT:
-            lines = height - 6 - len(foot)  # title, bar, two empty lines, the ledger's second line, the cursor
+            lines = height - 6 - below  # title, bar, two empty lines, the ledger's second line, the cursor
             return Group(head, bar, Text(""), Screen(width, lines).render(status, self._trends), Text(""), *foot)
-        more = max(height - 24 - len(foot) + 1, 0)
-        people = self._subscribers(status, 6 + more)
+        more = height - 23 - below
+        people = self._subscribers(status, max(6 + more, 1))
         return Group(head, bar, self._streams(status), self._middle(status), people, *foot)
 
     def _streams(self, status: dict[str, Any]) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headgate.diagnostics import site_log
 from headgate.fabric import Fabric
 from headgate.fabric.runner import run_machine
 from headgate.relay.budget import Budgets
@@ -49,4 +50,6 @@ class RelayNode:
 
     async def run(self) -> None:
         """Relay until cancelled."""
-        await run_machine(self.fabric, self.machine, self.tables.snapshot, services=(self.machine.service,))
+        log, services = site_log(self.site), (self.machine.service,)
+        log.info("the relay of %s is started", self.site)
+        await run_machine(self.fabric, self.machine, self.tables.snapshot, services=services, log=log)

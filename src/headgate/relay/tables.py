@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from typing import Final
 
+from headgate.diagnostics import FABRIC
 from headgate.protocol.port import FabricError, GoneError, LogPort, MachinePort, Stored
 from headgate.relay.routes import Routes, build_routes
 from headgate.wire.snapshot import Snapshot, cut_snapshot, part_count
@@ -112,8 +113,8 @@ class Tables(TableCache):
                     return Snapshot.from_bytes(await self._whole(version, stored.data))
             except GoneError:
                 raise
-            except FabricError:
-                pass  # the server is away: the version is asked for again until it is there
+            except FabricError as error:  # the server is away: the version is asked for again until it is there
+                FABRIC.debug("version %s of the catalog is asked for again: %s", version, error)
             await self._port.sleep(_RETRY_S)
 
     async def _stored(self, version: int) -> Stored | None:

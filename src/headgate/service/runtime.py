@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate.catalog import Catalog
-from headgate.diagnostics import SERVICE, noted, site_log
+from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import EmbeddedServer, Fabric, cancel_all, in_daemon
 from headgate.model import Deployment, parse_duration
@@ -135,7 +135,6 @@ class Runtime:
                 )
                 self.nodes[site] = node
                 self._spawn(node.run(), f"relay {site}")
-                site_log(site).info("the relay of %s is started", site)
         self._spawn(keep_pulse(self.fabric), "pulse")
         self._spawn(self.observer.run(), "observer")
         fixed = deployment is not None and deployment.plan is not None
