@@ -43,8 +43,8 @@ def document(second: int) -> dict[str, Any]:
         "sites": {name: {"upload_bytes": 9_000 * second, "queued_rows": second} for name in SITES},
         "subscriptions": {
             f"{stream}-number-{n}": {
-                "stream": stream, "site": SITES[n % 8], "matched": 20_000 * second, "delivered": 20_000 * second, "reduced": 0,
-                "expired": 0, "in_flight": 0, "difference": 0,
+                "stream": stream, "site": SITES[n % 8], "matched": 20_000 * second, "delivered": 20_000 * second,
+                "reduced": 0, "expired": 0, "in_flight": 0, "difference": 0,
                 "commit_delay_ms": {"mean": 100.0 + n, "p50": 90.0 + n, "p99": 900.0 + n},
             }
             for stream in ROOTS

@@ -97,9 +97,9 @@ class View:
         if width >= LEAST_WIDTH and height >= LEAST_HEIGHT:
             lines = height - 6 - below  # title, bar, two empty lines, the ledger's second line, the cursor
             return Group(head, bar, Text(""), Screen(width, lines).render(status, self._trends), Text(""), *foot)
-        more = height - 23 - below
-        people = self._subscribers(status, max(6 + more, 1))
-        return Group(head, bar, self._streams(status), self._middle(status), people, *foot)
+        streams, links = self._streams(status), self._middle(status)
+        most = height - 5 - below - streams.row_count - 1 - links.row_count - 1
+        return Group(head, bar, streams, links, self._subscribers(status, max(most, 1)), *foot)
 
     def _streams(self, status: dict[str, Any]) -> Table:
         table = _table("stream", "rows in", "dead", "shed", "rows/s", "batch ms")
