@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from headgate import diagnostics
+from headgate.cli.app import main
 from headgate.diagnostics import announce, configure, noted, site_log, stream_log
 from headgate.errors import HeadgateError
 
@@ -73,6 +74,20 @@ def test_what_is_survived_leaves_a_record_and_the_rest_goes_on(caplog: pytest.Lo
 def test_a_wrong_word_is_refused_by_name(level: str, form: str, said: str) -> None:
     with pytest.raises(HeadgateError, match=f"did you mean '{said}'"):
         configure(level, form)
+
+
+def test_an_error_that_ends_the_program_is_a_json_line_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    missing = str(tmp_path / "missing.yaml")
+    for form, begins in (("text", "headgate: "), ("json", "{")):
+        monkeypatch.setattr("sys.argv", ["headgate", "up", missing, "--log-format", form])
+        with pytest.raises(SystemExit) as end:
+            main()
+        said = capsys.readouterr().err
+        assert end.value.code == 2
+        assert said.startswith(begins)
+    assert missing in json.loads(said)["message"]
 
 
 # Waiting that ends by a time or by a cancellation that was asked for is no error.

@@ -99,6 +99,11 @@ def configure(level: str = "warning", form: str = "text", to: TextIO | None = No
     ROOT.propagate = False
 
 
+def writes_json() -> bool:
+    """Whether this process was configured to write JSON lines."""
+    return any(isinstance(handler.formatter, _JsonLines) for handler in ROOT.handlers)
+
+
 class _TextLines(logging.Formatter):
     """`2026-01-31 12:00:00.123 WARNING headgate.relay.paris: ...`, in UTC."""
 

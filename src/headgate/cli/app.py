@@ -11,6 +11,7 @@ from typer.main import get_command
 
 from headgate import __version__
 from headgate.cli.usage import tidy
+from headgate.diagnostics import SERVICE, writes_json
 from headgate.errors import HeadgateError
 
 # Modules that register themselves on the application, in the order of the help page.
@@ -67,7 +68,10 @@ def main() -> None:
             importlib.import_module(module).register(app)
         tidy(get_command(app))(prog_name="headgate")
     except HeadgateError as error:
-        typer.secho(f"headgate: {error}", err=True, fg=typer.colors.RED)
+        if writes_json():
+            SERVICE.error("%s", error)
+        else:
+            typer.secho(f"headgate: {error}", err=True, fg=typer.colors.RED)
         sys.exit(2)
     finally:
         signal.signal(signal.SIGINT, before)
