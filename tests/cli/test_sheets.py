@@ -70,8 +70,14 @@ def test_long_names_are_folded_and_empty_tables_are_titles() -> None:
     lines = shown(sheet, 40)
     assert max(map(len, lines)) <= 40
     assert "".join(lines).count("x") == 100
-    with pytest.raises(ValueError, match="3 cells for 2 columns"):
-        sheet.add_row("a", "b", "c")
+    sheet = Sheet("links", "link", "bytes", "streams")
+    sheet.add_row("a->b", "1,234,567", ", ".join(["weather"] * 12))
+    lines = shown(sheet, 40)
+    assert max(map(len, lines)) <= 40
+    assert " ".join(lines).count("weather") == 12
+    assert sheet.row_count == 1
+    with pytest.raises(ValueError, match="2 cells for 3 columns"):
+        sheet.add_row("a", "b")
 
 
 @pytest.mark.parametrize(

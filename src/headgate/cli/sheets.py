@@ -30,6 +30,11 @@ class Sheet:
             raise ValueError(f"{len(cells)} cells for {len(self.heads)} columns")
         self._rows.append((cells, style))
 
+    @property
+    def row_count(self) -> int:
+        """How many rows there are."""
+        return len(self._rows)
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The table in as many blocks as the width asks for."""
         yield Text(self.title, style="bold")
@@ -71,8 +76,13 @@ class Sheet:
     def _table(self, columns: list[int], width: int) -> Table:
         table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold cyan")
         table.add_column(self.heads[0], width=self._names_width(width), overflow="fold")
+        room = width - self._names_width(width) - _GAP
         for column in columns:
-            table.add_column(self.heads[column], justify="right", no_wrap=True, min_width=self._size(column))
+            size = self._size(column)
+            if size <= room:
+                table.add_column(self.heads[column], justify="right", no_wrap=True, min_width=size)
+            else:  # a long text alone in its block
+                table.add_column(self.heads[column], width=room, overflow="fold")
         for cells, style in self._rows:
             table.add_row(*(Text(cells[each]) for each in (0, *columns)), style=style)
         return table

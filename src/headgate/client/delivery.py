@@ -22,6 +22,7 @@ from headgate.relay.tables import Tables
 from headgate.wire.block import Block
 from headgate.wire.ledger import Account, Tally
 from headgate.wire.snapshot import Snapshot
+from headgate.wire.unsent import show_unsent
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class Delivery:
 
     `digest` says more about what was given up where the subscription's policy has digesters, as in
     ``{"count": 3, "reasons": {"delta": 3}, "first": 17, "last": 21, "max(bpm)": 97}``.
+    `shed` counts rows that admission control gave up before they were matched, `unsent` by reason rows that senders
+    gave up before they came (`unsent_digest` says more): nobody knows whether they are rows of this subscription.
     `position` is a token: a client that stores it together with what it did with the rows, and resumes with it, sees
     every row exactly once.
     """
@@ -41,6 +44,9 @@ class Delivery:
     given_up: Mapping[str, int]
     position: str
     digest: Mapping[str, Any] = field(default_factory=dict)
+    shed: int = 0
+    unsent: Mapping[str, int] = field(default_factory=dict)
+    unsent_digest: Mapping[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.seqs)
@@ -182,7 +188,11 @@ class Inbox:
         if given_up and self._on_digest:
             self._on_digest(given_up, block.after, block.upto)
         digest = block.digests[self.id].show() if self.id in block.digests else {}
-        return Delivery(block.rows, block.seqs, block.after, block.upto, given_up, self.position, digest)
+        shed = sum(commit.shed for commit in block.ended)
+        unsent = show_unsent(block.unsent)
+        reasons = unsent.get("reasons", {})
+        covers = (block.rows, block.seqs, block.after, block.upto)
+        return Delivery(*covers, given_up, self.position, digest, shed, reasons, unsent)
 
     def done(self) -> None:
         """Say that the last delivery was dealt with, without asking for another; it is acknowledged soon."""

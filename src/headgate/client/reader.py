@@ -143,8 +143,7 @@ class ReaderMachine(Machine):
         if have is not None and block.after > have:
             async for missing in self._missing(have, block.after):
                 yield missing
-            have = block.after
-        yield block if have is None else block.since(have)
+        yield self._reading.account.rest(block)
 
     async def _missing(self, have: int, upto: int) -> AsyncIterator[Block]:
         """A range that did not come, fetched again."""

@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,9 @@ from headgate.matching.admission import UpdatePlan
 from headgate.matching.skipped import Skipped
 from headgate.pipeline.counts import read_counts
 from headgate.protocol.records import Purging
+from headgate.reduction import merged
 from headgate.wire.manifest import Manifest, PartRef, decode_manifest, encode_manifest
+from headgate.wire.unsent import Unsent, decode_unsent
 
 
 class LineageError(HeadgateError):
@@ -150,6 +153,8 @@ def commit(
         if last is not None and last.lineage == lineage and batch <= last.batch:
             return None
         manifest = build_manifest(stream, lineage, batch, pin, staged, last.upto if last else 0)
+        if last is not None and not last.evaluated:
+            manifest = replace(manifest, untold=last.told)  # nobody below the root has seen that manifest
         faults.reach("driver.before_manifest")
         try:
             fabric.publish(logs.commit(stream), encode_manifest(manifest), expect=stored.sequence if stored else 0)
@@ -176,6 +181,7 @@ def build_manifest(stream: str, lineage: str, batch: int, pin: Pin, staged: Sequ
         skipped=np.array(pin.skipped, np.uint64),
         partly=pin.left_out.partly,
         withheld=withheld_of(staged),
+        unsent=unsent_of(staged),
         shed_updates=pin.shed_updates,
         partly_shed=sum(row["partly_shed"] for row in staged),
         after=after,
@@ -188,6 +194,12 @@ def build_manifest(stream: str, lineage: str, batch: int, pin: Pin, staged: Sequ
         time_ms=now_ms,
         lag_ms=int(now_ms - mean_ms),
     )
+
+
+def unsent_of(staged: Sequence[Any]) -> Unsent | None:
+    """What senders have given up, as declared in this batch."""
+    declared = (decode_unsent(row["unsent"]) for row in staged if row["unsent"])
+    return reduce(merged, declared, None)
 
 
 def withheld_of(staged: Sequence[Any]) -> dict[str, int]:

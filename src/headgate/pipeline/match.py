@@ -26,6 +26,7 @@ from headgate.pipeline.control import gate_of
 from headgate.pipeline.counts import Counted
 from headgate.pipeline.graded import Graded
 from headgate.pipeline.ordering import DRAWN, Ordering, micros
+from headgate.pipeline.sources.declarations import take_declarations
 from headgate.pipeline.states import IndexRef
 from headgate.pipeline.validate import DEAD
 from headgate.pipeline.worker import Address, Worker, worker
@@ -33,6 +34,7 @@ from headgate.wire.frame import encode_frame
 from headgate.wire.integers import encode_lists
 from headgate.wire.message import json_value
 from headgate.wire.part import Part, encode_part
+from headgate.wire.unsent import Unsent
 
 RAW: Final = "_raw"
 STAGED_DDL: Final = (
@@ -40,7 +42,7 @@ STAGED_DDL: Final = (
     "classes bigint, class_ids binary, class_counts binary, event_ms double, events bigint, busy_s double, "
     "match_s double, class_s double, class_bytes bigint, sampled bigint, missed double, missed_var double, "
     "wrong double, wrong_var double, trouble string, given bigint, age_s double, updates bigint, update_s double, "
-    "partly_shed bigint, withheld string, late bigint"
+    "partly_shed bigint, withheld string, late bigint, unsent string"
 )
 STAGED = pa.schema(
     [
@@ -72,6 +74,7 @@ STAGED = pa.schema(
         ("partly_shed", pa.int64()),
         ("withheld", pa.string()),
         ("late", pa.int64()),
+        ("unsent", pa.string()),
     ]
 )
 
@@ -124,8 +127,13 @@ class MatchPass:
                 continue
             began = time.perf_counter()
             good, dead = split_dead(batch, stream.schema.arrow)
-            rows = []
+            rows: list[dict[str, object]] = []
+            unsent: Unsent | None = None
             if dead is not None:
+                dead, unsent = take_declarations(dead, DEAD)
+            if unsent is not None:
+                rows.append({"kind": "unsent", "unsent": unsent.to_bytes().decode()})
+            if dead is not None and dead.num_rows:
                 (place,) = me.fabric.publish_all(me.fabric.logs.dead(self.stream), [encode_dead(dead)])
                 rows.append({"kind": "dead", "log_sequence": place, "dead": dead.num_rows})
             age_s = self._age(good, stream.event_time)
@@ -256,6 +264,7 @@ _ZERO: dict[str, object] = {
     "partly_shed": 0,
     "withheld": "",
     "late": 0,
+    "unsent": "",
 }
 
 

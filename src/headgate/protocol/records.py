@@ -78,7 +78,9 @@ class OutputReport(msgspec.Struct, frozen=True, kw_only=True):
 
     rows: int = 0
     bytes: int = 0
-    oldest_s: float = 0.0
+    age_s: float = 0.0
+    classes: dict[str, list[float]] | None = {}
+    not_for: dict[str, int] = {}
     coverage: int | None = None
     stalled: bool = False
     came: int = 0

@@ -6,11 +6,12 @@ A subscription that moves leaves an inbox at its old site, which its reader drai
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headgate.model import Subscription
+from headgate.protocol.acks import read_tally
 from headgate.protocol.codec import UnreadableError
-from headgate.protocol.port import FabricError, LogPort, Stored
+from headgate.protocol.port import FabricError, Stored
 from headgate.relay.core import Key
 from headgate.relay.expiry import expire_messages, expire_rows
 from headgate.relay.output import Output
@@ -18,13 +19,7 @@ from headgate.relay.routes import Receiver
 from headgate.relay.state import SiteState
 from headgate.relay.tables import head_revision
 from headgate.wire.block import Block
-from headgate.wire.ledger import Tally
-
-
-async def read_tally(port: LogPort, subscription: int) -> Tally:
-    """What a subscriber has acknowledged last."""
-    stored = await port.last(port.logs.state, port.logs.ack(subscription))
-    return (Tally.read(stored.data) if stored is not None else None) or Tally(subscription)
+from headgate.wire.ledger import Tally, counted_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +74,7 @@ class Inboxes:
             data = state.port.codec.encode(gone.block)
             sequence = await state.port.publish(state.subject(key), data, expect=output.sequence, replace=True)
         except FabricError:
-            output.resume(*await state.tail(key))
+            state.resume(key, output, *await state.tail(key))
             raise
         output.busy = None
         output.sequence = sequence
@@ -140,7 +135,8 @@ class Inboxes:
         blocks = await self._unread(found, subscription, tally)
         if sum(len(block.seqs) for block in blocks) == 0:
             return None
-        return Overdue(expire_messages(blocks, tally.subscription), found[-1].sequence)
+        basis = {tally.subscription: counted_by(tally)}
+        return Overdue(replace(expire_messages(blocks, tally.subscription), basis=basis), found[-1].sequence)
 
     async def _unread(self, found: list[Stored], subscription: Subscription, tally: Tally) -> list[Block]:
         """What was not handed over of some messages; nothing where one cannot be read, as its rows are not known."""

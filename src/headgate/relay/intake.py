@@ -47,13 +47,13 @@ class Intakes:
                     return
                 reached = max(manifest.upto, reached or 0)
                 if manifest.upto > done and manifest.evaluated:
-                    await self._commit(manifest, stored.sequence, subject)
+                    await self._commit(manifest, stored)
 
-    async def _commit(self, manifest: Manifest, place: int, subject: str) -> None:
+    async def _commit(self, manifest: Manifest, stored: Stored) -> None:
         """Take in the rows of a manifest."""
         routes = await self._state.tables.routes(manifest.version, self._state.site, manifest.stream)
         if routes is not None:
-            await self._receive(await self._load(manifest, routes), routes, place, subject)
+            await self._receive(await self._load(manifest, routes), routes, stored)
 
     async def _load(self, manifest: Manifest, routes: Routes) -> Block:
         """Read the rows of a manifest, however long the server takes to answer."""
@@ -95,9 +95,9 @@ class Intakes:
             error = ValueError(f"version {version} does not route {stream!r} to {state.site!r}")
             raise UnreadableError("block for this site", error)
         block = state.port.codec.block(stored.data, routes.schema)
-        await self._receive(block, routes, stored.sequence, stored.subject)
+        await self._receive(block, routes, stored)
 
-    async def _receive(self, block: Block, routes: Routes, place: int, subject: str) -> None:
+    async def _receive(self, block: Block, routes: Routes, stored: Stored) -> None:
         """Route a block, and see to what is missing before it."""
         state, stream = self._state, routes.stream
         async with state.routing:
@@ -112,7 +112,8 @@ class Intakes:
             state.current[stream] = frozenset(key_of(stream, target) for target in routes.targets)
             await state.pack_overfull()
         state.meters.blocks += 1
-        state.taken.setdefault(stream, []).append(Intake(block.upto, place, subject, block.version))
+        taken = Intake(block.upto, stored.sequence, stored.subject, block.version, stored.size)
+        state.taken.setdefault(stream, []).append(taken)
         if gap is not None and routes.parent is not None:
             self._gaps.mend(gap.stream, routes.parent, same=same)
 

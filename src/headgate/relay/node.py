@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Final
+
 from headgate.diagnostics import site_log
 from headgate.fabric import Fabric
 from headgate.fabric.runner import run_machine
@@ -10,8 +13,10 @@ from headgate.relay.core import RelayCore
 from headgate.relay.machine import RelayMachine
 from headgate.relay.meters import Meters
 from headgate.relay.output import QueueLimits
-from headgate.relay.state import RelayTotals
+from headgate.relay.state import OvertakenError, RelayTotals
 from headgate.relay.tables import Tables
+
+_PAUSE_S: Final = 1.0
 
 
 class RelayNode:
@@ -29,8 +34,18 @@ class RelayNode:
         self.fabric = fabric
         self.site = site
         self.tables = tables or Tables(fabric)
-        self.machine = RelayMachine(
-            site, fabric.logs, max_payload=fabric.max_payload, budgets=budgets, limits=limits, codec=fabric.codec
+        self._budgets = budgets
+        self._limits = limits
+        self.machine = self._make()
+
+    def _make(self) -> RelayMachine:
+        return RelayMachine(
+            self.site,
+            self.fabric.logs,
+            max_payload=self.fabric.max_payload,
+            budgets=self._budgets,
+            limits=self._limits,
+            codec=self.fabric.codec,
         )
 
     @property
@@ -52,4 +67,10 @@ class RelayNode:
         """Relay until cancelled."""
         log, services = site_log(self.site), (self.machine.service,)
         log.info("the relay of %s is started", self.site)
-        await run_machine(self.fabric, self.machine, self.tables.snapshot, services=services, log=log)
+        while True:
+            try:
+                await run_machine(self.fabric, self.machine, self.tables.snapshot, services=services, log=log)
+            except OvertakenError as error:
+                log.warning("%s", error)
+                await asyncio.sleep(_PAUSE_S)
+                self.machine = self._make()

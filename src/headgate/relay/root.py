@@ -31,6 +31,7 @@ def commit_of(manifest: Manifest) -> Commit:
         manifest.shed,
         manifest.shed_updates,
         manifest.partly_shed,
+        manifest.told,
     )
 
 

@@ -85,7 +85,7 @@ class Sending:
         except FabricError as error:
             # Stored or not, and by whom, is in the log: go on from its tail.
             state.totals.failures += 1
-            output.resume(*await state.tail(key))
+            state.resume(key, output, *await state.tail(key))
             if not isinstance(error, FencedError):
                 await state.port.sleep(state.stall_s)
         else:

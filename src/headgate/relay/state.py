@@ -10,6 +10,8 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from headgate.errors import HeadgateError
+from headgate.protocol.acks import read_tally
 from headgate.protocol.codec import UnreadableError
 from headgate.protocol.kernel import Machine, Mutex, Signal
 from headgate.protocol.port import FabricError, MachinePort, Stored
@@ -17,12 +19,23 @@ from headgate.protocol.records import SetAside
 from headgate.relay.budget import Budgets
 from headgate.relay.core import Key, RelayCore, key_of
 from headgate.relay.meters import Meters
-from headgate.relay.output import QueueLimits
+from headgate.relay.output import Output, QueueLimits
 from headgate.relay.routes import Child, Receiver, Routes
 from headgate.relay.tables import MachineTables
 from headgate.wire.logs import Log
 
 _SET_ASIDE: Final = 64
+_EVERYTHING: Final = 1 << 62
+
+
+class OvertakenError(HeadgateError):
+    """Another relay of the same site has sent what this one had decided on: what this one knows is out of date."""
+
+    def __init__(self, site: str, output: str) -> None:
+        super().__init__(
+            f"another relay of site {site!r} has written to {output}",
+            hint="run one relay for each site; this one starts again from the logs",
+        )
 
 
 @dataclass
@@ -45,12 +58,13 @@ class RelayTotals:
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """A message that was taken from a log: the end of what it covers, its place, subject and version."""
+    """A message that was taken from a log: the end of what it covers, its place, subject, version and size in bytes."""
 
     upto: int
     place: int
     subject: str
     version: int
+    size: int
 
 
 class SiteState:
@@ -163,6 +177,8 @@ class SiteState:
             if key in self.core.outputs:
                 continue
             coverage, sequence = await self.tail(key)
+            if coverage is None and await self._read_out(key):
+                coverage = _EVERYTHING
             log, subject = self.port.logs.site(self.site), self.port.logs.held(self.site, key.token)
             held = await self.last(log, subject)
             output = self.core.restore(key, coverage, sequence)
@@ -176,6 +192,22 @@ class SiteState:
                 continue
             classes = block.classes if key.child is not None else None
             output.restore_held(replace(block, classes=classes), target, self.port.now)
+
+    def resume(self, key: Key, output: Output, coverage: int | None, sequence: int) -> None:
+        """Let an output go on from its tail; a relay that another one has overtaken starts again from the logs."""
+        if not output.resume(coverage, sequence):
+            raise OvertakenError(self.site, key.token)
+
+    async def _read_out(self, key: Key) -> bool:
+        """Whether a reader has come to the end of an inbox and gone on at another site: nobody will read it again."""
+        if key.subscription is None:
+            return False
+        while True:
+            try:
+                return (await read_tally(self.port, key.subscription)).stay > key.stay
+            except FabricError:
+                self.totals.failures += 1
+                await self.port.sleep(self.stall_s)
 
     async def pack_overfull(self) -> None:
         """Give up rows where that takes long, beside everything else; `routing` is held, so nothing comes in."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from headgate.protocol.codec import UnreadableError
@@ -9,7 +10,7 @@ from headgate.protocol.port import FabricError
 from headgate.protocol.records import Oldest, OutputReport, Past, RelayMark, RelayReport
 from headgate.relay.holds import Held
 from headgate.relay.inboxes import Inboxes
-from headgate.relay.state import SiteState
+from headgate.relay.state import Intake, SiteState
 from headgate.wire.manifest import Manifest
 
 _UPKEEP_S: Final = 1.0
@@ -102,17 +103,18 @@ class Upkeep:
         settled = min(self._stated.get(stream, (-1, 0))[0], state.core.settled(stream) or -1)
         taken = state.taken[stream]
         done = [each for each in taken if each.upto <= settled]
-        if len(done) <= _CACHE_MESSAGES:
+        gone = len(done) - _kept_for_repair(done, logs.site(state.site).max_bytes // 4)
+        if gone <= 0:
             return
         # The last one of each subject stays: a parent that no longer serves this site goes on from it one day.
-        lasts = {each.subject: each.place for each in done[: len(done) - _CACHE_MESSAGES + 1]}
+        lasts = {each.subject: each.place for each in done[: gone + 1]}
         for subject, place in lasts.items():
             if subject == logs.commit(stream):
                 await self._port.publish(logs.mark(state.site, stream), RelayMark(upto=settled).encode())
                 await self._purge_root(stream, place)
             else:
                 await self._port.purge(logs.site(state.site), subject, place)
-        del taken[: len(done) - _CACHE_MESSAGES]
+        del taken[:gone]
 
     async def _let_go(self, stream: str) -> None:
         """Give up the past of a stream that starts here as far as the tables of its versions have no room.
@@ -192,9 +194,7 @@ class Upkeep:
         totals = {name: getattr(state.totals, name) for name in state.totals.__dataclass_fields__}
         outputs = {
             key.token: OutputReport(
-                rows=output.rows,
-                bytes=output.bytes,
-                oldest_s=round(max(now - output.queue[0].since, 0.0), 3) if output.rows else 0.0,
+                **output.report(now),
                 coverage=output.coverage,
                 stalled=output.stalled,
                 came=output.came,
@@ -219,3 +219,13 @@ class Upkeep:
         )
         await self._port.publish(self._port.logs.stats("relay", state.site), report.encode())
         self._stated = stated
+
+
+def _kept_for_repair(done: Sequence[Intake], most_bytes: int) -> int:
+    """How many settled messages stay, for sites below that may ask for them again: the last ones, within limits."""
+    size = 0
+    for count, each in enumerate(reversed(done[-_CACHE_MESSAGES:])):
+        size += each.size
+        if size > most_bytes:
+            return max(count, 1)
+    return _CACHE_MESSAGES

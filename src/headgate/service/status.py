@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from itertools import pairwise
 from typing import Any
 
 from headgate.fabric import Fabric
@@ -146,7 +147,7 @@ def _subscriptions(
             **_line(lines.get(identity)),
             **_delays(tallies.get(identity)),
             **_whereabouts(subscription, tallies.get(identity)),
-            "queued_rows": output.get("rows", 0),
+            **_queued(snapshot, name, relays),
             "level": output.get("level", 0),
             **_withheld(snapshot, subscription, totals[subscription.stream]),
         }
@@ -154,6 +155,39 @@ def _subscriptions(
         if identity not in names:
             found[f"(ended {identity})"] = {"id": identity, "stream": entry.stream, "site": None, **_line(entry)}
     return found
+
+
+def _queued(snapshot: Snapshot, name: str, relays: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What waits for a subscription on its way from the root: rows, bytes and the oldest waits of all queues together.
+
+    `queues` has the parts. Where a link's queue holds too many classes to list them, the whole queue is counted.
+    """
+    subscription = snapshot.deployment.subscriptions[name]
+    identity, class_id = snapshot.subscription_ids[name], str(snapshot.class_ids[name])
+    tree = snapshot.plan.trees.get(subscription.stream) if snapshot.plan else None
+    path = [subscription.site]
+    while tree is not None and path[0] in tree.parents:
+        path.insert(0, tree.parents[path[0]])
+    queues = {}
+    for site, child in pairwise(path):
+        output = relays.get(site, {}).get("outputs", {}).get(Key(subscription.stream, child=child).token, {})
+        whole = [output.get("rows", 0), output.get("bytes", 0), output.get("age_s", 0.0)]
+        classes = output.get("classes", {})
+        rows, size, age_s = whole if classes is None else classes.get(class_id, (0, 0, 0.0))
+        left = rows - output.get("not_for", {}).get(str(identity), 0)
+        if left > 0:
+            queues[f"{site}->{child}"] = {"rows": left, "bytes": round(size * left / rows), "age_s": age_s}
+    token = Key(subscription.stream, subscription=identity, stay=subscription.stay).token
+    inbox = relays.get(subscription.site, {}).get("outputs", {}).get(token, {})
+    if inbox.get("rows"):
+        queues["inbox"] = {"rows": inbox["rows"], "bytes": inbox["bytes"], "age_s": inbox.get("age_s", 0.0)}
+    sums = {key: sum(queue[key] for queue in queues.values()) for key in ("rows", "bytes", "age_s")}
+    return {
+        "queued_rows": sums["rows"],
+        "queued_bytes": sums["bytes"],
+        "queued_s": round(sums["age_s"], 3),
+        "queues": queues,
+    }
 
 
 def _withheld(snapshot: Snapshot, subscription: Subscription, book: StreamBooks) -> dict[str, Any]:

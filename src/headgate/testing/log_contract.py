@@ -134,14 +134,15 @@ class LogContract:
         assert store.publish(f"{name}.a", b"") == 5
 
     def test_a_replacement_needs_room_but_no_free_place(self, store: LogStore) -> None:
-        """Only on a full subject does a smaller one need no room."""
+        """Only on a full subject does one that is no larger than the oldest need no room."""
         log, name = self.make(store, max_bytes=400)
         store.publish(f"{name}.a", b"x" * 200)
         refused(LogFullError, store.publish, f"{name}.a", b"x" * 150, replace=True)
         log, name = self.make(store, max_bytes=400, max_per_subject=1)
         assert store.publish(f"{name}.a", b"x" * 200) == 1
-        refused(LogFullError, store.publish, f"{name}.a", b"x" * 200, replace=True)
-        assert store.publish(f"{name}.a", b"x" * 150, replace=True) == 2
+        same = 200 - HEADERS_RECORD_BYTES - header_bytes(None, True, None)
+        refused(LogFullError, store.publish, f"{name}.a", b"x" * (same + 1), replace=True)
+        assert store.publish(f"{name}.a", b"x" * same, replace=True) == 2
         assert self.state(store, log) == (1, 2, 2)
 
     def test_the_latest_value_replaces_the_one_before(self, store: LogStore) -> None:
@@ -215,6 +216,13 @@ class LogContract:
             assert self.sequences(store, log, f"{name}.{pattern}") == found, pattern
         assert store.subjects(log, f"{name}.*.b") == {f"{name}.a.b": 1, f"{name}.x.b": 1}
         assert store.names(f"{name}.a") == store.names(f"{name}.*") == [log.name]
+
+    def test_a_pattern_takes_subjects_that_come_later(self, store: LogStore) -> None:
+        """A reader need not ask anew."""
+        log, name = self.make(store)
+        for number in (1, 2, 3):
+            store.publish(f"{name}.{number}", b"")
+            assert self.sequences(store, log, f"{name}.*", after=number - 1) == [number]
 
     def test_a_purge_deletes_below_a_sequence_and_nothing_else(self, store: LogStore) -> None:
         """Nothing lies below 0 or 1."""
@@ -300,3 +308,76 @@ class LogContract:
         assert store.publish(f"{name}.1", b"", expect=2) == 4
         assert store.publish(f"{name}.1", b"5", message_id="5") == 5
         assert store.publish(f"{name}.1", b"1", message_id="1") == 2
+
+    def test_a_lost_tail_may_leave_its_sequences_behind(self, store: LogStore) -> None:
+        """When the server's index was written and the messages were not; fences go back all the same."""
+        log, name = self.make(store)
+        for number in range(6):
+            store.publish(f"{name}.{number % 2}", b"%d" % number)
+        store.lose_tail(log, 3, numbers_survive=True)
+        assert self.state(store, log) == (3, 1, 6)
+        refused(FencedError, store.publish, f"{name}.1", b"", expect=6)
+        assert store.publish(f"{name}.1", b"", expect=2) == 7
+        assert self.sequences(store, log, f"{name}.>") == [1, 2, 3, 7]
+
+    def test_a_rotten_message_is_left_out_without_a_word(self, store: LogStore) -> None:
+        """It is counted, and no purge takes it off."""
+        log, name = self.make(store)
+        for number in range(6):
+            store.publish(f"{name}.{number % 2}", b"message")
+        assert store.rot(log, 3)
+        assert self.sequences(store, log, f"{name}.>") == [1, 2, 4, 5, 6]
+        assert store.get(log, 3) is None
+        assert self.state(store, log) == (6, 1, 6)
+        store.purge(log, f"{name}.0", 6)
+        assert store.subjects(log, f"{name}.*") == {f"{name}.0": 1, f"{name}.1": 3}
+        assert self.state(store, log) == (4, 2, 6)
+        store.restart()
+        assert self.sequences(store, log, f"{name}.>") == [2, 4, 6]
+
+    def test_a_subject_whose_last_message_is_rotten_seems_empty(self, store: LogStore) -> None:
+        """To a fence too."""
+        log, name = self.make(store)
+        for _ in range(3):
+            store.publish(f"{name}.a", b"message")
+        assert store.rot(log, 3)
+        assert store.last(log, f"{name}.a") is None
+        assert store.lasts(log, [f"{name}.a"]) == {}
+        for expect in (2, 3):
+            refused(FencedError, store.publish, f"{name}.a", b"", expect=expect)
+        assert store.publish(f"{name}.a", b"", expect=0) == 4
+        assert self.sequences(store, log, f"{name}.a") == [1, 2, 4]
+
+    def test_a_replacement_of_a_rotten_message_is_acknowledged_and_deleted(self, store: LogStore) -> None:
+        """The server keeps as many messages as it should, and the rotten one is one of them."""
+        log, name = self.make(store)
+        for _ in range(2):
+            store.publish(f"{name}.a", b"message")
+        assert store.rot(log, 2)
+        assert store.publish(f"{name}.a", b"", replace=True) == 3
+        assert self.sequences(store, log, f"{name}.a") == []
+        assert self.state(store, log) == (1, 2, 3)
+
+    def test_a_value_after_a_rotten_one_is_stored_without_an_answer(self, store: LogStore) -> None:
+        """And is gone after the next start."""
+        log, name = self.make(store, max_per_subject=1, latest_only=True)
+        store.publish(f"{name}.a", b"message")
+        assert store.rot(log, 1)
+        patience_s, store.timeout_s = store.timeout_s, 1.0
+        refused(FabricError, store.publish, f"{name}.a", b"new")
+        store.timeout_s = patience_s
+        assert self.sequences(store, log, f"{name}.a") == [2]
+        store.restart()
+        assert store.last(log, f"{name}.a") is None
+        assert self.state(store, log) == (1, 1, 2)
+
+    def test_a_power_failure_loses_everything_from_a_rotten_message_on(self, store: LogStore) -> None:
+        """Without its index the server reads a file up to the first record that is wrong."""
+        log, name = self.make(store)
+        for _ in range(6):
+            store.publish(f"{name}.a", b"message")
+        assert store.rot(log, 3)
+        store.publish(f"{name}.a", b"message")
+        store.lose_tail(log, 1)
+        assert self.sequences(store, log, f"{name}.a") == [1, 2]
+        assert store.publish(f"{name}.a", b"", expect=2) == 3

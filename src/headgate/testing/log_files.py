@@ -34,13 +34,14 @@ def _records(block: bytes | bytearray) -> Iterator[tuple[int, int, int]]:
         start = end
 
 
-def cut_tail(server_dir: Path, log: Log, count: int) -> None:
-    """Cut the last records off a log, as if neither they nor the index had ever reached the disk."""
+def cut_tail(server_dir: Path, log: Log, count: int, *, index: bool = False) -> None:
+    """Cut the last records off a log, as if they had never reached the disk; nor had the index, unless `index`."""
     block = _blocks(server_dir, log)[-1]
     data = block.read_bytes()
     starts = [start for _, start, _ in _records(data)]
     block.write_bytes(data[: starts[-count]])
-    (block.parent / "index.db").unlink(missing_ok=True)
+    if not index:
+        (block.parent / "index.db").unlink(missing_ok=True)
 
 
 def damage(server_dir: Path, log: Log, sequence: int) -> bool:

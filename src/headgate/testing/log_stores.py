@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from headgate.fabric import EmbeddedServer, FabricError, NoLogError, Stored, SyncFabric
-from headgate.testing.log_files import cut_tail
+from headgate.testing.log_files import cut_tail, damage
 from headgate.testing.world.logs import LogInfo
 from headgate.testing.world.messages import Message
 from headgate.testing.world.server import SimulatedServer
@@ -37,6 +37,9 @@ def _seen(message: Message | Stored) -> Seen:
 
 class LogStore(Protocol):
     """The operations of a server that Headgate relies on. Refusals are those of `headgate.fabric`."""
+
+    timeout_s: float
+    """How long an append waits for its answer."""
 
     @property
     def max_payload(self) -> int:
@@ -83,8 +86,11 @@ class LogStore(Protocol):
     def restart(self) -> None:
         """Stop the server and start it again."""
 
-    def lose_tail(self, log: Log, count: int) -> None:
-        """Lose the last messages of a log at a power failure: they were not synced."""
+    def lose_tail(self, log: Log, count: int, *, numbers_survive: bool = False) -> None:
+        """Lose the last messages of a log at a power failure: they were not synced, and perhaps their numbers were."""
+
+    def rot(self, log: Log, sequence: int) -> bool:
+        """Flip a bit in the file of a message between a stop and a start of the server."""
 
     def pass_time(self, seconds: float) -> None:
         """Come to a later time."""
@@ -95,6 +101,7 @@ class SimulatedStore:
 
     def __init__(self, server: SimulatedServer) -> None:
         self.server = server
+        self.timeout_s = 0.0
         self.now = 0.0
         self.ensure, self.subjects, self.names = server.ensure, server.subjects, server.names
         self.purge, self.remove, self.info = server.purge, server.remove, server.info
@@ -127,9 +134,16 @@ class SimulatedStore:
         """The last message of each subject that has one."""
         return {subject: _seen(found) for subject, found in self.server.lasts(log, subjects).items()}
 
-    def lose_tail(self, log: Log, count: int) -> None:
+    def lose_tail(self, log: Log, count: int, *, numbers_survive: bool = False) -> None:
         """Lose the last messages of a log at a power failure."""
-        self.server.log(log).lose(count)
+        self.server.log(log).lose(count, numbers_survive=numbers_survive)
+
+    def rot(self, log: Log, sequence: int) -> bool:
+        """Flip a bit in the file of a message between a stop and a start of the server."""
+        if not self.server.rot(log, sequence):
+            return False
+        self.server.restart()
+        return True
 
     def pass_time(self, seconds: float) -> None:
         """Come to a later time."""
@@ -140,6 +154,7 @@ class NatsStore:
     """A real server that the contract may stop and start, and a connection to it."""
 
     def __init__(self, server: EmbeddedServer) -> None:
+        self.timeout_s = 10.0
         self.server = server
         self.fabric = SyncFabric(server.url)
 
@@ -161,7 +176,8 @@ class NatsStore:
     ) -> int:
         """Append and return the sequence."""
         publish = self.fabric.fabric.publish
-        return self.fabric.run(publish(subject, data, expect=expect, replace=replace, message_id=message_id))
+        options: Any = {"expect": expect, "replace": replace, "message_id": message_id}
+        return self.fabric.run(publish(subject, data, timeout_s=self.timeout_s, **options))
 
     def last(self, log: Log, subject: str) -> Seen | None:
         """The last message of a subject."""
@@ -222,11 +238,22 @@ class NatsStore:
         with self._stopped():
             self.server.stop()
 
-    def lose_tail(self, log: Log, count: int) -> None:
+    def lose_tail(self, log: Log, count: int, *, numbers_survive: bool = False) -> None:
         """Lose the last messages of a log at a power failure."""
         with self._stopped():
-            self.server.kill()
-            cut_tail(self.server.directory, log, count)
+            if numbers_survive:
+                self.server.stop()  # which writes the index
+            else:
+                self.server.kill()
+            cut_tail(self.server.directory, log, count, index=numbers_survive)
+
+    def rot(self, log: Log, sequence: int) -> bool:
+        """Flip a bit in the file of a message between a stop and a start of the server."""
+        if self.get(log, sequence) is None:
+            return False
+        with self._stopped():
+            self.server.stop()
+            return damage(self.server.directory, log, sequence)
 
     @contextmanager
     def _stopped(self) -> Iterator[None]:

@@ -84,7 +84,8 @@ class Logs:
 
     def input(self, stream: str) -> Log:
         """Rows that clients published into a stream, until its job has committed them."""
-        return Log(self._name("in", stream), (self.published(stream),), self.root_bytes, id_window_s=ID_WINDOW_S)
+        subjects = (self.published(stream), self.unsent(stream))
+        return Log(self._name("in", stream), subjects, self.root_bytes, id_window_s=ID_WINDOW_S)
 
     def site(self, site: str) -> Log:
         """What a site has received and not yet passed on to everybody below it."""
@@ -126,6 +127,10 @@ class Logs:
     def published(self, stream: str) -> str:
         """Rows that clients publish."""
         return self._subject("in", _token(stream))
+
+    def unsent(self, stream: str) -> str:
+        """What senders gave up before it was published."""
+        return self._subject("in", _token(stream), "unsent")
 
     def link(self, parent: str, child: str, stream: str) -> str:
         """Blocks of a stream from a parent, in the child's site log."""

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from headgate.reduction import merged
 from headgate.wire.frame import Frame, decode_frame, encode_frame
 from headgate.wire.integers import decode_sorted, decode_uints, encode_sorted, encode_uints
+from headgate.wire.unsent import Unsent
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,9 @@ class Manifest:
     is the place in the root log up to which updates of contexts were applied, but for those at the places `skipped`,
     which were shed, and of those in `partly` the changes whose bits are set: with `version` they are the batch's pin.
     `shed_updates` counts the values that this batch shed, `partly_shed` the evaluated rows that were matched for some
-    groups of classes only, `withheld` by a group's tolerance the rows that were not matched for it.
+    groups of classes only, `withheld` by a group's tolerance the rows that were not matched for it. `unsent` is what
+    senders declared in this batch to have given up, `untold` what they had declared in the batches before it that had
+    no rows: subscribers hear of both with the rows of this one.
     """
 
     stream: str
@@ -53,6 +57,13 @@ class Manifest:
     partly_shed: int = 0
     partly: Mapping[int, bytes] = field(default_factory=dict, repr=False)
     withheld: Mapping[str, int] = field(default_factory=dict)
+    unsent: Unsent | None = None
+    untold: Unsent | None = None
+
+    @property
+    def told(self) -> Unsent | None:
+        """What senders gave up and subscribers are told with this manifest, or with the next one that has rows."""
+        return merged(self.untold, self.unsent)
 
     @property
     def evaluated(self) -> int:
@@ -112,6 +123,11 @@ def encode_manifest(manifest: Manifest) -> bytes:
         sections.append(encode_sorted(manifest.skipped))
     if manifest.withheld:
         header["withheld"] = dict(manifest.withheld)
+    header |= {
+        name: digest.to_dict()
+        for name, digest in (("unsent", manifest.unsent), ("untold", manifest.untold))
+        if digest is not None
+    }
     if manifest.partly:
         places = sorted(manifest.partly)
         bits = [manifest.partly[place] for place in places]
@@ -150,6 +166,8 @@ def decode_manifest(data: bytes) -> Manifest:
         partly_shed=header.get("partly_shed", 0),
         partly=_decode_partly(frame) if "partly" in header else {},
         withheld=header.get("withheld", {}),
+        unsent=Unsent.from_dict(header["unsent"]) if "unsent" in header else None,
+        untold=Unsent.from_dict(header["untold"]) if "untold" in header else None,
     )
 
 

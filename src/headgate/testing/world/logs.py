@@ -7,7 +7,11 @@
 - A subject without messages has the last sequence 0, also when it had messages before: `expect=0` is then right.
 - The fence is checked before the message id, the message id before the limits. A replacement (`replace`) needs room
   beside what it replaces, but not a free place on its subject. Only when its subject has all the messages that it may
-  have, a replacement smaller than the oldest of them needs no room.
+  have, a replacement no larger than the oldest of them needs no room.
+- A message whose file was damaged (`rot`) is left out of reads without a word and cannot be deleted. When it is the
+  last of its subject, the subject seems empty, to a fence too. An append that would have to delete it is stored, but
+  never acknowledged; a replacement deletes itself instead. A start after a power failure loses it and all that came
+  after it. (When the real server rewrites such a file, it may lose healthy messages too; that is not simulated.)
 - A log with `latest_only` makes room by deleting its oldest messages, whatever their subject; a message larger than the
   log is acknowledged and deletes everything, itself too.
 """
@@ -21,7 +25,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from headgate.protocol.port import FencedError, LogFullError
+from headgate.protocol.port import FabricError, FencedError, LogFullError
 from headgate.testing.world.messages import HEADERS_RECORD_BYTES, RECORD_BYTES, Message, Unreadable, header_bytes
 from headgate.testing.world.subjects import is_literal, matches
 from headgate.wire.logs import Log
@@ -47,13 +51,14 @@ class LogBackup:
     log: Log
     messages: tuple[Message, ...]
     last: int
+    rotten: frozenset[int]
 
 
 class SimulatedLog:
     """One log. `synced` says that every change is durable at once; else `sync` makes durable what was done so far."""
 
     __slots__ = ("_by_subject", "_bytes", "_first_at", "_ids", "_ids_by_age", "_journal", "_last", "_messages",
-                 "_order", "_taken", "filled", "log", "synced")  # fmt: skip
+                 "_order", "_rotten", "_taken", "filled", "log", "synced")  # fmt: skip
 
     def __init__(self, log: Log, *, synced: bool = True) -> None:
         self.log = log
@@ -61,8 +66,9 @@ class SimulatedLog:
         self.filled = False
         self._set((), 0)
 
-    def _set(self, messages: Iterable[Message], last: int) -> None:
+    def _set(self, messages: Iterable[Message], last: int, rotten: Iterable[int] = ()) -> None:
         """Hold exactly these messages, given in the order of their sequences, all of them durable."""
+        self._rotten = set(rotten)
         self._messages = {message.sequence: message for message in messages}
         self._last = last
         self._order = list(self._messages)
@@ -76,7 +82,7 @@ class SimulatedLog:
         self._ids: dict[str, tuple[int, float]] = {}
         self._ids_by_age: deque[tuple[float, str]] = deque()
         for message in self._messages.values():
-            if message.message_id is not None:
+            if message.message_id is not None and message.sequence not in self._rotten:
                 self._remember(message.message_id, message.sequence, message.time_s)
         # Changes that are not durable: the number of an appended message, or a message that was removed.
         self._journal: list[int | Message] = []
@@ -94,8 +100,10 @@ class SimulatedLog:
     ) -> int:
         """Store a message of `size` bytes (payload alone) and return its sequence; see `SimulatedServer.publish`."""
         sequences = self._by_subject.get(subject)
-        if expect is not None and expect != (last := sequences[-1] if sequences else 0):
-            raise FencedError(f"{subject}: wrong last sequence: {last}")
+        if expect is not None:
+            last = sequences[-1] if sequences else 0
+            if expect != (0 if last in self._rotten else last):
+                raise FencedError(f"{subject}: wrong last sequence: {last}")
         if message_id is not None and (known := self._known(message_id, now)):
             return known
         headers = header_bytes(expect, replace, message_id)
@@ -109,7 +117,7 @@ class SimulatedLog:
             if at_limit and not replace:
                 raise LogFullError(f"{subject}: maximum messages per subject exceeded")
             if self._bytes + stored > log.max_bytes and not (
-                at_limit and sequences and self._messages[sequences[0]].stored_bytes > stored
+                at_limit and sequences and self._messages[sequences[0]].stored_bytes >= stored
             ):
                 raise LogFullError(f"{subject}: maximum bytes exceeded")
         self._last = sequence = self._last + 1
@@ -124,10 +132,10 @@ class SimulatedLog:
             self._new_subject(subject, sequence)
         else:
             sequences.append(sequence)
+            if 0 < log.max_per_subject < len(sequences):
+                self._delete_first(subject)
             if replace:
                 self._drop(subject, len(sequences) - 1)
-            elif log.latest_only and len(sequences) > log.max_per_subject:
-                self._drop(subject, len(sequences) - log.max_per_subject)
         if log.latest_only and self._bytes > log.max_bytes:
             self._make_room()
         return sequence
@@ -152,9 +160,18 @@ class SimulatedLog:
             if matches(pattern, subject):
                 taken.add(subject)
 
+    def _delete_first(self, subject: str) -> None:
+        """Delete the oldest message of a subject to keep a limit. Where the server cannot, it never answers."""
+        if self._by_subject[subject][0] in self._rotten:
+            raise FabricError(f"{subject}: not stored: no answer")
+        self._drop(subject, 1)
+
     def _drop(self, subject: str, count: int) -> int:
-        """Delete the first messages of a subject."""
+        """Delete the first messages of a subject that can be deleted, at most so many."""
         sequences = self._by_subject[subject]
+        if self._rotten and not self._rotten.isdisjoint(sequences):
+            sequences.sort(key=self._rotten.__contains__)  # what cannot be deleted goes to the end for a moment
+            count = min(count, sum(sequence not in self._rotten for sequence in sequences))
         gone, messages, journal = sequences[:count], self._messages, None if self.synced else self._journal
         for sequence in gone:
             message = messages.pop(sequence)
@@ -165,6 +182,8 @@ class SimulatedLog:
             del self._by_subject[subject]
         else:
             del sequences[:count]
+            if self._rotten:
+                sequences.sort()
         if len(self._order) > 2 * len(messages) + _FEW_DEAD:
             self._order = [sequence for sequence in self._order if sequence in messages]
             self._first_at = 0
@@ -172,7 +191,7 @@ class SimulatedLog:
 
     def _make_room(self) -> None:
         while self._bytes > self.log.max_bytes:
-            self._drop(self._messages[self._first()].subject, 1)
+            self._delete_first(self._messages[self._first()].subject)
 
     def _first(self) -> int:
         """The sequence of the oldest message; the log must hold one."""
@@ -185,11 +204,11 @@ class SimulatedLog:
     def last(self, subject: str) -> Message | None:
         """The last message of a subject."""
         sequences = self._by_subject.get(subject)
-        return self._messages[sequences[-1]] if sequences else None
+        return self.get(sequences[-1]) if sequences else None
 
     def get(self, sequence: int) -> Message | None:
         """The message with that sequence, None when there is none."""
-        return self._messages.get(sequence)
+        return None if sequence in self._rotten else self._messages.get(sequence)
 
     def read(self, pattern: str, after: int, limit: int = 256, max_bytes: int = READ_BYTES) -> list[Message]:
         """The next messages of a subject after a sequence, in order; one more than `max_bytes` hold, as the server."""
@@ -198,6 +217,8 @@ class SimulatedLog:
         found: list[Message] = []
         room = max_bytes
         for message in self._from(pattern, after):
+            if message.sequence in self._rotten:
+                continue
             found.append(message)
             room -= message.size
             if room <= 0 or len(found) == limit:
@@ -237,17 +258,21 @@ class SimulatedLog:
         """Delete the messages of a subject with a sequence below this one; returns how many."""
         subjects = [pattern] if is_literal(pattern) else sorted(self.subjects(pattern))
         purged = 0
-        for subject in subjects:
-            count = bisect_left(self._by_subject.get(subject, ()), below)
-            if count:
-                purged += self._drop(subject, count)
         if pattern == ">" and below > self._last:  # the server compacts the log up to there, whatever it holds
             self._last = below - 1
+            self._rotten.clear()
+        for subject in subjects:
+            sequences = self._by_subject.get(subject, ())
+            count = bisect_left(sequences, below)
+            if self._rotten:
+                count -= sum(sequence in self._rotten for sequence in sequences[:count])
+            if count:
+                purged += self._drop(subject, count)
         return purged
 
     def remove(self, sequence: int) -> bool:
         """Delete one message; False when there is none with this sequence."""
-        message = self._messages.get(sequence)
+        message = self.get(sequence)
         if message is None:
             return False
         sequences = self._by_subject[message.subject]
@@ -270,10 +295,14 @@ class SimulatedLog:
         self.log = log
         if log.latest_only:
             self._make_room()
-        if log.max_per_subject > 0:
+        self._keep_limits()
+
+    def _keep_limits(self) -> None:
+        """Delete the oldest messages of subjects that have too many."""
+        if self.log.max_per_subject > 0:
             for subject, found in list(self._by_subject.items()):
-                if len(found) > log.max_per_subject:
-                    self._drop(subject, len(found) - log.max_per_subject)
+                if len(found) > self.log.max_per_subject:
+                    self._drop(subject, len(found) - self.log.max_per_subject)
 
     def sync(self) -> None:
         """Make everything durable that was done so far."""
@@ -284,38 +313,44 @@ class SimulatedLog:
         """How many changes (messages stored and messages deleted) a power failure may undo."""
         return len(self._journal)
 
-    def power_failure(self, random: Random, *, removals_survive: bool = False) -> int:
+    def power_failure(self, random: Random, *, removals_survive: bool = False, numbers_survive: bool = False) -> int:
         """Undo a random tail of what was not synced, newest first, and return how many changes that is.
 
-        Sequences of lost messages are given again. Deleted messages come back with the tail that deleted them, unless
+        Sequences of lost messages are given again, unless `numbers_survive`: the server wrote its index, which knows
+        them, but not the messages. Deleted messages come back with the tail that deleted them, unless
         `removals_survive`: a server that has deleted a whole file of messages does not find them again.
         """
         lost = random.randint(0, len(self._journal))
-        self.lose(lost, removals_survive=removals_survive)
+        self.lose(lost, removals_survive=removals_survive, numbers_survive=numbers_survive)
         return lost
 
-    def lose(self, changes: int, *, removals_survive: bool = False) -> None:
+    def lose(self, changes: int, *, removals_survive: bool = False, numbers_survive: bool = False) -> None:
         """Undo the last changes that were not synced, and start again; see `power_failure`."""
-        journal = self._journal
+        journal, last = self._journal, self._last
         for change in reversed(journal[len(journal) - changes :]):
             if isinstance(change, int):
                 self._messages.pop(change, None)
                 self._last = change - 1
             elif not removals_survive:
                 self._messages[change.sequence] = change
-        self.restart()
+        if self._rotten:
+            self._last = min(self._rotten) - 1
+            self._rotten.clear()
+        kept = sorted(each for each in self._messages.values() if each.sequence <= self._last)
+        self._set(kept, last if numbers_survive else self._last)
 
     def restart(self) -> None:
         """Read the log again as a server that starts does: it knows only the ids of messages that are still stored."""
-        self._set(sorted(self._messages.values()), self._last)
+        self._set(sorted(self._messages.values()), self._last, self._rotten)
+        self._keep_limits()
 
     def backup(self) -> LogBackup:
         """A copy of the log as it is; messages are shared, not copied."""
-        return LogBackup(self.log, tuple(self._messages.values()), self._last)
+        return LogBackup(self.log, tuple(self._messages.values()), self._last, frozenset(self._rotten))
 
     def restore(self, backup: LogBackup) -> None:
         """Put the log back to what it was; its sequences go back too. The limits stay."""
-        self._set(sorted(backup.messages), backup.last)
+        self._set(sorted(backup.messages), backup.last, backup.rotten)
 
     def wipe(self) -> None:
         """Lose everything, the last sequence too."""
@@ -327,8 +362,15 @@ class SimulatedLog:
         self.restore(other.backup())
         other.restore(mine)
 
+    def rot(self, sequence: int) -> bool:
+        """Damage the file of a message, so that the server's own checksum is wrong. False when there is none."""
+        if self.get(sequence) is None:
+            return False
+        self._rotten.add(sequence)
+        return True
+
     def flip(self, sequence: int) -> bool:
-        """Damage a stored message: its data is `Unreadable` from now on. False when there is none."""
+        """Damage a message where no checksum of the server sees it: it is read, and its data is `Unreadable`."""
         message = self._messages.get(sequence)
         if message is None or isinstance(message.data, Unreadable):
             return False

@@ -150,10 +150,14 @@ class SimulatedServer:
         for log in self._logs.values():
             log.sync()
 
-    def power_failure(self, random: Random, *, removals_survive: bool = False) -> dict[str, int]:
+    def power_failure(
+        self, random: Random, *, removals_survive: bool = False, numbers_survive: bool = False
+    ) -> dict[str, int]:
         """Lose a random tail of what was not synced, in each log another; returns the changes undone by log."""
-        logs = self._logs.items()
-        return {name: log.power_failure(random, removals_survive=removals_survive) for name, log in logs}
+        return {
+            name: log.power_failure(random, removals_survive=removals_survive, numbers_survive=numbers_survive)
+            for name, log in self._logs.items()
+        }
 
     def restart(self) -> None:
         """Start again: nothing is lost but the ids of messages that are no longer stored."""
@@ -193,8 +197,12 @@ class SimulatedServer:
         other._routes.clear()
 
     def flip(self, log: Log, sequence: int) -> bool:
-        """Damage a stored message: its data is `Unreadable` from now on."""
+        """Damage a message where no checksum of the server sees it: it is read, and its data is `Unreadable`."""
         return self.log(log).flip(sequence)
+
+    def rot(self, log: Log, sequence: int) -> bool:
+        """Damage the file of a message: reads leave it out without a word; see `headgate.testing.world.logs`."""
+        return self.log(log).rot(sequence)
 
     def fill(self, log: Log, filled: bool = True) -> None:
         """Let a log refuse every append as full, whatever its limits say, or end that."""
