@@ -14,7 +14,7 @@ SOURCE = ROOT / "src" / "headgate"
 
 # Lowest first. A package imports from its own row, without cycles, and from the rows above it in this list.
 LEVELS: tuple[tuple[str, ...], ...] = (
-    ("__init__", "errors", "faults"),
+    ("__init__", "errors", "faults", "diagnostics"),
     ("model",),
     ("filters",),
     ("matching", "grid"),

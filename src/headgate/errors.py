@@ -8,19 +8,39 @@ command line prints that message and never a traceback.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+from typing import Final
+
+# What stands before the last `@` of a URL's authority; NATS takes a name without a password for a token.
+_PASSWORD: Final = re.compile(r"\b([a-z][a-z0-9+.-]*://[^\s/:@,]*):[^\s/,]*@", re.IGNORECASE)
+_TOKEN: Final = re.compile(r"\b((?:nats|tls|wss?)://)[^\s/:@,]+@", re.IGNORECASE)
+_PARAMETER: Final = re.compile(r"\b((?:password|passwd|pwd|token|secret)=)[^\s&;,'\")]+", re.IGNORECASE)
+
+
+def masked(text: str) -> str:
+    """A text that can be shown: passwords and tokens of the URLs in it are stars.
+
+    >>> masked("NATS at nats://me:s3cret@host:4222, postgresql://host/db?user=me&password=s3cret")
+    'NATS at nats://me:***@host:4222, postgresql://host/db?user=me&password=***'
+    >>> masked("nats://s3cret@host and postgresql://me@host/db")
+    'nats://***@host and postgresql://me@host/db'
+    """
+    text = _TOKEN.sub(r"\1***@", _PASSWORD.sub(r"\1:***@", text))
+    return _PARAMETER.sub(r"\1***", text)
 
 
 class HeadgateError(Exception):
     """Base of every error that a user can cause.
 
-    `where` locates the cause (``headgate.yaml:12``, ``character 17``), `hint` says how to fix it.
+    `where` locates the cause (``headgate.yaml:12``, ``character 17``), `hint` says how to fix it. Passwords of URLs are
+    masked in all of them.
     """
 
     def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
-        self.message = message
-        self.where = where
-        self.hint = hint
+        self.message = masked(message)
+        self.where = None if where is None else masked(where)
+        self.hint = None if hint is None else masked(hint)
         super().__init__(str(self))
 
     def __str__(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -70,7 +71,7 @@ class Place:
     def ready(process: subprocess.Popen[str], word: str) -> subprocess.Popen[str]:
         assert process.stderr is not None
         told = []
-        for line in process.stderr:
+        while line := process.stderr.readline():
             told.append(line)
             if word in line:
                 return process
@@ -154,6 +155,8 @@ def test_tail_goes_on_where_the_one_before_stopped(place: Place) -> None:
     )
     assert [line.split()[0] for line in place.run("tail", "all", "--peek", "-n", "2").splitlines()] == ["4", "5"]
     assert [line.split()[0] for line in place.run("tail", "all", "-n", "37").splitlines()] == [*map(str, range(4, 41))]
+    idle = place.ready(place.start("tail", "all"), "-- waiting for the next rows of stream fleet (Ctrl-C ends)")
+    assert ended(idle, signal.SIGINT) == 130
     rows = [json.loads(line) for line in place.run("tail", "plain", "--json", "-n", "40").splitlines()]
     assert [sorted(row) for row in rows] == [["_seq", "at", "vehicle"]] * 40
 
@@ -204,16 +207,24 @@ def test_the_ledger_fails_on_a_wrong_count_and_only_then(place: Place) -> None:
 
 def test_relays_alone_stop_with_ctrl_c_and_the_ledger_can_be_read_afterwards(tmp_path: Path) -> None:
     with place_at(tmp_path, here={"site": "root"}) as place:
-        process = place.up("--no-relays")
-        relay = place.ready(place.start("relay", "--site", "root"), "relay root is up")
+        logged = ("--log-level", "info", "--log-format", "json")
+        process = place.up("--no-relays", *logged)
+        relay = place.ready(place.start("relay", "--site", "root", *logged), "relay root is up")
         place.commit(0, 20, 0)
         assert len(place.run("tail", "here", "-n", "20").splitlines()) == 20
         assert "did you mean 'root'?" in place.run("relay", "--site", "rot", code=2)
-        assert ended(relay, signal.SIGINT) == 0
-        assert ended(process, signal.SIGINT) == 0
+        relay.send_signal(signal.SIGINT)
+        said = [json.loads(line) for line in relay.communicate(timeout=60)[1].splitlines()]
+        assert {each["site"] for each in said if each["logger"] == "headgate.relay.root"} <= {"root"}
+        assert relay.returncode == 0
+        process.send_signal(signal.SIGINT)
+        records = [json.loads(line) for line in process.communicate(timeout=60)[1].splitlines()]
+        assert records[-1]["message"] == "stopping"
+        assert process.returncode == 0
         asyncio.run(until(lambda: _nothing(place)))
         entry = json.loads(place.run("ledger", "--json"))["subscriptions"]["here"]
         assert (entry["delivered"], entry["in_flight"], entry["difference"]) == (20, 0, 0)
+        assert re.match(r"stopped at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC, \d+ s ago", place.run("status"))
         assert "nothing is running in" in place.run("tail", "here", code=2)
         assert place.processes() == []
 

@@ -13,7 +13,7 @@ from tests.live import running
 from typer.testing import CliRunner
 
 from headgate.cli.check import check
-from headgate.cli.subscriptions import _print_row
+from headgate.cli.tail import _print_row
 from headgate.service.dead import read_dead_letters
 
 ROOT = Path(__file__).parents[2]

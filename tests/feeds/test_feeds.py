@@ -191,17 +191,35 @@ def test_the_memory_of_keys_is_bounded(monkeypatch):
     )
 )
 def test_nothing_in_a_feed_can_raise(body):
-    items, dead = parse_feed("x", body)
-    assert items or dead or body is not None
-    assert all(item.key for item in items)
+    parsed = parse_feed("x", body)
+    assert parsed.is_feed or parsed.dead
+    assert all(each.key for each in (*parsed.items, *parsed.dead))
 
 
-def test_entries_without_identity_are_dead_letters():
-    entries = "<item><description>x</description></item><item><title>t</title></item>"
-    body = f"<rss version='2.0'><channel>{entries}</channel></rss>".encode()
-    items, dead = parse_feed("x", body)
-    assert [item.title for item in items] == ["t"]
-    assert "no id" in dead[0].reason
+def _rss(*entries: str) -> bytes:
+    return f"<rss version='2.0'><channel>{''.join(f'<item>{each}</item>' for each in entries)}</channel></rss>".encode()
+
+
+def test_an_item_with_only_a_description_is_an_item():
+    """RSS asks for a title or a description, and nothing else."""
+    parsed = parse_feed("x", _rss("<description>storm warning</description>", "<title>t</title>", "<author>a</author>"))
+    assert [(item.title, item.summary) for item in parsed.items] == [("", "storm warning"), ("t", "")]
+    assert [letter.reason for letter in parsed.dead] == ["an entry has no id, link, title or text"]
+    body = b"<feed xmlns='http://www.w3.org/2005/Atom'><entry><content>the whole text</content></entry></feed>"
+    assert [item.summary for item in parse_feed("x", body).items] == ["the whole text"]
+
+
+def test_an_entry_that_cannot_be_read_is_no_failed_request():
+    """The server answered as it should: validators are kept, the wait is the usual one, the bad entry counts once."""
+    poller = Poller([Feed("a", "http://x/a")], Politeness(interval_s=60, host_gap_s=0))
+    for turn in range(3):
+        [request] = poller.due(60.0 * turn)
+        assert request.modified == (None if turn == 0 else "yesterday")
+        polled = poller.take(request, Fetched(200, _rss("<author>nobody</author>"), None, "yesterday"), 60.0 * turn)
+        assert len(polled.dead) == (1 if turn == 0 else 0)
+        poller.accept(polled)
+    assert (poller.counts.requests, poller.counts.failures, poller.counts.dead) == (3, 0, 1)
+    assert poller.states["a"].due_s == 180.0
 
 
 def test_lists_of_feeds(tmp_path):
@@ -243,3 +261,8 @@ def test_the_command(server, tmp_path):
     figures = json.loads(found.stdout.splitlines()[-1])
     assert figures["items"] == 3
     assert figures["dead_letters"] >= 3
+    lines = found.stderr.splitlines()
+    assert "news: 2 new items" in lines
+    assert "blog: 1 new item" in lines
+    assert "down: HTTP 503 Service Unavailable; asked again in 2 h" in lines
+    assert {line.split(":")[0] for line in lines} == set(server.feeds), "every line says which feed it is about"

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headgate.cli.picture import choose_value, draw, read_field
+from headgate.cli.picture import asked_share, choose_value, draw, painted, read_field
 from headgate.client import Client
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric
@@ -41,12 +41,43 @@ def test_the_column_to_draw_is_chosen_or_checked():
     assert choose_value("step", LAYOUT, SCHEMA) == "step"
     placed = Schema.of({"x": "int", "y": "int", "lat": "double", "lon": "double", "wind": "double", "step": "int"})
     assert choose_value(None, LAYOUT, placed) == "wind"
+    counted = Schema.of({"row_id": "long", "flight": "long", "x": "int", "y": "int", "heading": "int", "alt": "double"})
+    assert choose_value(None, LAYOUT, counted) == "alt"
+    assert (
+        choose_value(None, LAYOUT, counted.select(["row_id", "flight", "x", "y", "heading"]), ("flight",)) == "heading"
+    )
+    assert choose_value(None, LAYOUT, counted.select(["row_id", "x", "y"])) == "row_id"
     with pytest.raises(HeadgateError, match="did you mean 'temp'"):
         choose_value("tmp", LAYOUT, SCHEMA)
     with pytest.raises(HeadgateError, match="leaves out 'y'"):
         choose_value(None, LAYOUT, SCHEMA.select(["x", "temp"]))
     with pytest.raises(HeadgateError, match="no number to draw"):
         choose_value(None, LAYOUT, SCHEMA.select(["x", "y", "name"]))
+
+
+def scattered(share: float, region: tuple[slice, slice] = (slice(None), slice(None))) -> Field:
+    """A globe of 360 by 180 with points at random in a region of it."""
+    grid = {"x": {"column": "x", "size": 360, "wrap": True}, "y": {"column": "y", "size": 180}}
+    field = Field(parse_layout(grid, SCHEMA), ("temp",))
+    wanted = np.zeros((180, 360), dtype=bool)
+    wanted[region] = np.random.default_rng(3).random((180, 360))[region] < share
+    y, x = np.nonzero(wanted)
+    field.add(pa.record_batch({"x": x, "y": y, "temp": np.ones(len(x))}))
+    return field
+
+
+def coloured(field: Field, share: float) -> float:
+    """Share of a picture that is not grey."""
+    return float(np.isfinite(painted(field, share)).mean())
+
+
+def test_a_picture_is_not_filled_from_few_points():
+    """A thousandth of the globe's points colour what is beside them; a thinned field, all of the globe."""
+    assert scattered(0.001).share("temp") < 0.0015
+    assert coloured(scattered(0.001), 1.0) < 0.01
+    assert coloured(scattered(1 / 16), 1 / 16) > 0.9
+    assert coloured(scattered(0.03, (slice(125, 150), slice(170, 205))), 1 / 16) < 0.03
+    assert coloured(scattered(0.0), 1.0) == 0.0
 
 
 def test_ten_subscribers_get_nested_shares_of_one_field():
@@ -63,7 +94,7 @@ def test_view_reads_an_inbox_without_moving_its_subscriber(nats_url):
     async def work():
         fabric = await Fabric.connect(nats_url, Logs("viewing"))
         async with Client(fabric) as client:
-            wanted = Subscription("map", "w", "lab", select=("x", "y", "temp"))
+            wanted = Subscription("map", "w", "lab", select=("x", "y", "temp"), resolution={"space": "1/4"})
             stream = Stream("w", SCHEMA, Source("generator"), "lab", options={"grid": GRID})
             deployment = Deployment({"w": stream}, {"lab": Site("lab")}, subscriptions={"map": wanted})
             logs = fabric.logs
@@ -79,6 +110,7 @@ def test_view_reads_an_inbox_without_moving_its_subscriber(nats_url):
             field = await read_field(client, ["map"], None, 1.0)
             assert (field.points, field.values) == (2, ("temp",))
             assert field.at("temp")[2, 4] == 9.0
+            assert asked_share(await client.snapshot(), ["map"]) == 0.25
             assert await fabric.last(logs.state, logs.ack(7)) is None
             with pytest.raises(HeadgateError, match="did you mean 'map'"):
                 await read_field(client, ["mapp"], None, 1.0)

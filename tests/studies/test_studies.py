@@ -191,3 +191,18 @@ def test_the_command_runs_the_study_and_ends_with_json(spark, tmp_path):
     assert figures["rows"] == 2 * 2 * 6
     assert figures["bytes_per_row delta planes zstd"] < figures["bytes_per_row raw"]
     assert (tmp_path / "chart.svg").read_text().startswith("<?xml")
+
+
+def test_the_legend_of_silent_loss_hides_no_swatch():
+    """Each swatch stands on the page's white, not on a bar of its own colour."""
+    figures = {"headgate": (2086, 17914, 0), "mosquitto": (2397, 0, 17603), "nats": (2622, 17378, 0)}
+    columns = ["system", "received", "declared_lost", "undeclared_lost", "measured"]
+    results = pd.DataFrame([(name, *found, True) for name, found in figures.items()], columns=columns)
+    with charts.styled():
+        figure = load("silent-loss").chart(results)
+        figure.canvas.draw()
+    [legend] = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["received", "declared lost", "undeclared lost"]
+    bars = [bar.get_window_extent() for bar in figure.axes[0].patches if bar.get_height()]
+    for swatch in legend.get_patches():
+        assert not any(swatch.get_window_extent().overlaps(bar) for bar in bars)

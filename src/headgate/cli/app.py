@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 
 import typer
+from typer.main import get_command
 
 from headgate import __version__
+from headgate.cli.usage import tidy
+from headgate.diagnostics import SERVICE, writes_json
 from headgate.errors import HeadgateError
 
 # Modules that register themselves on the application, in the order of the help page.
@@ -17,6 +21,7 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.status",
     "headgate.cli.unreadable",
     "headgate.cli.subscriptions",
+    "headgate.cli.tail",
     "headgate.cli.demo",
     "headgate.cli.explain",
     "headgate.cli.plan",
@@ -52,14 +57,25 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line."""
-    for module in COMMANDS:
-        importlib.import_module(module).register(app)
+    """Run the command line.
+
+    Ctrl-C ends the program at once and silently while anything is imported, since an extension module that is stopped
+    half-way fails with whatever it likes. Commands that have something to clean up take the signal over when they
+    begin: see `options.run` and `options.raise_on_interrupt`.
+    """
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        app()
+        for module in COMMANDS:
+            importlib.import_module(module).register(app)
+        tidy(get_command(app))(prog_name="headgate")
     except HeadgateError as error:
-        typer.secho(f"headgate: {error}", err=True, fg=typer.colors.RED)
+        if writes_json():
+            SERVICE.error("%s", error)
+        else:
+            typer.secho(f"headgate: {error}", err=True, fg=typer.colors.RED)
         sys.exit(2)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from headgate.cli import options as o
+from headgate.cli.sheets import Sheet
 from headgate.cli.words import milliseconds
 
 
@@ -68,7 +68,7 @@ async def _demo(settings: Any, deployment: Any, console: Console, seconds: float
     with View(console, f"Headgate demo: {_size(deployment)}") as view:
         view.tell("starting NATS and the catalog")
         async with open_runtime(settings, deployment) as runtime:
-            return await run_demo(runtime, view.show, lambda text: view.tell(f"Spark job: {text}"), seconds)
+            return await run_demo(runtime, view.show, view.tell, seconds)
 
 
 def _size(deployment: Any) -> str:
@@ -78,21 +78,21 @@ def _size(deployment: Any) -> str:
     )
 
 
-def summary_tables(summary: dict[str, Any]) -> list[Table]:
+def summary_tables(summary: dict[str, Any]) -> list[Sheet]:
     """The closing summary."""
     status = summary["status"]
-    rows = _table("rows", "stream", "in", "dead", "shed", "evaluated")
+    rows = Sheet("rows", "stream", "in", "dead", "shed", "evaluated")
     for name, each in status["streams"].items():
         rows.add_row(name, *(f"{each[key]:,}" for key in ("rows_in", "dead", "shed", "evaluated")))
     busiest = summary["busiest_site"]
-    network = _table("megabytes on links", "", "in all", "from the roots", "busiest site")
+    network = Sheet("megabytes on links", "", "in all", "from the roots", "busiest site")
     for label, total, root, site, name in (
         ("this plan", summary["link_bytes"], summary["root_bytes"], summary["per_site_bytes"][busiest], busiest),
         ("one copy per site", *[summary["site_copy_bytes"]] * 2, summary["site_copy_busiest"], "a root"),
         ("one copy per subscriber", *[summary["unicast_bytes"]] * 2, summary["unicast_busiest"], "a root"),
     ):
         network.add_row(label, f"{total / 1e6:,.2f}", f"{root / 1e6:,.2f}", f"{site / 1e6:,.2f} ({name})")
-    people = _table("subscribers", "subscription", "site", "matched", "deliv'd", "p50 ms", "p99 ms", "from event")
+    people = Sheet("subscribers", "subscription", "site", "matched", "deliv'd", "p50 ms", "p99 ms", "from event")
     for name, each in status["subscriptions"].items():
         commit, event = each.get("commit_delay_ms") or {}, each.get("event_delay_ms") or {}
         people.add_row(
@@ -100,11 +100,3 @@ def summary_tables(summary: dict[str, Any]) -> list[Table]:
             milliseconds(commit.get("p50")), milliseconds(commit.get("p99")), milliseconds(event.get("p50")),
         )  # fmt: skip
     return [people, rows, network]
-
-
-def _table(title: str, first: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    table.add_column(first, no_wrap=True)
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    return table

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from pathlib import Path
 from threading import Event
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from headgate.cli.words import span
+
+if TYPE_CHECKING:
+    from headgate.feeds import Polled
 
 
 def register(app: typer.Typer) -> None:
@@ -37,8 +43,8 @@ def feeds(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
 
-    def tell(items: int, dead: int) -> None:
-        typer.echo(f"{items} new items, {dead} dead letters", err=True)
+    def tell(polled: Polled) -> None:
+        typer.echo(feed_line(polled, poller.states[polled.feed].due_s - time.time()), err=True)
 
     published = run_feeds(poller, spool, stop=stop, rounds=rounds or None, tell=tell)
     counts = poller.counts
@@ -55,3 +61,21 @@ def feeds(
             }
         )
     )
+
+
+def feed_line(polled: Polled, wait_s: float) -> str:
+    """What a feed brought, by its name, and when it is asked again if it failed.
+
+    >>> from headgate.feeds import DeadLetter, Polled
+    >>> feed_line(Polled("news", dead=(DeadLetter("news", "HTTP 503 Service Unavailable"),), failed=True), 7200.0)
+    'news: HTTP 503 Service Unavailable; asked again in 2 h'
+    """
+    found = []
+    if polled.items:
+        found.append(f"{len(polled.items)} new item{'' if len(polled.items) == 1 else 's'}")
+    if polled.failed:
+        found += [polled.dead[0].reason, f"asked again in {span(wait_s)}"]
+    elif polled.dead:
+        reason = polled.dead[0].reason
+        found.append(reason if len(polled.dead) == 1 else f"{len(polled.dead)} dead letters, the first: {reason}")
+    return f"{polled.feed}: {'; '.join(found)}"

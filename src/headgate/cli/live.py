@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.table import Table
+from headgate.cli.sheets import Sheet
 
 
-def live_tables(found: dict[str, Any]) -> list[Table]:
+def live_tables(found: dict[str, Any]) -> list[Sheet]:
     """Streams, sites whose bandwidth is unknown, and subscriptions of a planner's report."""
-    streams = _table("streams", "stream", "rows/s assumed", "measured", "bytes a row assumed", "measured")
+    streams = Sheet("streams", "stream", "rows/s assumed", "measured", "bytes a row assumed", "measured")
     for name, each in found["streams"].items():
         figures = (each[key] for key in ("rate_assumed", "rate", "row_bytes_assumed", "row_bytes"))
         rates = ("unknown" if figure is None else f"{figure:,.1f}" for figure in figures)
         streams.add_row(name, *rates)
-    sites = _table("sites of unknown bandwidth", "site", "upload seen kB/s", "shed")
+    sites = Sheet("sites of unknown bandwidth", "site", "upload seen kB/s", "shed")
     for name, each in found["sites"].items():
         sites.add_row(name, f"{each['upload_bytes_per_s'] / 1e3:,.1f}", f"{each['shed']:.3f}")
-    people = _table(
+    people = Sheet(
         "subscriptions (delays in ms, from the commit)",
         "subscription",
         "selects, assumed",
@@ -48,11 +48,3 @@ def live_tables(found: dict[str, Any]) -> list[Table]:
 
 def _part(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
-
-
-def _table(title: str, first: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column(first, no_wrap=True, min_width=12)
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    return table

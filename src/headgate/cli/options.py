@@ -31,6 +31,14 @@ Credentials = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
+LogLevel = Annotated[
+    str,
+    typer.Option("--log-level", envvar="HEADGATE_LOG_LEVEL", help="What to log: debug, info, warning or error."),
+]
+LogFormat = Annotated[
+    str, typer.Option("--log-format", envvar="HEADGATE_LOG_FORMAT", help="Lines for people (text) or programs (json).")
+]
+
 STATE_DIR = Path(".headgate")
 
 
@@ -54,6 +62,11 @@ async def connect(nats: str | None, state_dir: Path, namespace: str, credentials
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a command's coroutine; Ctrl-C and SIGTERM end it in order, and without a traceback."""
     return asyncio.run(_until_stopped(work))
+
+
+def raise_on_interrupt() -> None:
+    """Let Ctrl-C raise from now on, for commands without an event loop that clean up when they are left."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 async def _until_stopped(work: Coroutine[Any, Any, T]) -> T:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,9 +16,10 @@ import typer
 from headgate.cli import options as o
 from headgate.client import Client
 from headgate.client.fields import empty_field
+from headgate.diagnostics import CLIENT, noted
 from headgate.errors import HeadgateError, nearest
 from headgate.fabric import FabricError
-from headgate.grid import Field, GridError, layout_of
+from headgate.grid import Field, GridError, layout_of, parse_resolution
 from headgate.model.roots import members_named
 from headgate.protocol.acks import read_tally
 from headgate.relay.repair import fetch_history, fetch_range
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from headgate.wire.snapshot import Snapshot
 
 _STEPS = 24
+_REACH = 1.5  # times the distance of evenly thinned points, as they are not exactly even
+_DOT = 0.002  # of the picture's width: a point by itself can still be seen
 _BACK_ROWS = 200_000
 
 
@@ -40,7 +45,7 @@ def register(app: typer.Typer) -> None:
 def view(
     names: Annotated[list[str], typer.Argument(help="A subscription of a gridded stream; several make one field.")],
     png: Annotated[Path, typer.Option(help="The picture to write.")],
-    value: Annotated[str | None, typer.Option(help="The column to draw; default: the first that is no place.")] = None,
+    value: Annotated[str | None, typer.Option(help="The column to draw; default: the first measurement.")] = None,
     zarr: Annotated[Path | None, typer.Option(help="Also write the field to this Zarr store.")] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="How long to read what comes in.")] = 5.0,
     state_dir: o.StateDir = o.STATE_DIR,
@@ -57,7 +62,8 @@ def view(
     async def work() -> dict[str, Any]:
         async with await o.connect(nats, state_dir, namespace, creds) as client:
             field = await read_field(client, names, value, seconds)
-        draw(field, ", ".join(names), png)
+            share = asked_share(await client.snapshot(), names)
+        draw(field, ", ".join(names), png, share)
         if zarr is not None:
             field.to_zarr(zarr)
         shown = field.values[0]
@@ -66,23 +72,29 @@ def view(
     typer.echo(json.dumps(o.run(work())))
 
 
+def members(snapshot: Snapshot, names: Sequence[str]) -> list[str]:
+    """The subscriptions of these names; one to a stream of several roots is one at each root."""
+    found = []
+    for name in names:
+        own = [name] if name in snapshot.subscription_ids else None
+        known = own or members_named(snapshot.deployment.streams, snapshot.subscription_ids, name)
+        if not known:
+            close = nearest(name, snapshot.subscription_ids)
+            raise HeadgateError(f"no subscription {name!r}", hint=f"did you mean {close!r}?" if close else None)
+        found += known
+    return found
+
+
 async def read_field(client: Client, names: Sequence[str], value: str | None, seconds: float) -> Field:
     """What subscriptions have and get for so long, as one field; their readers' own positions stay."""
     snapshot = await client.snapshot()
-    streams, found = snapshot.deployment.streams, []
-    for name in names:
-        own = [name] if name in snapshot.subscription_ids else None
-        members = own or members_named(streams, snapshot.subscription_ids, name)
-        if not members:
-            close = nearest(name, snapshot.subscription_ids)
-            raise HeadgateError(f"no subscription {name!r}", hint=f"did you mean {close!r}?" if close else None)
-        found += members
+    found = members(snapshot, names)
     subscription = snapshot.deployment.subscriptions[found[0]]
-    stream = streams[subscription.stream]
+    stream = snapshot.deployment.streams[subscription.stream]
     layout = layout_of(stream)
     if layout is None:
         raise GridError(f"stream {stream.name!r} has no grid to draw", hint="give it a `grid:`")
-    shown = choose_value(value, layout, stream.schema.select(subscription.select))
+    shown = choose_value(value, layout, stream.schema.select(subscription.select), stream.key)
     field = empty_field(snapshot, found, (shown,), _STEPS)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
@@ -95,8 +107,10 @@ async def _fill(client: Client, field: Field, snapshot: Snapshot, name: str) -> 
     logs, wanted = client.fabric.logs, snapshot.deployment.subscriptions[name]
     identity = snapshot.subscription_ids[name]
     tally = await read_tally(client.fabric, identity)
-    with contextlib.suppress(FabricError):  # no relay at the root: what waits is drawn all the same
+    try:
         await _fill_read(client, field, snapshot, name, tally)
+    except FabricError as error:
+        typer.echo(f"{name}: only what waits is drawn, not what was read before: {error}", err=True)
     subject = logs.delivery(wanted.site, identity, wanted.stay)
     async for stored in client.fabric.follow(logs.inbox(wanted.site), subject, tally.place(wanted.stay)):
         for message in stored:
@@ -121,7 +135,7 @@ async def _read_again(
 ) -> list[bytes]:
     """Blocks of what a subscription was sent after a place; of the time before it existed, what its class was sent."""
     fabric, root = client.fabric, stream.root
-    with contextlib.suppress(FabricError):
+    with noted(CLIENT, f"{name} asks for what its class was sent", FabricError):
         return await fetch_range(fabric, root, stream.name, after, tally.mark, subscription=tally.subscription)
     columns = stream.schema.select(snapshot.deployment.subscriptions[name].select).names
     return await fetch_history(fabric, root, stream.name, after, tally.mark, snapshot.class_ids[name], list(columns))
@@ -139,10 +153,15 @@ async def _add(client: Client, field: Field, wanted: Subscription, data: bytes, 
 
 
 _PLACES = frozenset(("lat", "latitude", "lon", "long", "longitude", "lng"))
+_NUMBERINGS = frozenset(("id", "key", "seq", "sequence", "number", "index", "row", "no"))
 
 
-def choose_value(value: str | None, layout: Any, schema: Any) -> str:
-    """The column to draw: as asked, or the first number that is neither an axis nor the time nor another place."""
+def choose_value(value: str | None, layout: Any, schema: Any, key: Collection[str] = ()) -> str:
+    """The column to draw: as asked, or the first measurement.
+
+    Axes and the time are none; a place, the stream's key and what is named as a numbering (`row_id`) are taken only if
+    there is nothing else; a float comes before an integer.
+    """
     import pyarrow as pa
 
     axes = {layout.x.column, layout.y.column, layout.time.column if layout.time else None}
@@ -154,15 +173,37 @@ def choose_value(value: str | None, layout: Any, schema: Any) -> str:
     if value is None:
         if not free:
             raise HeadgateError("the subscription has no number to draw", hint="name one with --value")
-        return str(next((column for column in free if column.lower() not in _PLACES), free[0]))
+        floats = {column.name for column in schema.columns if pa.types.is_floating(column.type)}
+
+        def unlikely(column: str) -> tuple[bool, bool]:
+            names = column.lower() in _PLACES or re.split(r"[_\W]", column.lower())[-1] in _NUMBERINGS
+            return names or column in key, column not in floats
+
+        return str(min(free, key=unlikely))
     if value not in numbers:
         close = nearest(value, numbers)
         raise HeadgateError(f"no number {value!r} to draw", hint=f"did you mean {close!r}?" if close else None)
     return value
 
 
-def draw(field: Any, title: str, png: Path) -> None:
-    """The newest step of a field as a picture, with a scale; points that are not there show their nearest neighbour."""
+def asked_share(snapshot: Snapshot, names: Sequence[str]) -> float:
+    """The largest share of the grid's points that one of these subscriptions asks for."""
+    documents = [snapshot.deployment.subscriptions[name].resolution for name in members(snapshot, names)]
+    return max(float(parse_resolution(each).space.length) if each else 1.0 for each in documents)
+
+
+def painted(field: Any, share: float) -> Any:
+    """The newest step of a field, with points filled from neighbours that are near for this share of points."""
+    reach = max(_REACH / math.sqrt(share) if share < 1 else 1.0, _DOT * field.layout.x.size)
+    return field.filled(field.values[0], reach=reach)
+
+
+def draw(field: Any, title: str, png: Path, share: float = 1.0) -> None:
+    """The newest step of a field as a picture, with a scale.
+
+    A point that is not there shows its nearest neighbour, if that is as near as it would be in an even thinning to the
+    `share` that was asked for: a thinned field is a coarser picture, and where there is nothing the picture is grey.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -171,7 +212,8 @@ def draw(field: Any, title: str, png: Path) -> None:
     figure = Figure(figsize=(6.4, 5.2), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    shown = axes.imshow(field.filled(name), origin="lower", extent=(x.low, x.high, y.low, y.high), aspect="auto")
+    axes.set_facecolor("#e6e6e6")
+    shown = axes.imshow(painted(field, share), origin="lower", extent=(x.low, x.high, y.low, y.high), aspect="auto")
     figure.colorbar(shown, label=name)
     axes.set_title(f"{title}: {100 * field.share(name):.1f} % of the points")
     axes.set_xlabel(x.column)

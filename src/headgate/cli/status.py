@@ -12,11 +12,11 @@ from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from headgate.cli import options as o
-from headgate.cli.words import milliseconds
+from headgate.cli.sheets import Sheet
+from headgate.cli.words import milliseconds, span
 from headgate.client.client import Client
 from headgate.errors import HeadgateError, nearest
 from headgate.service.findings import Finding, Kind, age
@@ -58,11 +58,20 @@ async def reading(nats: str | None, state_dir: Path, namespace: str, creds: Path
 
 async def read_document(nats: str | None, state_dir: Path, namespace: str, creds: Path | None) -> dict[str, Any]:
     """The status of a deployment, running or not."""
+    from headgate.fabric.server import running_url
+    from headgate.service.pulse import stream_state
     from headgate.service.status import read_status
 
+    answers = nats is not None or running_url(state_dir) is not None
     async with reading(nats, state_dir, namespace, creds) as client:
         await client.snapshot()
-        return await read_status(client.fabric, client.tables, state_dir if nats is None else None)
+        document = await read_status(client.fabric, client.tables, state_dir if nats is None else None)
+    if not answers and document["service"]["state"] == "running":
+        # Its server had to be started for this reading: the service was killed a moment ago.
+        document["service"]["state"] = "silent"
+        for stream in document["streams"].values():
+            stream["state"] = stream_state(document["service"], document["job"], stream["job"])
+    return document
 
 
 def status(
@@ -82,6 +91,7 @@ def status(
         typer.echo(json.dumps(document))
         return
     console = o.wide_console()
+    console.print(service_line(document), markup=False, highlight=False)
     for table in status_tables(document):
         console.print(table)
     if document["planner"]:
@@ -106,6 +116,20 @@ def print_findings(console: Console, document: dict[str, Any], *, most: int = _N
     if len(notes) > most:
         console.print(f"and {len(notes) - most} notes more (--json has all)", highlight=False)
     return wrong
+
+
+def service_line(document: dict[str, Any]) -> str:
+    """Whether the deployment runs, and since when it does not."""
+    service, revision = document["service"], f"revision {document['revision']}"
+    if service["time_ms"] is None:
+        return f"{revision}; whether it runs is not known"
+    when = datetime.fromtimestamp(service["time_ms"] / 1000, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    ago = span((document["time_ms"] - service["time_ms"]) / 1000)
+    if service["state"] == "stopped":
+        return f"stopped at {when}, {ago} ago; {revision}"
+    if service["state"] == "silent":
+        return f"stopped without a word: last heard of at {when}, {ago} ago; {revision}"
+    return f"running; {revision}"
 
 
 def planner_line(found: dict[str, Any]) -> str:
@@ -169,31 +193,31 @@ def notes(document: dict[str, Any]) -> list[str]:
     return found
 
 
-def status_tables(document: dict[str, Any]) -> list[Table]:
+def status_tables(document: dict[str, Any]) -> list[Sheet]:
     """The status as tables."""
-    streams = _table("streams", "stream", "rows in", "dead", "shed", "evaluated", "head", "batch s", "state")
+    streams = Sheet("streams", "stream", "rows in", "dead", "shed", "evaluated", "head", "batch s", "state")
     for name, each in document["streams"].items():
         job = each["job"]
         streams.add_row(
             name, *(f"{each[key]:,}" for key in ("rows_in", "dead", "shed", "evaluated", "head")),
-            f"{job.get('batch_s', 0):.2f}", job.get("state", document["job"].get("state", "-")),
+            f"{job.get('batch_s', 0):.2f}", each["state"],
         )  # fmt: skip
-    links = _table("links", "link", "kB", "messages", "rows owed", "given up", "streams")
+    links = Sheet("links", "link", "kB", "messages", "rows owed", "given up", "streams")
     for name, each in document["links"].items():
         links.add_row(
             name, f"{each['bytes'] / 1e3:,.1f}",
             *(f"{each[key]:,}" for key in ("messages", "owed", "reduced")), ", ".join(each["streams"]),
         )  # fmt: skip
-    sites = _table("sites", "site", "up kB", "down kB", "queued rows", "repairs")
+    sites = Sheet("sites", "site", "up kB", "down kB", "queued rows", "repairs")
     for name, each in document["sites"].items():
         up, down = each["upload_bytes"] / 1e3, each["download_bytes"] / 1e3
         sites.add_row(name, f"{up:,.1f}", f"{down:,.1f}", f"{each['queued_rows']:,}", str(each["repairs"]))
     return [streams, sites, links, ledger_table(document, delays=True), *queue_tables(document)]
 
 
-def queue_tables(document: dict[str, Any]) -> list[Table]:
+def queue_tables(document: dict[str, Any]) -> list[Sheet]:
     """What waits on the way to each subscription: the queues of all links on its path and of its inbox."""
-    table = _table("waiting on the way", "subscription", "rows", "kB", "oldest s", "where")
+    table = Sheet("waiting on the way", "subscription", "rows", "kB", "oldest s", "where")
     for name, each in document["subscriptions"].items():
         if each.get("queued_rows"):
             where = ", ".join(f"{place} {queue['rows']:,}" for place, queue in each["queues"].items())
@@ -234,21 +258,13 @@ def error_lines(document: dict[str, Any]) -> list[str]:
     return found
 
 
-def _table(title: str, first: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column(first, no_wrap=True, min_width=12)
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    return table
-
-
-def ledger_table(document: dict[str, Any], *, delays: bool = False) -> Table:
+def ledger_table(document: dict[str, Any], *, delays: bool = False) -> Sheet:
     """The ledger, one line per subscription."""
     terms = ("matched", "delivered", "reduced", "expired", "in_flight", "difference")
     heads = ("matched", "deliv'd", "reduced", "expired", "flight", "diff")
     extra = ("level", "p50", "p99", "event") if delays else ("oldest", "from", "stream")
     title = "subscriptions (delays in ms: from the commit, and the median from the event)" if delays else "ledger"
-    table = _table(title, "subscription", *heads, *extra)
+    table = Sheet(title, "subscription", *heads, *extra)
     for name, each in document["subscriptions"].items():
         if delays:
             commit, event = each.get("commit_delay_ms") or {}, each.get("event_delay_ms") or {}

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from headgate.cli.bench import parameters
+from headgate.cli.options import raise_on_interrupt
 from headgate.errors import HeadgateError
 from headgate.studies import STUDIES, load
 
@@ -49,6 +50,7 @@ def run(
     """Run a study; writes its Parquet, chart and page, and prints its figures as one JSON object in the last line."""
     from headgate.studies.runner import run_study
 
+    raise_on_interrupt()
     figures = run_study(
         load(name),
         seeds=seeds,

@@ -1,4 +1,4 @@
-"""What the ends of a stream do: `headgate subscribe`, `move`, `refine`, `detach`, `unsubscribe`, `tail`, and so on."""
+"""What the ends of a stream do: `headgate subscribe`, `move`, `refine`, `detach`, `unsubscribe`, and so on."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ import yaml
 
 from headgate.cli import options as o
 from headgate.client import Client
-from headgate.client.delivery import Inbox, closing
-from headgate.client.merged import MergedInbox
 from headgate.errors import HeadgateError
-from headgate.wire.message import json_value
 
 
 def register(app: typer.Typer) -> None:
@@ -29,7 +26,6 @@ def register(app: typer.Typer) -> None:
     app.command("unsubscribe")(unsubscribe)
     app.command("refine")(refine)
     app.command("context")(context)
-    app.command("tail")(tail)
     app.command("publish")(publish)
 
 
@@ -179,62 +175,6 @@ def context(
             return await client.set_context(name, **found)
 
     typer.echo(json.dumps({"place": o.run(work())}))
-
-
-def tail(
-    name: Annotated[str, typer.Argument(help="The subscription's name.")],
-    as_json: o.AsJson = False,
-    count: Annotated[int | None, typer.Option("--count", "-n", help="Stop after so many rows.", min=1)] = None,
-    peek: Annotated[
-        bool, typer.Option("--peek", help="Read along: acknowledge nothing, take nothing from another reader.")
-    ] = False,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
-) -> None:
-    """Print a subscription's rows as they come, and what was given up at its place.
-
-    Rows that were printed are acknowledged: the next `tail` goes on after them. A subscription has one reader at a
-    time; a second one takes over, unless it says --peek.
-    """
-    o.run(_tail(o.connect(nats, state_dir, namespace, creds), name, count, as_json=as_json, peek=peek))
-
-
-async def _tail(connecting: Awaitable[Client], name: str, count: int | None, *, as_json: bool, peek: bool) -> None:
-    async with await connecting as client:
-        inbox = await client.subscribe(name, peek=peek, max_rows=count)
-        if isinstance(inbox, MergedInbox) and count is not None:
-            inbox.limit(1)  # one row at a time, since every root reads ahead
-        async with closing(inbox) as deliveries:
-            async for delivery in deliveries:
-                for seq, row in zip(delivery.seqs.tolist(), delivery.to_pylist(), strict=True):
-                    _print_row(seq, row, as_json)
-                if delivery.given_up:
-                    note = {"given_up": dict(delivery.given_up), "after": delivery.after, "upto": delivery.upto}
-                    typer.echo(json.dumps(note) if as_json else f"-- given up: {note}", err=not as_json)
-                if delivery.unsent:
-                    note = {"unsent": delivery.unsent_digest, "after": delivery.after, "upto": delivery.upto}
-                    typer.echo(json.dumps(note) if as_json else f"-- given up by senders: {note}", err=not as_json)
-                if count is not None:
-                    count -= len(delivery)
-                    if isinstance(inbox, Inbox):
-                        inbox.max_rows = count
-                    if count == 0:
-                        inbox.done()
-                        return
-
-
-def _print_row(seq: int, row: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        sys.stdout.write(json.dumps({"_seq": seq, **row}, default=json_value) + "\n")
-    else:
-        sys.stdout.write(f"{seq:>8}  " + "  ".join(f"{key}={_show(value)}" for key, value in row.items()) + "\n")
-    sys.stdout.flush()
-
-
-def _show(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def publish(

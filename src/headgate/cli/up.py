@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import math
 import signal
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from headgate.cli import options as o
+from headgate.client import Client
+from headgate.diagnostics import announce, configure
+from headgate.errors import masked
 from headgate.fabric import Crew, cancel_all, keep_quarantine
 from headgate.model import Deployment
 
@@ -45,12 +49,15 @@ def up(
     relays: Annotated[bool, typer.Option(help="Run the relays of all sites in this process.")] = True,
     job: Annotated[bool, typer.Option(help="Run the Spark job.")] = True,
     for_: Annotated[str | None, typer.Option("--for", help="Stop by itself after this long, such as `10 min`.")] = None,
+    log_level: o.LogLevel = "warning",
+    log_format: o.LogFormat = "text",
 ) -> None:
     """Run a deployment until stopped (Ctrl-C). A second start resumes where the first ended."""
     from headgate.cli.deployment import read_deployment
     from headgate.model import parse_duration
     from headgate.service.runtime import Settings
 
+    configure(log_level, log_format)
     deployment = read_deployment(file)
     settings = Settings(
         state_dir=state_dir,
@@ -65,37 +72,69 @@ def up(
         job=job,
         spark_options=o.key_values(spark or []),
         nats_options=o.nats_options(creds),
+        log_level=log_level,
+        log_format=log_format,
     )
     limit_s = parse_duration(for_) if for_ else None
-    asyncio.run(_up(settings, deployment, limit_s))
+    asyncio.run(_up(settings, deployment, limit_s, Teller(log_format)))
 
 
-async def _up(settings: Settings, deployment: Deployment, limit_s: float | None) -> None:
+class Teller:
+    """Tells the user on standard error how far things are: as plain lines, or as records where lines are JSON."""
+
+    def __init__(self, log_format: str) -> None:
+        self._plain = log_format == "text"
+
+    def __call__(self, text: str) -> None:
+        """Tell a line."""
+        if self._plain:
+            typer.echo(masked(text), err=True)
+        else:
+            announce(text)
+
+
+async def _up(settings: Settings, deployment: Deployment, limit_s: float | None, tell: Teller) -> None:
+    """Run until stopped. A stop while the deployment is still being started takes down what is there, at once."""
+    stop, started = _stopping(), asyncio.Event()
+    work = asyncio.create_task(_serve(settings, deployment, limit_s, tell, stop, started))
+    await _first(stop, work)
+    if not work.done() and not started.is_set():
+        tell("stopping before all was started")
+        work.cancel()
+        await asyncio.wait([work])
+        if work.cancelled():
+            return
+    await work
+
+
+async def _serve(
+    settings: Settings,
+    deployment: Deployment,
+    limit_s: float | None,
+    tell: Teller,
+    stop: asyncio.Event,
+    started: asyncio.Event,
+) -> None:
     from headgate.service.runtime import open_runtime
 
-    stop = _stopping()
-    _tell("starting NATS, the catalog and the relays (the first start on a machine compiles the planner)")
+    tell("starting NATS, the catalog and the relays (the first start on a machine compiles the planner)")
     async with open_runtime(settings, deployment) as runtime:
-        url = runtime.settings.nats or (runtime.server.url if runtime.server else "")
-        _tell(f"NATS at {url}, state in {runtime.settings.state_dir}")
+        started.set()
+        tell(f"NATS at {runtime.url}, state in {runtime.settings.state_dir}")
         async with Crew() as crew:
-            crew.spawn(_watch_job(runtime))
+            crew.spawn(_watch_job(runtime, tell))
             if runtime.job is not None:
-                ready = crew.spawn(runtime.wait_ready(lambda text: _tell(f"Spark job: {text}"), math.inf))
+                ready = crew.spawn(runtime.wait_ready(lambda text: tell(f"Spark job: {text}"), math.inf))
                 await _first(stop, runtime.failure, ready)
             if not stop.is_set() and not runtime.failure.done():
                 for name, each in (await runtime.status())["streams"].items():
                     if each["job"].get("state") == "failed":
-                        _tell(f"stream {name} cannot run yet: {each['job'].get('error')}")
-                _tell("up; `headgate status` shows it, Ctrl-C stops it")
+                        tell(f"stream {name} cannot run yet: {each['job'].get('error')}")
+                tell("up; `headgate status` shows it, Ctrl-C stops it")
             await _first(stop, runtime.failure, timeout_s=limit_s)
         if runtime.failure.done():
             await runtime.failure
-        _tell("stopping")
-
-
-def _tell(text: str) -> None:
-    typer.echo(text, err=True)
+        tell("stopping")
 
 
 def _stopping() -> asyncio.Event:
@@ -106,7 +145,7 @@ def _stopping() -> asyncio.Event:
     return stop
 
 
-async def _watch_job(runtime: Runtime) -> None:
+async def _watch_job(runtime: Runtime, tell: Teller) -> None:
     """Say when the Spark job has ended by itself."""
     said = 0
     while runtime.job is not None:
@@ -116,7 +155,7 @@ async def _watch_job(runtime: Runtime) -> None:
             log = runtime.settings.state_dir / "job.log"
             lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
             last = f": {lines[-1][:200]}" if lines else ""
-            _tell(f"the Spark job ended and is started again ({log}{last})")
+            tell(f"the Spark job ended and is started again ({log}{last})")
 
 
 async def _first(stop: asyncio.Event, *others: asyncio.Future[Any], timeout_s: float | None = None) -> None:
@@ -131,16 +170,19 @@ def relay(
     nats: o.Nats = None,
     namespace: o.Namespace = "hg",
     creds: o.Credentials = None,
+    log_level: o.LogLevel = "warning",
+    log_format: o.LogFormat = "text",
 ) -> None:
     """Run one site's relay alone; start the rest with `headgate up --no-relays`."""
-    asyncio.run(_relay(site, nats, state_dir, namespace, creds))
+    configure(log_level, log_format)
+    asyncio.run(_relay(site, o.connect(nats, state_dir, namespace, creds), Teller(log_format)))
 
 
-async def _relay(site: str, nats: str | None, state_dir: Path, namespace: str, creds: Path | None) -> None:
+async def _relay(site: str, connecting: Awaitable[Client], tell: Teller) -> None:
     from headgate.errors import HeadgateError, nearest
     from headgate.relay.node import RelayNode
 
-    async with await o.connect(nats, state_dir, namespace, creds) as client:
+    async with await connecting as client:
         snapshot = await client.snapshot()
         if site not in snapshot.deployment.sites:
             close = nearest(site, snapshot.deployment.sites)
@@ -148,7 +190,7 @@ async def _relay(site: str, nats: str | None, state_dir: Path, namespace: str, c
         node = asyncio.create_task(RelayNode(client.fabric, site).run())
         aside = asyncio.create_task(keep_quarantine(client.fabric, f"relay-{site}"))
         stop = _stopping()
-        _tell(f"relay {site} is up")
+        tell(f"relay {site} is up")
         await _first(stop, node)
         if node.done():
             await node

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -18,6 +17,7 @@ from headgate.client.fields import empty_field
 from headgate.client.merged import MergedInbox, join_positions, split_positions
 from headgate.client.publishing import encode_rows
 from headgate.client.sender import Sender
+from headgate.diagnostics import CLIENT, noted
 from headgate.errors import nearest
 from headgate.fabric import Fabric, FabricError, FencedError, report_quarantine
 from headgate.fabric.server import running_url
@@ -81,7 +81,7 @@ class Client:
     async def close(self) -> None:
         """Acknowledge what was read, and close the connection."""
         for inbox in list(self._inboxes):
-            with contextlib.suppress(ClientError):  # taken over: the other reader has the rows
+            with noted(CLIENT, "another reader has taken over", ClientError):
                 await inbox.close()
         await self.fabric.close()
 
@@ -183,7 +183,7 @@ class Client:
         log = self.fabric.logs.state
         tally = self.fabric.quarantine.take(log, stored, Tally.from_json, "read from the first message in the inbox")
         if tally is None or tally.subscription != identity:
-            with contextlib.suppress(FabricError):
+            with noted(CLIENT, "what could not be read is reported later", FabricError):
                 await report_quarantine(self.fabric, f"reader-{identity}")
             return Tally(identity, lost=stored.sequence), stored.sequence
         return tally, stored.sequence
@@ -196,7 +196,7 @@ class Client:
             tally, sequence = await self._known(identity)
             tally.time_ms = int(time.time() * 1000)
             tally.detached_ms, tally.grace_s = (tally.time_ms, grace_s) if detach else (0, None)
-            with contextlib.suppress(FencedError):
+            with noted(CLIENT, "another reader acknowledges at the same time, once more", FencedError):
                 subject = self.fabric.logs.ack(identity)
                 return tally, await self.fabric.publish(subject, tally.to_json(), expect=sequence)
 
@@ -220,7 +220,8 @@ class Client:
             if inbox.id == identity:
                 self._inboxes.discard(inbox)
                 # An earlier reader of this client was taken over by the newest: it has nothing to acknowledge.
-                with contextlib.nullcontext() if inbox is newest else contextlib.suppress(ClientError):
+                taken = () if inbox is newest else (ClientError,)
+                with noted(CLIENT, "an earlier reader has nothing to acknowledge", *taken):
                     await inbox.detach()
         tally, _ = await self._take_over(identity, detach=True, grace_s=grace_s)
         return encode_position(tally)

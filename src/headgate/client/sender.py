@@ -14,7 +14,6 @@ than the server's memory of ids is sent again: better told twice than not at all
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 import uuid
 from collections import deque
@@ -29,6 +28,7 @@ import pyarrow as pa
 
 from headgate.client.errors import ClientError
 from headgate.client.publishing import encode_rows, to_table
+from headgate.diagnostics import CLIENT, noted
 from headgate.fabric import Fabric, FabricError, cancel_all
 from headgate.model import Stream
 from headgate.reduction import ReductionQueue, merged, parse_policy
@@ -283,7 +283,7 @@ class Sender:
         """Whether a message is stored now; a message is tried when it may be."""
         if self._fabric.connected:
             message.tried_s = message.tried_s or time.time()
-            with contextlib.suppress(FabricError):  # tried again, and counted in `again`
+            with noted(CLIENT, "a message is sent again", FabricError):  # and counted in `again`
                 await self._fabric.publish(subject, data, message_id=message.id, timeout_s=_ATTEMPT_S)
                 return True
         await asyncio.sleep(_RETRY_S)

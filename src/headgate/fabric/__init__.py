@@ -5,7 +5,7 @@ append that decides something is fenced by the expected last sequence of its sub
 """
 
 from headgate.fabric.client import LASTS, Fabric
-from headgate.fabric.crew import Crew, cancel_all
+from headgate.fabric.crew import Crew, cancel_all, in_daemon
 from headgate.fabric.quarantine import keep_quarantine, read_quarantine, report_quarantine
 from headgate.fabric.server import EmbeddedServer, find_server
 from headgate.fabric.sync import SyncFabric
@@ -25,6 +25,7 @@ __all__ = [
     "TooLargeError",
     "cancel_all",
     "find_server",
+    "in_daemon",
     "keep_quarantine",
     "read_quarantine",
     "report_quarantine",

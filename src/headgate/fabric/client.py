@@ -22,6 +22,7 @@ from nats.errors import Error as NatsError
 from nats.js import api
 from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
 
+from headgate.diagnostics import FABRIC
 from headgate.protocol.codec import Codec, WireCodec
 from headgate.protocol.port import FabricError, FencedError, LogFullError, LogInfo, NoLogError, Stored, TooLargeError
 from headgate.protocol.quarantine import Quarantine
@@ -54,7 +55,7 @@ class Fabric:
         """Connect; `options` are nats-py's own, and `tls_ca`: a file with the authority that signed the server."""
         if "tls_ca" in options:
             options["tls"] = ssl.create_default_context(cafile=options.pop("tls_ca"))
-        quiet = options.pop("error_cb", None) or _ignore
+        quiet = options.pop("error_cb", None) or _log
         known = {"error_cb": quiet, "connect_timeout": _TIMEOUT_S, **options}
         try:
             # A client that may reconnect never gives up on its first connection either: try once without.
@@ -246,7 +247,8 @@ class Fabric:
             wake.clear()
             try:
                 found = await self.read(log, subject, after, limit=limit)
-            except FabricError:
+            except FabricError as error:
+                FABRIC.debug("reading %s again in %g s: %s", subject, _POLL_S, error)
                 await asyncio.sleep(_POLL_S)
                 continue
             if found:
@@ -383,5 +385,6 @@ def _translated(what: str) -> Iterator[None]:
         raise FabricError(f"{what}: {error!r}") from error
 
 
-async def _ignore(_: Exception) -> None:
-    """Connection errors are seen by whoever waits for an answer; nats-py's own log of them is not wanted."""
+async def _log(error: Exception) -> None:
+    """Connection errors are seen by whoever waits for an answer: this is for those who look for their cause."""
+    FABRIC.info("connection to NATS: %r", error)

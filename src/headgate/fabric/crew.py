@@ -8,10 +8,13 @@ with the answer: a loop that was told to end goes on. A crew therefore asks agai
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+import threading
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar, cast
 
+T = TypeVar("T")
 _ASK_AGAIN_S: Final = 0.5
 
 
@@ -22,6 +25,36 @@ async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
         for task in waiting:
             task.cancel()
         _, waiting = await asyncio.wait(waiting, timeout=_ASK_AGAIN_S)
+
+
+async def in_daemon(work: Callable[[], T]) -> T:
+    """Run a function in a thread that nobody waits for: who is cancelled here, or ends the program, ends at once.
+
+    `asyncio.to_thread` keeps the program alive until the function returns, however long that takes.
+    """
+    loop = asyncio.get_running_loop()
+    result: asyncio.Future[T] = loop.create_future()
+
+    def settle(value: T | None, error: BaseException | None) -> None:
+        if result.done():
+            return
+        if error is not None:
+            result.set_exception(error)
+        else:
+            result.set_result(cast("T", value))
+
+    def run() -> None:
+        value: T | None = None
+        error: BaseException | None = None
+        try:
+            value = work()
+        except Exception as raised:  # noqa: BLE001 - whatever it is belongs to the one who waits
+            error = raised
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, value, error)
+
+    threading.Thread(target=run, name="aside", daemon=True).start()
+    return await result
 
 
 class Crew:

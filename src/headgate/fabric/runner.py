@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Self
 
 from headgate import faults
+from headgate.diagnostics import FABRIC, Log
 from headgate.fabric.client import Fabric
 from headgate.fabric.crew import cancel_all
 from headgate.protocol import kernel, port
@@ -35,8 +36,13 @@ class Runner:
         *,
         services: tuple[str, ...] = (),
         consumer: Consumer | None = None,
+        log: Log = FABRIC,
     ) -> None:
-        """`table` gives versions of the catalog, `services` are subjects that it answers on."""
+        """`table` gives versions of the catalog, `services` are subjects that it answers on.
+
+        `log` gets every command that failed, at the level `debug`: what that means is the machine's to decide.
+        """
+        self._log = log
         self._fabric = fabric
         self._machine = machine
         self._table = table
@@ -79,6 +85,7 @@ class Runner:
         try:
             wanted = self._machine.handle(event, kernel.Instant(time.monotonic(), time.time(), self._cpu_s))
         except Exception as error:  # noqa: BLE001 - whoever runs the machine hears of it
+            self._log.debug("the machine has failed", exc_info=error)
             self.failure.set_exception(error)
             return
         finally:
@@ -113,6 +120,7 @@ class Runner:
         try:
             value = await self._do(command)
         except Exception as error:  # noqa: BLE001 - the machine knows what to do about it
+            self._log.debug("%s failed: %s", type(command).__name__, error if str(error) else repr(error))
             self.feed(kernel.Failed(number, error))
         else:
             self.feed(kernel.Completed(number, value))
@@ -202,8 +210,8 @@ class Runner:
 
 
 async def run_machine(
-    fabric: Fabric, machine: kernel.Machine, table: LoadTable, *, services: tuple[str, ...] = ()
+    fabric: Fabric, machine: kernel.Machine, table: LoadTable, *, services: tuple[str, ...] = (), log: Log = FABRIC
 ) -> None:
     """Run a machine until it fails or the task is cancelled."""
-    async with Runner(fabric, machine, table, services=services) as runner:
+    async with Runner(fabric, machine, table, services=services, log=log) as runner:
         await runner.failure

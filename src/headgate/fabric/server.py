@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -16,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from headgate.diagnostics import FABRIC, noted
 from headgate.protocol.port import FabricError
 
 _READY_S: Final = 20.0
@@ -81,7 +81,7 @@ class EmbeddedServer:
 
     @staticmethod
     def _remembered(known: Path) -> int | None:
-        with contextlib.suppress(OSError, ValueError, KeyError):
+        with noted(FABRIC, "the embedded server takes another port", OSError, ValueError, KeyError):
             port = int(json.loads(known.read_text(encoding="utf-8"))["port"])
             with socket.socket() as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -103,7 +103,10 @@ class EmbeddedServer:
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 break
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1.0) as probe:
+            with (
+                noted(FABRIC, "the server does not answer yet", OSError),
+                socket.create_connection(("127.0.0.1", self.port), 1.0) as probe,
+            ):
                 if probe.recv(4) == b"INFO":
                     return
             time.sleep(0.02)
@@ -139,7 +142,7 @@ class EmbeddedServer:
 
 def running_url(state_dir: Path) -> str | None:
     """The address of the embedded server of a state directory, None when it is not running."""
-    with contextlib.suppress(OSError, ValueError, KeyError):
+    with noted(FABRIC, f"no server runs in {state_dir}", OSError, ValueError, KeyError):
         known = json.loads((state_dir / "nats" / "port.json").read_text(encoding="utf-8"))
         os.kill(int(known["pid"]), 0)
         with socket.create_connection(("127.0.0.1", int(known["port"])), 1.0):

@@ -68,6 +68,11 @@ class DeadLetter:
     reason: str
     sample: str = ""
 
+    @property
+    def key(self) -> str:
+        """The same for the same dead letter at every poll."""
+        return key_of(self.feed, f"dead\0{self.reason}\0{self.sample}")
+
     def row(self, fetched_s: float) -> dict[str, Any]:
         """The dead letter as a JSON-ready document."""
         return {"feed": self.feed, "reason": self.reason, "sample": self.sample, "fetched": _iso(fetched_s)}

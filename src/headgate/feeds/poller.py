@@ -1,7 +1,8 @@
 """The poller's decisions: what to ask now, and what of an answer is new. No clock, no socket, no file.
 
-An item is new when its key was not in any earlier answer of its feed (the last few thousand keys are remembered). The
-state is plain data, so that a restart goes on where it stopped.
+An item is new when its key was not in any earlier answer of its feed (the last few thousand keys are remembered), and
+so is an entry that could not be read: a bad entry is one dead letter, however often its feed is asked. The state is
+plain data, so that a restart goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -42,12 +43,19 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """What an answer brought: new items, the oldest first, and dead letters."""
+    """What an answer brought: new items, the oldest first, and dead letters. `failed` when it was no feed at all."""
 
     feed: str
     items: tuple[Item, ...] = ()
     dead: tuple[DeadLetter, ...] = ()
     unchanged: bool = False
+    failed: bool = False
+
+    @property
+    def keys(self) -> list[str]:
+        """What is remembered once it is published: its items, and of a feed the entries that could not be read."""
+        letters = () if self.failed else self.dead
+        return [item.key for item in self.items] + [letter.key for letter in letters]
 
 
 @dataclass(slots=True)
@@ -107,19 +115,21 @@ class Poller:
             return Polled(name, unchanged=True)
         if answer.status != 200:
             return self._failed(state, name, answer, now_s)
-        items, dead = parse_feed(name, answer.body)
-        if not items and dead:
+        parsed = parse_feed(name, answer.body)
+        dead = parsed.dead
+        if parsed.is_feed:
+            state.failures = 0
+            state.etag, state.modified = answer.etag, answer.modified
+            dead = tuple(letter for letter in dead if letter.key not in state.keys)
+        else:
             # Nothing could be read: ask again in full next time, and less often.
             state.failures += 1
             state.due_s = now_s + self.politeness.after_failure(state.failures, None)
             self.counts.failures += 1
-        else:
-            state.failures = 0
-            state.etag, state.modified = answer.etag, answer.modified
-        new = tuple(item for item in reversed(items) if item.key not in state.keys)
+        new = tuple(item for item in reversed(parsed.items) if item.key not in state.keys)
         self.counts.items += len(new)
         self.counts.dead += len(dead)
-        return Polled(name, new, tuple(dead))
+        return Polled(name, new, dead, failed=not parsed.is_feed)
 
     def _failed(self, state: FeedState, name: str, answer: Fetched, now_s: float) -> Polled:
         state.failures += 1
@@ -127,13 +137,12 @@ class Poller:
         state.due_s = now_s + self.politeness.after_failure(state.failures, answer.retry_after_s)
         self.counts.failures += 1
         self.counts.dead += 1
-        return Polled(name, dead=(DeadLetter(name, answer.error or f"HTTP {answer.status}"),))
+        return Polled(name, dead=(DeadLetter(name, answer.error or f"HTTP {answer.status}"),), failed=True)
 
     def accept(self, polled: Polled) -> None:
-        """Remember the keys of items that were published."""
+        """Remember the keys of what was published."""
         keys = self.states[polled.feed].keys
-        for item in polled.items:
-            keys[item.key] = None
+        keys.update(dict.fromkeys(polled.keys))
         for key in list(keys)[: max(0, len(keys) - REMEMBERED)]:
             del keys[key]
 

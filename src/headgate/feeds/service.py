@@ -21,11 +21,11 @@ def run_feeds(
     stop: Event | None = None,
     rounds: int | None = None,
     clock: Callable[[], float] = time.time,
-    tell: Callable[[int, int], None] | None = None,
+    tell: Callable[[Polled], None] | None = None,
 ) -> int:
     """Poll until stopped, or until every feed was asked `rounds` times; returns the items published.
 
-    `tell(items, dead)` hears of every publication.
+    `tell` hears what each feed brought, once it is published; of a feed that brought nothing it hears nothing.
     """
     stop = stop or Event()
     published = 0
@@ -49,11 +49,10 @@ def run_feeds(
                 poller.take(request, answer, clock()) for request, answer in threads.map(ask, requests)
             ]
             if polled:
-                count = spool.publish(poller, polled, clock())
-                published += count
-                dead = sum(len(part.dead) for part in polled)
-                if tell is not None and (count or dead):
-                    tell(count, dead)
+                published += spool.publish(poller, polled, clock())
+                for part in polled:
+                    if tell is not None and (part.items or part.dead):
+                        tell(part)
             following = poller.next_due()
             if following is None:
                 break

@@ -61,7 +61,7 @@ class Spool:
         if letters:
             self._append(letters, now_s)
         if items or letters:
-            pending = {part.feed: [item.key for item in part.items] for part in polled if part.items}
+            pending = {part.feed: part.keys for part in polled if part.keys}
             self._save(poller, pending)
             self._write(items, letters, now_s)
             self.number += 1

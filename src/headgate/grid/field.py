@@ -128,14 +128,23 @@ class Field:
         """Share of the grid's points that have a value."""
         return float(np.isfinite(self.at(name, step)).mean())
 
-    def filled(self, name: str, step: int | None = None) -> Floats:
-        """A column with the nearest known value where there is none; all NaN while nothing is known."""
+    def filled(self, name: str, step: int | None = None, *, reach: float | None = None) -> Floats:
+        """A column with the nearest known value where there is none; all NaN while nothing is known.
+
+        With `reach`, cells that are more than so many cells away from any known one stay NaN.
+        """
         shown = self.at(name, step)
         known = np.isfinite(shown)
         places = np.indices(shown.shape)
         rows, columns = np.where(known, places[0], -1), np.where(known, places[1], 0)
         _nearest(known, rows, columns, self.layout.x.wrap)
-        return np.where(rows >= 0, shown[rows, columns], np.nan)
+        found = np.where(rows >= 0, shown[rows, columns], np.nan)
+        if reach is None:
+            return found
+        across = np.abs(columns - places[1])
+        if self.layout.x.wrap:
+            across = np.minimum(across, self.layout.x.size - across)
+        return np.where(across**2 + (rows - places[0]) ** 2 <= reach**2, found, np.nan)
 
     def to_xarray(self) -> Any:
         """The field as an xarray Dataset over time step, y and x, with missing points as NaN."""

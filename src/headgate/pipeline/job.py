@@ -6,18 +6,20 @@ All that it needs after a crash is in the checkpoints and the root logs.
 
 from __future__ import annotations
 
-import contextlib
 import json
+import logging
 import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from headgate.diagnostics import configure, noted, stream_log
+from headgate.errors import masked
 from headgate.fabric import SyncFabric
 from headgate.model import Stream
 from headgate.pipeline.commit import newest_revision
@@ -36,6 +38,8 @@ _CHECK_S: Final = 0.5
 _RESTART_S: Final = 2.0
 _SAY_S: Final = 5.0
 _FIRST_S: Final = 90.0
+CONNECTION: Final = "HEADGATE_JOB_CONNECTION"
+"""The environment variable with the job's address of NATS and its credentials, as JSON."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +56,22 @@ class JobConfig:
     streams: tuple[str, ...] | None = None
     spark_options: Mapping[str, str] = field(default_factory=dict)
     nats_options: Mapping[str, Any] = field(default_factory=dict)
+    log_level: str = "warning"
+    log_format: str = "text"
+
+    def shown(self) -> dict[str, Any]:
+        """What is written into the state directory, for everybody to read: how to prove who we are is left out."""
+        return {**asdict(self), "url": masked(self.url), "nats_options": {}}
+
+    def connection(self) -> str:
+        """What is left out there, for the job's environment, which only its own user can read."""
+        return json.dumps({"url": self.url, "nats_options": dict(self.nats_options)})
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a configuration file."""
-        return cls(**json.loads(path.read_text(encoding="utf-8")))
+        """Read a configuration file, and the connection from the environment, which no child process inherits."""
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return cls(**{**document, **json.loads(os.environ.pop(CONNECTION, "{}"))})
 
     @property
     def address(self) -> Address:
@@ -96,8 +111,8 @@ class Job:
                 self._say(fabric, "ready")
                 self._watch(spark, fabric, {stream.name: stream for stream in wanted})
             finally:
-                for query in self._queries.values():
-                    with contextlib.suppress(Exception):
+                for name, query in self._queries.items():
+                    with noted(stream_log(name), "the query did not stop cleanly", Exception, level=logging.WARNING):
                         query.stop()
                 spark.stop()
 
@@ -110,7 +125,7 @@ class Job:
 
     def _failed(self, fabric: SyncFabric, name: str, error: object) -> None:
         self._queries.pop(name, None)
-        print(f"headgate: stream {name!r} stopped: {error}", file=sys.stderr, flush=True)
+        stream_log(name).error("the query of stream %r has stopped and is tried again: %s", name, error)
         self._say(fabric, "failed", stream=name, error=_brief(str(error)))
 
     def _start(self, spark: SparkSession, fabric: SyncFabric, stream: Stream) -> None:
@@ -159,7 +174,7 @@ class Job:
 
 
 def _brief(text: str) -> str:
-    return text.strip().split("\n", 1)[0][:500]
+    return masked(text.strip().split("\n", 1)[0])[:500]
 
 
 def _import_all(batches: Any) -> Any:
@@ -184,7 +199,9 @@ def _end_with_parent() -> None:
 def main(arguments: list[str]) -> None:
     """Run the job described by a configuration file."""
     _end_with_parent()
-    job = Job(JobConfig.load(Path(arguments[0])))
+    config = JobConfig.load(Path(arguments[0]))
+    configure(config.log_level, config.log_format)
+    job = Job(config)
     signal.signal(signal.SIGTERM, job.stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     job.run()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Final
 
+from headgate.diagnostics import site_log
 from headgate.fabric import Fabric
 from headgate.fabric.runner import run_machine
 from headgate.relay.budget import Budgets
@@ -17,7 +17,6 @@ from headgate.relay.state import OvertakenError, RelayTotals
 from headgate.relay.tables import Tables
 
 _PAUSE_S: Final = 1.0
-_log = logging.getLogger(__name__)
 
 
 class RelayNode:
@@ -67,10 +66,12 @@ class RelayNode:
 
     async def run(self) -> None:
         """Relay until cancelled."""
+        log, services = site_log(self.site), (self.machine.service,)
+        log.info("the relay of %s is started", self.site)
         while True:
             try:
-                await run_machine(self.fabric, self.machine, self.tables.snapshot, services=(self.machine.service,))
+                await run_machine(self.fabric, self.machine, self.tables.snapshot, services=services, log=log)
             except OvertakenError as error:
-                _log.warning("%s", error)
+                log.warning("%s", error)
                 await asyncio.sleep(_PAUSE_S)
                 self.machine = self._make()

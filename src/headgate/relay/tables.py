@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from typing import Final
 
+from headgate.diagnostics import FABRIC
 from headgate.protocol.port import FabricError, GoneError, LogPort, MachinePort
 from headgate.protocol.published import head_revision, load_snapshot, newest_readable
 from headgate.relay.routes import Routes, build_routes
@@ -123,8 +124,9 @@ class Tables(TableCache):
                 found = await self._published(version)
             except GoneError:
                 raise
-            except FabricError:
-                found = None  # the server is away: the version is asked for again until it is there
+            except FabricError as error:  # the server is away: the version is asked for again until it is there
+                FABRIC.debug("version %s of the catalog is asked for again: %s", version, error)
+                found = None
             if found is not None:
                 return found
             await self._port.sleep(_RETRY_S)

@@ -6,14 +6,15 @@ A change is one revision.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 from headgate.catalog import Catalog, parse_subscription
+from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError, nearest
 from headgate.fabric import Fabric, LogFullError
 from headgate.model import Subscription
@@ -147,7 +148,8 @@ class Control:
         async with self._changing:
             place = await self.contexts.set(contexts)
         if place is None or self.contexts.due:
-            with contextlib.suppress(*(() if place is None else (NoRoomError,))):  # the log has them, it can wait
+            waits = () if place is None else (NoRoomError,)  # the log has them
+            with noted(SERVICE, "contexts wait for their place in the catalog", *waits, level=logging.WARNING):
                 async with self._change():
                     for name, values in contexts.items() if place is None else ():
                         self._catalog.set_context(name, values)

@@ -10,7 +10,7 @@ shedding are the live system's, and so are the hops: what the two ends of a link
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
@@ -20,6 +20,7 @@ from threading import Event
 from typing import Any, Final, TypeVar
 
 from headgate.catalog import Catalog
+from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric
 from headgate.model import Plan, Tree
@@ -190,7 +191,7 @@ class Joiner:
         """Watch until cancelled."""
         while True:
             await asyncio.sleep(self._settle_s / 2)
-            with contextlib.suppress(HeadgateError):
+            with noted(SERVICE, "no site was judged for joining again", HeadgateError, level=logging.WARNING):
                 await self.look()
 
     async def look(self) -> None:

@@ -8,13 +8,13 @@ only grow; what is measured is their difference over a window.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from headgate.diagnostics import SERVICE, noted, stream_log
 from headgate.errors import HeadgateError
 from headgate.fabric import Crew, Fabric, FabricError
 from headgate.model import Links
@@ -132,14 +132,18 @@ class Observer:
             mine.ends.popleft()
         if manifest.evaluated and time.monotonic() - mine.sampled_s > _SAMPLE_S:
             mine.sampled_s = time.monotonic()
-            with contextlib.suppress(HeadgateError):  # its rows or its version are gone or garbage: another is sampled
+            with noted(SERVICE, "its rows or its version are gone: another batch is sampled", HeadgateError):
                 await self._sample(mine, manifest)
 
     async def _sample(self, mine: _Stream, manifest: Manifest) -> None:
         stream = (await self._tables.snapshot(manifest.version)).deployment.streams[manifest.stream]
         schema = stream.schema.arrow
         nobody = Routes(stream.root, stream.name, manifest.version, None, schema, (), ())
-        block = await load_block(self._fabric, manifest, schema, nobody)
+        try:
+            block = await load_block(self._fabric, manifest, schema, nobody)
+        except FabricError as error:
+            stream_log(manifest.stream).debug("no sample of batch %s was taken: %s", manifest.batch, error)
+            return
         if not block.declared:
             rows = self._message_rows(manifest.stream)
             mine.samples.append(await asyncio.to_thread(sample, block, manifest.version, rows))
@@ -153,7 +157,7 @@ class Observer:
     async def _read_loop(self) -> None:
         while True:
             began = time.monotonic()
-            with contextlib.suppress(FabricError):  # NATS is away for a moment: the next reading counts
+            with noted(SERVICE, "the flows were not read, the next reading counts", FabricError):
                 self._readings.append(await self._read())
                 self._read_once.set()
             while self._readings and self.seconds > self._window_s:

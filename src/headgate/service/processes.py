@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from headgate.pipeline.job import JobConfig
+from headgate.diagnostics import SERVICE, noted
+from headgate.pipeline.job import CONNECTION, JobConfig
 
 _STOP_S: Final = 20.0
 _BACKOFF_S: Final = (1.0, 2.0, 5.0, 10.0)
@@ -45,7 +44,8 @@ class JobProcess:
         """Keep the job running until `stop`."""
         path = self._state_dir / "job.json"
         while not self._stopping:
-            path.write_text(json.dumps(asdict(self._configure(self.restarts))), encoding="utf-8")
+            config = self._configure(self.restarts)
+            path.write_text(json.dumps(config.shown()), encoding="utf-8")
             more = self._environment(self.restarts) if self._environment else {}
             with (self._state_dir / "job.log").open("ab") as log:
                 self._process = await asyncio.create_subprocess_exec(
@@ -56,13 +56,15 @@ class JobProcess:
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    env={**os.environ, **more},
+                    env={**os.environ, **more, CONNECTION: config.connection()},
                     start_new_session=True,
                 )
             await self._process.wait()
             if not self._stopping:
                 delay = _BACKOFF_S[min(self.restarts, len(_BACKOFF_S) - 1)]
                 self.restarts += 1
+                code = self._process.returncode
+                SERVICE.warning("the Spark job ended with code %s; started again in %g s", code, delay)
                 await asyncio.sleep(delay)
 
     async def stop(self) -> None:
@@ -71,11 +73,12 @@ class JobProcess:
         process = self._process
         if process is None or process.returncode is not None:
             return
-        with contextlib.suppress(ProcessLookupError):
+        with noted(SERVICE, "the Spark job had ended when it was told to stop", ProcessLookupError):
             process.send_signal(signal.SIGTERM)
         try:
             await asyncio.wait_for(process.wait(), _STOP_S)
         except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
+            SERVICE.warning("the Spark job did not stop within %g s and is killed", _STOP_S)
+            with noted(SERVICE, "the Spark job had ended when it was killed", ProcessLookupError):
                 process.kill()
             await process.wait()

@@ -10,7 +10,7 @@ revision of the catalog like any other, in force from the next micro-batch on, s
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import logging
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from headgate.catalog import Catalog
+from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric
 from headgate.model import Deployment, Plan
@@ -189,7 +190,7 @@ class Replanner:
         """Judge until cancelled."""
         while True:
             await asyncio.sleep(self._rules.every_s)
-            with contextlib.suppress(HeadgateError):  # NATS or the catalog is away: the next judgement counts
+            with noted(SERVICE, "the plan was not judged, the next time counts", HeadgateError, level=logging.WARNING):
                 await self.look()
 
     async def look(self) -> Outlook | None:

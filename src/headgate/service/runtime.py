@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import logging
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -13,8 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate.catalog import Catalog
+from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
-from headgate.fabric import EmbeddedServer, Fabric, cancel_all, keep_quarantine
+from headgate.fabric import EmbeddedServer, Fabric, cancel_all, in_daemon, keep_quarantine
 from headgate.model import Deployment, Plan, parse_duration
 from headgate.pipeline.job import JobConfig
 from headgate.planning.replan import warm
@@ -31,6 +33,7 @@ from headgate.service.joining import Joiner
 from headgate.service.mending import mend_head
 from headgate.service.observer import WINDOW_S, Observer
 from headgate.service.processes import JobProcess
+from headgate.service.pulse import keep_pulse, say_stopped
 from headgate.service.purging import Purger, TableRules
 from headgate.service.replanning import Replanner, Rules
 from headgate.service.reports import read_job
@@ -72,6 +75,8 @@ class Settings:
     spark_options: Mapping[str, str] = field(default_factory=dict)
     job_environment: Callable[[int], Mapping[str, str]] | None = None
     nats_options: Mapping[str, Any] = field(default_factory=dict)
+    log_level: str = "warning"
+    log_format: str = "text"
 
 
 ConfigureJob = Callable[["Runtime", int], JobConfig]
@@ -99,6 +104,11 @@ class Runtime:
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks: list[asyncio.Task[None]] = []
 
+    @property
+    def url(self) -> str:
+        """The address of NATS. It may hold a password: mask it where it is shown."""
+        return self.settings.nats or (self.server.url if self.server else "")
+
     async def start(self, deployment: Deployment | None) -> None:
         """Bring the catalog up to the file, publish it, and start relays, books and the Spark job."""
         logs = self.fabric.logs
@@ -107,8 +117,8 @@ class Runtime:
         await self.control.contexts.recover()
         fixed = self.control.extender.fixed = deployment is not None and deployment.plan is not None
         if deployment is not None:
-            self._apply(deployment)
-        await asyncio.to_thread(warm)
+            await in_daemon(lambda: self._apply(deployment))
+        await in_daemon(warm)
         snapshot = await self.control.publish()
         for miss in missed_constraints(snapshot):
             print(f"headgate: {miss}", file=sys.stderr, flush=True)
@@ -132,6 +142,7 @@ class Runtime:
                 self._spawn(node.run(), f"relay {site}")
         self._spawn(keep_quarantine(self.fabric, "service"), "quarantine")
         self._spawn(mend_head(self.fabric), "head")
+        self._spawn(keep_pulse(self.fabric), "pulse")
         self._spawn(self.observer.run(), "observer")
         replanner = self.replanner = self._replanner(snapshot, fixed=fixed)
         self.control.figures = lambda: replanner.figures
@@ -183,6 +194,7 @@ class Runtime:
         while True:
             await asyncio.sleep(_WATCH_S)
             if server.pid is None:
+                SERVICE.warning("the embedded NATS server has ended and is started again")
                 await asyncio.to_thread(server.start)
 
     def _configure(self, restarts: int) -> JobConfig:
@@ -191,9 +203,8 @@ class Runtime:
     def job_config(self) -> JobConfig:
         """What the Spark job is started with."""
         settings = self.settings
-        url = settings.nats or (self.server.url if self.server else "")
         return JobConfig(
-            url=url,
+            url=self.url,
             namespace=settings.namespace,
             state_dir=str(settings.state_dir.absolute()),
             master=settings.master,
@@ -202,6 +213,8 @@ class Runtime:
             new_lineage=settings.new_lineage,
             spark_options=dict(settings.spark_options),
             nats_options=dict(settings.nats_options),
+            log_level=settings.log_level,
+            log_format=settings.log_format,
         )
 
     def _spawn(self, work: Any, what: str) -> None:
@@ -211,9 +224,13 @@ class Runtime:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """A part that ends by an error takes the deployment down with a message; restarting it is the user's choice."""
-        if task.cancelled() or task.exception() is None or self.failure.done():
+        if task.cancelled() or (error := task.exception()) is None:
             return
-        self.failure.set_exception(task.exception() or RuntimeError(task.get_name()))
+        if self.failure.done():
+            SERVICE.error("the %s has ended too: %s", task.get_name(), error)
+            return
+        SERVICE.debug("the %s has ended", task.get_name(), exc_info=error)
+        self.failure.set_exception(error)
 
     async def wait_ready(self, tell: Callable[[str], None] | None = None, timeout_s: float = 180.0) -> None:
         """Wait until the Spark job takes rows. `tell` hears what is going on."""
@@ -249,10 +266,11 @@ class Runtime:
             self.failure.cancel()
         await cancel_all(self._tasks)
         for keeper in self.keepers.values():
-            with contextlib.suppress(HeadgateError):
+            with noted(SERVICE, "the books were not stored at the stop", HeadgateError, level=logging.WARNING):
                 await keeper.store()
-        with contextlib.suppress(HeadgateError):
+        with noted(SERVICE, "contexts were not folded at the stop", HeadgateError, level=logging.WARNING):
             self.control.contexts.fold()
+        await say_stopped(self.fabric)
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from headgate.relay.core import Key
 from headgate.relay.tables import Tables
 from headgate.service.books import StreamBooks, read_books, read_tallies
 from headgate.service.findings import findings
+from headgate.service.pulse import read_pulse, stream_state
 from headgate.service.reports import read_reports
 from headgate.service.waiting import waiting
 from headgate.wire.ledger import Entry, Tally
@@ -30,15 +31,18 @@ async def read_status(fabric: Fabric, tables: Tables, state_dir: Path | None = N
     relays, jobs = await read_reports(fabric, "relay"), await read_reports(fabric, "job")
     errors, planner = await read_reports(fabric, "errors"), await read_reports(fabric, "planner")
     tallies, versions = await read_tallies(fabric), await read_reports(fabric, "tables")
+    service = await read_pulse(fabric, int(time.time() * 1000))
     streams = {book.stream: _stream(snapshot, book, jobs, relays) for book in books}
     for name, stream in streams.items():
         stream["errors"] = errors.get(name)
         found = await waiting(fabric, snapshot.deployment.streams[name], state_dir)
         stream["waiting"] = None if found is None else found.to_document()
+        stream["state"] = stream_state(service, jobs.get("_", {}), stream["job"])
     aside = await _set_aside(fabric)
     document = {
         "revision": snapshot.revision,
         "time_ms": int(time.time() * 1000),
+        "service": service,
         "streams": streams,
         "sites": {name: _site(name, relays) for name in snapshot.deployment.sites},
         "links": _links(relays),
@@ -165,6 +169,7 @@ def _links(relays: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
                     "owed": 0,
                     "reduced": 0,
                     "streams": [],
+                    "stream_bytes": {},
                     "latency_s": latency_s.get((site, child)),
                 },
             )
@@ -174,6 +179,7 @@ def _links(relays: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
             entry["owed"] += output.get("came", 0)
             entry["reduced"] += output.get("reduced", 0)
             entry["streams"].append(stream)
+            entry["stream_bytes"][stream] = size
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate.client import Client, Delivery
+from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
-from headgate.fabric import FabricError, cancel_all
+from headgate.fabric import Crew, FabricError, cancel_all
 from headgate.model import Deployment
 from headgate.service.demo.baselines import Baselines, measure
+from headgate.service.demo.patience import SAY_S, Patience, check_starts
 from headgate.service.runtime import Runtime
 
 _POLL_S: Final = 1.0
-_DRAIN_S: Final = 60.0
-_STALL_S: Final = 60.0
+_DRAIN_S: Final = 120.0
 
 Watch = Callable[[dict[str, Any], float], None]
 """Hears the status and the share of the expected rows that are in."""
@@ -88,17 +89,19 @@ async def run_demo(
     *,
     keep: bool = False,
 ) -> dict[str, Any]:
-    """Read everything until the sources end (or `seconds` have passed), then drain, then sum up."""
+    """Read everything until the sources end (or `seconds` have passed), then drain, then sum up.
+
+    `tell` hears what is waited for, and an empty text when rows come again.
+    """
     snapshot = runtime.catalog.snapshot()
     expected = expected_rows(runtime)
-    url = runtime.settings.nats or (runtime.server.url if runtime.server else "")
-    async with await Client.connect(url, namespace=runtime.settings.namespace) as client:
+    async with await Client.connect(runtime.url, namespace=runtime.settings.namespace) as client:
         readers = Readers(client, keep=keep)
         readers.start(readable(snapshot.deployment))
         try:
-            await runtime.wait_ready(tell)
-            began = moved = time.monotonic()
-            seen = 0
+            await _until_ready(runtime, tell)
+            began = time.monotonic()
+            patience = Patience(str(runtime.settings.state_dir / "job.log"))
             while True:
                 await asyncio.sleep(_POLL_S)
                 status = await _status(runtime)
@@ -109,15 +112,11 @@ async def run_demo(
                 elapsed = time.monotonic() - began
                 share = rows / expected if expected else (elapsed / seconds if seconds else 0.0)
                 watch(status, min(share, 1.0))
-                if rows > seen:
-                    seen, moved = rows, time.monotonic()
-                elif time.monotonic() - moved > _STALL_S:
-                    log = runtime.settings.state_dir / "job.log"
-                    raise HeadgateError(f"no row has come for {_STALL_S:.0f} s", hint=f"see {log}")
+                tell(patience.look(status, time.monotonic(), _starts(runtime)))
                 if (expected is not None and rows >= expected) or (seconds is not None and elapsed >= seconds):
                     break
             await runtime.stop_job()
-            await _drain(runtime, readers, watch)
+            await _drain(runtime, readers, watch, tell)
         finally:
             await readers.stop()
     status = await runtime.status()
@@ -129,20 +128,48 @@ async def run_demo(
 async def _status(runtime: Runtime) -> dict[str, Any] | None:
     if runtime.failure.done():
         await runtime.failure
-    with contextlib.suppress(FabricError):
+    with noted(SERVICE, "no status, once more", FabricError):
         return await runtime.status()
     return None
 
 
-async def _drain(runtime: Runtime, readers: Readers, watch: Watch) -> None:
-    deadline = time.monotonic() + _DRAIN_S
-    while time.monotonic() < deadline:
+async def _until_ready(runtime: Runtime, tell: Callable[[str], None]) -> None:
+    """Wait for the Spark job, however long that takes, as long as it does not end by itself again and again."""
+    log = str(runtime.settings.state_dir / "job.log")
+    async with Crew() as crew:
+        began, said = time.monotonic(), "starting"
+
+        def heard(text: str) -> None:
+            nonlocal said
+            said = text
+            tell(f"Spark job: {text}")
+
+        ready = crew.spawn(runtime.wait_ready(heard, math.inf))
+        while True:
+            await asyncio.wait([ready], timeout=SAY_S)
+            if ready.done():
+                ready.result()
+                return
+            check_starts(_starts(runtime), log)
+            tell(f"Spark job: {said}, for {time.monotonic() - began:,.0f} s now")
+
+
+def _starts(runtime: Runtime) -> int:
+    """How often the Spark job has ended by itself."""
+    return runtime.job.restarts if runtime.job is not None else 0
+
+
+async def _drain(runtime: Runtime, readers: Readers, watch: Watch, tell: Callable[[str], None]) -> None:
+    """Wait until everything has arrived, as long as anything does; give up on the rest, which the summary counts."""
+    patience = Patience(str(runtime.settings.state_dir / "job.log"))
+    while True:
         status = await _status(runtime)
         readers.check()
         if status is not None:
             watch(status, 1.0)
-            if drained(status):
+            if drained(status) or time.monotonic() - (patience.rows_s or math.inf) > _DRAIN_S:
                 return
+            tell(patience.look(status, time.monotonic(), 0, draining=True))
         await asyncio.sleep(_POLL_S / 2)
 
 

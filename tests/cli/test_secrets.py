@@ -1,0 +1,72 @@
+"""A password that a user gives in a URL is shown nowhere: not in messages, not in files of the state directory."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.live import small, until
+
+from headgate.errors import HeadgateError, masked
+from headgate.pipeline.job import JobConfig
+from headgate.service.processes import JobProcess
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "NO_COLOR": "1"}
+NOBODY = "127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("nats://me:s3cret@host:4222", "nats://me:***@host:4222"),
+        ("nats://s3cret@host", "nats://***@host"),
+        ("nats://me:s3@cret@host/x", "nats://me:***@host/x"),
+        ("tls://a:s3cret@h1,tls://b:s3cret@h2", "tls://a:***@h1,tls://b:***@h2"),
+        ("postgresql+psycopg://me:s3cret@db/x?sslmode=no", "postgresql+psycopg://me:***@db/x?sslmode=no"),
+        ("jdbc:db://host/x?password=s3cret&user=me", "jdbc:db://host/x?password=***&user=me"),
+        ("http://host:8080/a@b", "http://host:8080/a@b"),
+    ],
+)
+def test_texts_are_masked_in_errors_too(text: str, shown: str) -> None:
+    assert masked(text) == shown
+    assert str(HeadgateError(f"no {text}", where=text, hint=f"try {text}")) == f"{shown}: no {shown} (try {shown})"
+
+
+def test_an_address_that_does_not_answer(tmp_path: Path) -> None:
+    file = tmp_path / "headgate.yaml"
+    file.write_text(yaml.safe_dump(small(here={"site": "leaf"})), encoding="utf-8")
+    command = [sys.executable, "-m", "headgate.cli", "up", str(file), "--state-dir", str(tmp_path / "state")]
+    command += ["--nats", f"nats://me:s3cret@{NOBODY}"]
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=60, check=False)
+    assert done.returncode == 2
+    assert f"cannot connect to NATS at nats://me:***@{NOBODY}" in done.stderr
+    assert "s3cret" not in done.stderr + done.stdout
+
+
+def test_the_spark_job_gets_a_password_that_its_files_do_not_show(tmp_path: Path) -> None:
+    """The job fails to connect with what it was given, which it could not say had it not been given it."""
+
+    def config(_: int) -> JobConfig:
+        return JobConfig(f"nats://me:s3cret@{NOBODY}", "hg", str(tmp_path), nats_options={"password": "s3cret"})
+
+    async def run() -> None:
+        job = JobProcess(config, tmp_path)
+        running = asyncio.create_task(job.run())
+        await until(lambda: _failed(job))
+        running.cancel()
+        await job.stop()
+
+    asyncio.run(run())
+    log, document = (tmp_path / "job.log").read_text(), (tmp_path / "job.json").read_text()
+    assert f"cannot connect to NATS at nats://me:***@{NOBODY}" in log
+    assert f"nats://me:***@{NOBODY}" in document
+    assert "s3cret" not in log + document
+
+
+async def _failed(job: JobProcess) -> bool:
+    return job.restarts > 0
