@@ -1,7 +1,8 @@
 """The driver's side of a micro-batch: pin what it runs under before it, commit one manifest after it.
 
-A batch is committed once, whatever is replayed: the last manifest is read first, a batch that is not newer is dropped,
-and the append is fenced by the manifest that was read, so that an older driver that still runs cannot get between.
+A batch is committed once, whatever is replayed: the last manifest is read first, a batch that reads the same ranges of
+its sources under the same number is dropped, one that does not begin where the last manifest ends is refused, and the
+append is fenced by the manifest that was read, so that an older driver that still runs cannot get between.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,11 +21,8 @@ from headgate.fabric import FencedError, SyncFabric
 from headgate.matching.admission import UpdatePlan
 from headgate.matching.skipped import Skipped
 from headgate.pipeline.counts import read_counts
-from headgate.wire.manifest import Manifest, PartRef, decode_manifest, encode_manifest
-
-
-class LineageError(HeadgateError):
-    """The checkpoint that numbers the batches is not the one that numbered the committed ones."""
+from headgate.pipeline.record import LineageError, follows, same_ranges
+from headgate.wire.manifest import Manifest, PartRef, SourceRange, decode_manifest, encode_manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +120,24 @@ def _kept(fabric: SyncFabric, version: int) -> bool:
     return fabric.last(logs.tables, logs.table(version)) is not None
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a batch read of its sources, for its manifest.
+
+    `files` gives the place of the list of files that goes on from the last manifest's. `accepted` lets the batch begin
+    elsewhere than the last manifest ends, after `lost_rows` sequence numbers whose rows are gone.
+    """
+
+    ranges: tuple[SourceRange, ...] = ()
+    files: Callable[[Manifest | None], int] = lambda last: last.files if last else 0
+    accepted: bool = False
+    lost_rows: int = 0
+
+
+NO_SOURCE: Final = Reading()
+"""Of batches that were made here and not read from a source: their number alone says which they are."""
+
+
 def commit(
     fabric: SyncFabric,
     stream: str,
@@ -129,26 +145,20 @@ def commit(
     batch: int,
     pin: Pin,
     staged: Sequence[Any],
-    *,
-    new_lineage: bool = False,
+    reading: Reading = NO_SOURCE,
 ) -> Manifest | None:
     """Append the manifest of a batch, None when the batch was committed before.
 
-    `staged` are the rows that the match pass returned, in partition order. `new_lineage` accepts a checkpoint that
-    starts anew: its batches go on from the last sequence number.
+    `staged` are the rows that the match pass returned, in partition order.
     """
     logs = fabric.logs
     while True:
         stored = fabric.last(logs.root(stream), logs.commit(stream))
         last = decode_manifest(stored.data) if stored else None
-        if last is not None and last.lineage != lineage and not new_lineage:
-            raise LineageError(
-                f"stream {stream!r} was committed by the checkpoint {last.lineage}, this one is {lineage}",
-                hint="restore the checkpoint directory, or start with --new-lineage to go on from the source's start",
-            )
-        if last is not None and last.lineage == lineage and batch <= last.batch:
+        if last is not None and not reading.accepted and _committed(stream, lineage, batch, reading, last):
             return None
-        manifest = build_manifest(stream, lineage, batch, pin, staged, last.upto if last else 0)
+        manifest = build_manifest(stream, lineage, batch, pin, staged, last.upto if last else 0, reading.lost_rows)
+        manifest = replace(manifest, ranges=reading.ranges, files=reading.files(last))
         faults.reach("driver.before_manifest")
         try:
             fabric.publish(logs.commit(stream), encode_manifest(manifest), expect=stored.sequence if stored else 0)
@@ -158,8 +168,38 @@ def commit(
         return manifest
 
 
-def build_manifest(stream: str, lineage: str, batch: int, pin: Pin, staged: Sequence[Any], after: int) -> Manifest:
-    """The manifest of what was staged, with sequence numbers by prefix sums."""
+def _committed(stream: str, lineage: str, batch: int, reading: Reading, last: Manifest) -> bool:
+    """Whether a batch is the one that was committed last; a `LineageError` where it neither is nor follows that one."""
+    if last.lineage != lineage:
+        raise LineageError(
+            f"stream {stream!r} was committed by the checkpoint {last.lineage}, this one is {lineage}",
+            hint="is another driver running? else restore the checkpoint directory",
+        )
+    if batch <= last.batch:
+        if not reading.ranges or (batch == last.batch and same_ranges(last, reading.ranges)):
+            return True
+        raise LineageError(
+            f"batch {batch} of stream {stream!r} reads {_shown(reading.ranges)}, but the root log already has batch "
+            f"{last.batch}, which ends with {_shown(last.ranges)}: the checkpoint has moved backwards",
+            hint="nothing is lost: the stream is started again with a checkpoint that is made from the root log",
+        )
+    if not follows(last, reading.ranges):
+        raise LineageError(
+            f"batch {batch} of stream {stream!r} reads {_shown(reading.ranges)}, which does not begin where the last "
+            f"commit, batch {last.batch}, ends: {_shown(last.ranges)}",
+            hint="nothing is lost: the stream is started again with a checkpoint that is made from the root log",
+        )
+    return False
+
+
+def _shown(ranges: Sequence[SourceRange]) -> str:
+    return ", ".join(f"{each.before or 'the start'} to {each.after}" for each in ranges) or "no stated range"
+
+
+def build_manifest(
+    stream: str, lineage: str, batch: int, pin: Pin, staged: Sequence[Any], after: int, lost_rows: int = 0
+) -> Manifest:
+    """The manifest of what was staged, with sequence numbers by prefix sums, `lost_rows` of them given up first."""
     parts = [row for row in staged if row["kind"] == "part"]
     dead = [row for row in staged if row["kind"] == "dead"]
     class_ids, totals = read_counts(staged)
@@ -178,7 +218,11 @@ def build_manifest(stream: str, lineage: str, batch: int, pin: Pin, staged: Sequ
         shed_updates=pin.shed_updates,
         partly_shed=sum(row["partly_shed"] for row in staged),
         after=after,
-        parts=tuple(PartRef(row["log_sequence"], row["evaluated"], row["kept"]) for row in parts),
+        parts=(
+            *([PartRef(0, lost_rows, 0)] if lost_rows else []),
+            *(PartRef(row["log_sequence"], row["evaluated"], row["kept"]) for row in parts),
+        ),
+        gaps=lost_rows,
         class_ids=class_ids,
         class_counts=totals,
         dead=sum(row["dead"] for row in dead),
