@@ -124,14 +124,11 @@ def _kept(fabric: SyncFabric, version: int) -> bool:
 class Reading:
     """What a batch read of its sources, for its manifest.
 
-    `files` gives the place of the list of files that goes on from the last manifest's. `accepted` lets the batch begin
-    elsewhere than the last manifest ends, after `lost_rows` sequence numbers whose rows are gone.
+    `files` gives the place of the list of files that goes on from the last manifest's.
     """
 
     ranges: tuple[SourceRange, ...] = ()
     files: Callable[[Manifest | None], int] = lambda last: last.files if last else 0
-    accepted: bool = False
-    lost_rows: int = 0
 
 
 NO_SOURCE: Final = Reading()
@@ -155,9 +152,9 @@ def commit(
     while True:
         stored = fabric.last(logs.root(stream), logs.commit(stream))
         last = decode_manifest(stored.data) if stored else None
-        if last is not None and not reading.accepted and _committed(stream, lineage, batch, reading, last):
+        if last is not None and _committed(stream, lineage, batch, reading, last):
             return None
-        manifest = build_manifest(stream, lineage, batch, pin, staged, last.upto if last else 0, reading.lost_rows)
+        manifest = build_manifest(stream, lineage, batch, pin, staged, last.upto if last else 0)
         manifest = replace(manifest, ranges=reading.ranges, files=reading.files(last))
         faults.reach("driver.before_manifest")
         try:
@@ -196,10 +193,8 @@ def _shown(ranges: Sequence[SourceRange]) -> str:
     return ", ".join(f"{each.before or 'the start'} to {each.after}" for each in ranges) or "no stated range"
 
 
-def build_manifest(
-    stream: str, lineage: str, batch: int, pin: Pin, staged: Sequence[Any], after: int, lost_rows: int = 0
-) -> Manifest:
-    """The manifest of what was staged, with sequence numbers by prefix sums, `lost_rows` of them given up first."""
+def build_manifest(stream: str, lineage: str, batch: int, pin: Pin, staged: Sequence[Any], after: int) -> Manifest:
+    """The manifest of what was staged, with sequence numbers by prefix sums."""
     parts = [row for row in staged if row["kind"] == "part"]
     dead = [row for row in staged if row["kind"] == "dead"]
     class_ids, totals = read_counts(staged)
@@ -218,11 +213,7 @@ def build_manifest(
         shed_updates=pin.shed_updates,
         partly_shed=sum(row["partly_shed"] for row in staged),
         after=after,
-        parts=(
-            *([PartRef(0, lost_rows, 0)] if lost_rows else []),
-            *(PartRef(row["log_sequence"], row["evaluated"], row["kept"]) for row in parts),
-        ),
-        gaps=lost_rows,
+        parts=tuple(PartRef(row["log_sequence"], row["evaluated"], row["kept"]) for row in parts),
         class_ids=class_ids,
         class_counts=totals,
         dead=sum(row["dead"] for row in dead),

@@ -21,7 +21,7 @@ from headgate.pipeline.filelists import FileLists, files_read
 from headgate.pipeline.gridding_stage import GriddingStage
 from headgate.pipeline.indexes import IndexKeeper
 from headgate.pipeline.match import MatchPass
-from headgate.pipeline.record import Resumed, note, resume
+from headgate.pipeline.record import note, resume
 from headgate.pipeline.roots import own_rows
 from headgate.pipeline.session import local_uri
 from headgate.pipeline.sources import read
@@ -44,7 +44,7 @@ class Batches:
         fabric: SyncFabric,
         stream: Stream,
         checkpoint: Path,
-        resumed: Resumed,
+        lineage: str,
         gridding: GriddingStage | None = None,
         told: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> None:
@@ -54,7 +54,7 @@ class Batches:
         self.stream = stream
         self.directory = checkpoint
         self.checkpoint = SparkCheckpoint(checkpoint / "spark")
-        self.resumed = resumed
+        self.lineage = lineage
         self.lists = FileLists(fabric, stream.name)
         self.keeper = IndexKeeper(checkpoint.absolute() / "indexes", stream.name)
         self.control = Controller(stream)
@@ -87,9 +87,8 @@ class Batches:
         troubles = {row["trouble"] for row in staged if row["trouble"]}
         if troubles:
             self.keeper.complained(pin.version, troubles)
-        manifest = commit(self.fabric, name, self.resumed.lineage, batch, pin, staged, self._reading(batch))
+        manifest = commit(self.fabric, name, self.lineage, batch, pin, staged, self._reading(batch))
         if manifest is not None:
-            self.resumed = Resumed(manifest.lineage)
             note(self.directory, manifest)
             self.lists.purge()
             self.errors = self.errors.after(staged, self.fabric, name)
@@ -107,7 +106,7 @@ class Batches:
         def place(last: Manifest | None) -> int:
             return self.lists.append(last, new, everything)
 
-        return Reading(ranges, place, self.resumed.accepted, self.resumed.lost_rows)
+        return Reading(ranges, place)
 
     def _purge(self) -> None:
         """Free the context log of updates that every index in use has in it."""
@@ -166,8 +165,8 @@ def start_query(
     frame = frame if gridding is None else gridding.with_marks(frame)
     frame = shape(frame) if shape else frame
     compact_every = int(str(spark.conf.get("spark.sql.streaming.fileSource.log.compactInterval", "10")))
-    resumed = resume(fabric, stream, checkpoint, accept=new_lineage, compact_every=compact_every)
-    work = Batches(address, fabric, stream, checkpoint, resumed, gridding, told)
+    lineage = resume(fabric, stream, checkpoint, accept=new_lineage, compact_every=compact_every)
+    work = Batches(address, fabric, stream, checkpoint, lineage, gridding, told)
     return (
         frame.writeStream.queryName(stream.name)
         .foreachBatch(work)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,12 +19,14 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from headgate.errors import HeadgateError
 from headgate.fabric import SyncFabric
 from headgate.model import Stream
 from headgate.pipeline.checkpoint import SparkCheckpoint, listing_of, same_offset
-from headgate.pipeline.filelists import Files, read_files
-from headgate.wire.manifest import Manifest, SourceRange, decode_manifest
+from headgate.pipeline.filelists import FileLists, Files, files_read, read_files
+from headgate.wire.manifest import Manifest, PartRef, SourceRange, decode_manifest, encode_manifest
 
 FILE_FORMATS: Final = frozenset({"csv", "json", "xml", "text", "orc", "parquet", "avro", "binaryfile"})
 """Sources of files: the root log keeps their lists of files."""
@@ -54,19 +57,6 @@ class Found:
     lineage: str | None
     committed: int
     agrees: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Resumed:
-    """How a query goes on: the lineage of its batches, and what the user has accepted.
-
-    If `accepted`, its first manifest need not follow the last one in the root log; `lost_rows` sequence numbers were
-    given to rows that are gone from there.
-    """
-
-    lineage: str
-    accepted: bool = False
-    lost_rows: int = 0
 
 
 def judge(stream: str, source: str, last: Manifest | None, found: Found, *, accept: bool) -> Verdict:
@@ -128,23 +118,30 @@ def same_ranges(last: Manifest, ranges: Sequence[SourceRange]) -> bool:
 
 def resume(
     fabric: SyncFabric, stream: Stream, directory: Path, *, accept: bool = False, compact_every: int = 10
-) -> Resumed:
-    """Bring a stream's checkpoint directory into agreement with its root log before its query starts."""
+) -> str:
+    """Bring a stream's checkpoint directory into agreement with its root log before its query starts.
+
+    Returns the lineage of its batches. With `accept`, a checkpoint that the root log does not lead up to is taken as it
+    is: a manifest without rows says so in the root log, and declares the rows that the log has lost.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     logs, checkpoint = fabric.logs, SparkCheckpoint(directory / "spark")
     stored = fabric.last(logs.root(stream.name), logs.commit(stream.name))
     last = decode_manifest(stored.data) if stored else None
     known = _lineage(directory)
-    ours = last is not None and bool(last.ranges) and known in (None, last.lineage)
-    files = read_files(fabric, stream.name, last.files) if last is not None and ours and last.files else {}
+    files = read_files(fabric, stream.name, last.files) if last and last.files and known in (None, last.lineage) else {}
     found = Found(known, checkpoint.last_committed(), last is None or _agrees(checkpoint, last, files))
     verdict = judge(stream.name, stream.source.format, last, found, accept=accept)
     if verdict is Verdict.TAKE or last is None:
+        lineage = _make_lineage(directory, known)
         if found.committed < 0 and not _readable(checkpoint, -1):
             shutil.rmtree(checkpoint.directory, ignore_errors=True)  # a first batch that was cut off is planned again
-        ahead = last is None or known == last.lineage
-        lost = max(0, _note(directory).upto - (last.upto if last else 0)) if accept and ahead else 0
-        return Resumed(_make_lineage(directory, known), accepted=accept, lost_rows=lost)
+        if last is not None or found.committed >= 0:
+            ours = last is None or known == last.lineage
+            lost_rows = max(0, _noted_rows(directory) - (last.upto if last else 0)) if ours else 0
+            taken = _taken(fabric, stream.name, checkpoint, last, lineage, lost_rows)
+            fabric.publish(logs.commit(stream.name), encode_manifest(taken), expect=stored.sequence if stored else 0)
+        return lineage
     _make_lineage(directory, last.lineage)
     if verdict is Verdict.REWRITE:
         checkpoint.rewrite(last.batch, last.ranges, files, compact_every)
@@ -156,7 +153,40 @@ def resume(
         )
     elif last.ranges and stream.source.format in REBUILT:
         checkpoint.end(last.batch)
-    return Resumed(last.lineage)
+    return last.lineage
+
+
+def _taken(
+    fabric: SyncFabric, stream: str, checkpoint: SparkCheckpoint, last: Manifest | None, lineage: str, lost_rows: int
+) -> Manifest:
+    """The manifest of a checkpoint that is taken as it is: its last batch without rows, and how many rows are gone."""
+    batch = checkpoint.last_committed()
+    after = checkpoint.offsets(batch) if batch >= 0 else ()
+    if after is None:
+        raise LineageError(
+            f"the checkpoint of stream {stream!r} says that batch {batch} has ended, but its offsets cannot be read",
+            where=str(checkpoint.directory),
+            hint="restore the directory; or delete it, and it is made anew from the root log",
+        )
+    ranges = tuple(SourceRange(None, each) for each in after)
+    files = files_read(checkpoint, ranges)
+    head = fabric.last(fabric.logs.state, fabric.logs.head)
+    none = np.zeros(0, np.uint64)
+    return Manifest(
+        stream=stream,
+        lineage=lineage,
+        batch=batch,
+        version=last.version if last else int(head.data) if head else 0,
+        after=last.upto if last else 0,
+        parts=(PartRef(0, lost_rows, 0),) if lost_rows else (),
+        class_ids=none,
+        class_counts=none,
+        gaps=lost_rows,
+        time_ms=int(time.time() * 1000),
+        context=last.context if last else 0,
+        ranges=ranges,
+        files=FileLists(fabric, stream).append(None, files, lambda: files),
+    )
 
 
 def _agrees(checkpoint: SparkCheckpoint, last: Manifest, files: Files) -> bool:
@@ -199,23 +229,16 @@ def _make_lineage(directory: Path, known: str | None) -> str:
     return lineage
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    """The last commit as the driver noted it beside the checkpoint; needed only where the root log has lost it."""
-
-    batch: int = -1
-    upto: int = 0
-
-
 def note(directory: Path, manifest: Manifest) -> None:
-    """Note a commit beside the checkpoint."""
+    """Note a commit beside the checkpoint; it is needed only where the root log has lost it."""
     fresh = directory / "committed.new"
     fresh.write_text(json.dumps({"batch": manifest.batch, "upto": manifest.upto}), encoding="utf-8")
     fresh.replace(directory / "committed")
 
 
-def _note(directory: Path) -> Note:
+def _noted_rows(directory: Path) -> int:
+    """The last sequence number that was noted, 0 where nothing was."""
     try:
-        return Note(**json.loads((directory / "committed").read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return Note()
+        return int(json.loads((directory / "committed").read_text(encoding="utf-8"))["upto"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return 0

@@ -21,7 +21,7 @@ from headgate.model import Stream
 from headgate.pipeline.checkpoint import COMPACT_EVERY, FileEntry, SparkCheckpoint, listing_of
 from headgate.pipeline.commit import Pin, Reading, commit
 from headgate.pipeline.filelists import FileLists, files_read
-from headgate.pipeline.record import Resumed, note, resume
+from headgate.pipeline.record import note, resume
 from headgate.pipeline.staged import staged_row
 from headgate.wire.manifest import Manifest, decode_manifest
 
@@ -122,7 +122,7 @@ class ModelQuery:
 
     def __post_init__(self) -> None:
         self.checkpoint = SparkCheckpoint(self.directory / "spark")
-        self.resumed = resume(self.fabric, self.stream, self.directory, accept=self.accept)
+        self.lineage = resume(self.fabric, self.stream, self.directory, accept=self.accept)
         self.lists = FileLists(self.fabric, self.stream.name)
 
     def run(self, batches: int, kill: str = "") -> None:
@@ -172,12 +172,10 @@ class ModelQuery:
             staged = [staged_row(kind="part", log_sequence=sequence, evaluated=len(rows), kept=len(rows))]
         if dies == "staged":
             raise KilledError
-        reading = Reading(ranges, place, self.resumed.accepted, self.resumed.lost_rows)
-        manifest = commit(self.fabric, self.stream.name, self.resumed.lineage, batch, Pin(1), staged, reading)
+        manifest = commit(self.fabric, self.stream.name, self.lineage, batch, Pin(1), staged, Reading(ranges, place))
         if dies == "committed":
             raise KilledError
         if manifest is not None:
-            self.resumed = Resumed(manifest.lineage)
             note(self.directory, manifest)
             self.lists.purge()
 
