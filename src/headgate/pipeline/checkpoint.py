@@ -17,12 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from headgate.errors import HeadgateError
 from headgate.wire.manifest import SourceRange
 
 _COMMIT: Final = 'v1\n{"nextBatchWatermarkMs":0}'
 _COMPACT: Final = ".compact"
 COMPACT_EVERY: Final = 10
 """How many listings of files Spark puts together, by default."""
+
+
+class LineageError(HeadgateError):
+    """The checkpoint and the root log do not fit together, and going on would lose or repeat rows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,9 @@ from headgate.errors import HeadgateError
 from headgate.fabric import FencedError, SyncFabric
 from headgate.matching.admission import UpdatePlan
 from headgate.matching.skipped import Skipped
+from headgate.pipeline.checkpoint import LineageError
 from headgate.pipeline.counts import read_counts
-from headgate.pipeline.record import LineageError, follows, same_ranges
+from headgate.pipeline.record import follows, same_ranges
 from headgate.wire.manifest import Manifest, PartRef, SourceRange, decode_manifest, encode_manifest
 
 

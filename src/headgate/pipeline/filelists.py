@@ -13,9 +13,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from headgate.errors import HeadgateError
 from headgate.fabric import SyncFabric
-from headgate.pipeline.checkpoint import FileEntry, SparkCheckpoint, listing_of
+from headgate.pipeline.checkpoint import FileEntry, LineageError, SparkCheckpoint, listing_of
 from headgate.wire.frame import decode_frame, encode_frame
 from headgate.wire.manifest import Manifest, SourceRange
 
@@ -24,6 +23,10 @@ Files = Mapping[int, Sequence[FileEntry]]
 
 WHOLE_EVERY: Final = 64
 """A list of everything is written after so many lists."""
+
+
+class FileListError(LineageError):
+    """A list of files that a manifest leads to is gone from the root log."""
 
 
 def files_read(checkpoint: SparkCheckpoint, ranges: Sequence[SourceRange]) -> dict[int, list[FileEntry]]:
@@ -35,7 +38,7 @@ def files_read(checkpoint: SparkCheckpoint, ranges: Sequence[SourceRange]) -> di
             continue
         entries = checkpoint.files(source, end)
         if entries is None:
-            raise HeadgateError(
+            raise LineageError(
                 f"the list of files that the running batch reads cannot be read: listing {end} of source {source}",
                 where=str(checkpoint.directory),
                 hint="the stream is started again with a checkpoint from the root log",
@@ -51,7 +54,7 @@ class FileLists:
         self._fabric = fabric
         self._stream = stream
         self._since_whole: int | None = None
-        self._whole_place = 0
+        self._whole_place = self._whole_before = 0
 
     def append(self, last: Manifest | None, new: Files, everything: Callable[[], Files]) -> int:
         """Append what a batch read after those of the last manifest; returns the place for the batch's own manifest.
@@ -75,11 +78,16 @@ class FileLists:
         return place
 
     def purge(self) -> None:
-        """Free the lists that the last list of everything has replaced; to be called when its manifest is stored."""
-        if self._whole_place:
-            logs = self._fabric.logs
-            self._fabric.purge(logs.root(self._stream), logs.files(self._stream), self._whole_place)
-            self._whole_place = 0
+        """Free old lists; to be called when the manifest of the newest is stored.
+
+        Those before the last list of everything but one go, so that a log whose end is cut off has what its last
+        manifest leads to.
+        """
+        if self._whole_place != self._whole_before:
+            if self._whole_before:
+                logs = self._fabric.logs
+                self._fabric.purge(logs.root(self._stream), logs.files(self._stream), self._whole_before)
+            self._whole_before = self._whole_place
 
 
 def read_files(fabric: SyncFabric, stream: str, place: int) -> dict[int, list[FileEntry]]:
@@ -97,10 +105,11 @@ def _chain(fabric: SyncFabric, stream: str, place: int) -> Iterator[list[str]]:
     while place:
         stored = fabric.get(fabric.logs.root(stream), place)
         if stored is None:
-            raise HeadgateError(
+            raise FileListError(
                 f"the list of files that stream {stream!r} has read is incomplete: message {place} of "
                 f"{fabric.logs.root(stream).name} is gone",
-                hint="restore the checkpoint directory",
+                hint="restore the NATS store; or start with --new-lineage, which believes the checkpoint; or delete the "
+                "checkpoint too, to read all files again",
             )
         frame = decode_frame(stored.data, "f")
         text = pa.decompress(frame.sections[0], frame.header["size"], "zstd", asbytes=True)

@@ -21,11 +21,10 @@ from typing import Final
 
 import numpy as np
 
-from headgate.errors import HeadgateError
 from headgate.fabric import SyncFabric
 from headgate.model import Stream
-from headgate.pipeline.checkpoint import SparkCheckpoint, listing_of, same_offset
-from headgate.pipeline.filelists import FileLists, Files, files_read, read_files
+from headgate.pipeline.checkpoint import LineageError, SparkCheckpoint, listing_of, same_offset
+from headgate.pipeline.filelists import FileListError, FileLists, Files, files_read, read_files
 from headgate.wire.manifest import Manifest, PartRef, SourceRange, decode_manifest, encode_manifest
 
 FILE_FORMATS: Final = frozenset({"csv", "json", "xml", "text", "orc", "parquet", "avro", "binaryfile"})
@@ -33,10 +32,6 @@ FILE_FORMATS: Final = frozenset({"csv", "json", "xml", "text", "orc", "parquet",
 
 REBUILT: Final = FILE_FORMATS | {"generator", "nats", "netcdf", "zarr"}
 """Sources whose checkpoint can be written anew: the offsets in a manifest, and lists of files, say all there is."""
-
-
-class LineageError(HeadgateError):
-    """The checkpoint and the root log do not fit together, and going on would lose or repeat rows."""
 
 
 class Verdict(Enum):
@@ -129,11 +124,20 @@ def resume(
     stored = fabric.last(logs.root(stream.name), logs.commit(stream.name))
     last = decode_manifest(stored.data) if stored else None
     known = _lineage(directory)
-    files = read_files(fabric, stream.name, last.files) if last and last.files and known in (None, last.lineage) else {}
-    found = Found(known, checkpoint.last_committed(), last is None or _agrees(checkpoint, last, files))
-    verdict = judge(stream.name, stream.source.format, last, found, accept=accept)
+    files: Files = {}
+    try:
+        if last is not None and last.files and known in (None, last.lineage):
+            files = read_files(fabric, stream.name, last.files)
+        found = Found(known, checkpoint.last_committed(), last is None or _agrees(checkpoint, last, files))
+        verdict = judge(stream.name, stream.source.format, last, found, accept=accept)
+    except FileListError:
+        if not accept:
+            raise
+        found, verdict = Found(known, checkpoint.last_committed()), Verdict.TAKE
     if verdict is Verdict.TAKE or last is None:
-        lineage = _make_lineage(directory, known)
+        # The books tell batches of one lineage apart by their number, so numbers that were used need another one.
+        used = last is not None and known == last.lineage and found.committed <= last.batch
+        lineage = _make_lineage(directory, None if used else known)
         if found.committed < 0 and not _readable(checkpoint, -1):
             shutil.rmtree(checkpoint.directory, ignore_errors=True)  # a first batch that was cut off is planned again
         if last is not None or found.committed >= 0:

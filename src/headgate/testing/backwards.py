@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from headgate.fabric import EmbeddedServer, SyncFabric
 from headgate.model import Schema, Source, Stream
-from headgate.pipeline.record import LineageError
+from headgate.pipeline.checkpoint import LineageError
 from headgate.pipeline.sources.nats import SourceGapError
 from headgate.testing.model_query import (
     FileSource,
