@@ -108,7 +108,7 @@ def _chain(fabric: SyncFabric, stream: str, place: int) -> Iterator[list[str]]:
             raise FileListError(
                 f"the list of files that stream {stream!r} has read is incomplete: message {place} of "
                 f"{fabric.logs.root(stream).name} is gone",
-                hint="restore the NATS store; or start with --new-lineage, which believes the checkpoint; or delete the "
+                hint="restore the NATS store; or start with --new-lineage to believe the checkpoint; or delete the "
                 "checkpoint too, to read all files again",
             )
         frame = decode_frame(stored.data, "f")

@@ -274,10 +274,13 @@ class World:
             self.fabric.ensure(self.logs.input("s"))
 
     def _doom(self, below: int) -> None:
-        """Note the rows that are about to be deleted from the source."""
+        """Note the rows that are about to be deleted from the source; a stream begins with its first committed batch."""
         place = 0
+        begun = self.fabric.last(self.logs.root("s"), self.logs.commit("s")) is not None or bool(self.ever)
         while batch := self.fabric.read(self.logs.input("s"), self.logs.published("s"), place):
-            self.deleted |= {stored.data.decode() for stored in batch if stored.sequence < below}
+            gone = {stored.data.decode() for stored in batch if stored.sequence < below}
+            self.deleted |= gone
+            self.forgiven |= set() if begun else gone
             place = batch[-1].sequence
 
 

@@ -148,7 +148,13 @@ class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> list[MessageRange]:
         """Contiguous ranges in the log's order."""
-        reason = self._backwards(start, end["sequence"], str(end.get("made", start.get("made", ""))))
+        made = str(end.get("made", ""))
+        reason = self._backwards(start, end["sequence"], made or start.get("made", ""))
+        now = self._bounds()[2]
+        if made not in ("", now):  # a batch that was planned before the log was made anew
+            reason = f"{GAP}: messages up to {end['sequence']} of {self.log.name} are gone: it was made anew at {now}"
+            if not self.settings.declare_gaps:
+                raise SourceGapError(reason, hint="restore that log, or `on_gap: declare` goes on and declares it")
         if reason is not None:
             return [MessageRange(self.log.name, 0, 0, reason)]
         ranges = split_range(start["sequence"] + 1, end["sequence"] + 1, self.settings.partitions, _PARTITION_MESSAGES)
@@ -156,7 +162,7 @@ class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: Offset) -> None:
         """Delete what a committed batch has read, all but its last message, where the log is ours."""
-        if self.settings.purge and end["sequence"] > 1:
+        if self.settings.purge and end["sequence"] > 1 and end.get("made") in (None, self._bounds()[2]):
             self.fabric.purge(self.log, self.settings.subject, end["sequence"])
 
     def stop(self) -> None:
