@@ -26,6 +26,7 @@ from typing import Any, Final
 from headgate.fabric import EmbeddedServer, SyncFabric
 from headgate.model import Schema, Source, Stream
 from headgate.pipeline.checkpoint import LineageError
+from headgate.pipeline.sources.generators import ORIGIN_US
 from headgate.pipeline.sources.nats import SourceGapError
 from headgate.testing.model_query import (
     FileSource,
@@ -166,6 +167,8 @@ class World:
             self.declares = True
         elif isinstance(error, LineageError) and "was committed by the checkpoint" not in str(error):
             self.accepts = True
+            if "exchange" in self.outcome.moves:  # it says that it goes on after that checkpoint, wherever that is
+                self.forgiven |= set(self.produced)
         else:  # of another stream, or what Spark cannot read
             shutil.rmtree(self.checkpoint)
             self.accepts = self.chance.random() < 0.3  # or from the source's start
@@ -227,7 +230,7 @@ class World:
         for path in [*spark.glob("offsets/[0-9]*")]:
             number = self.chance.randint(0, 40)
             offset = {"files": {"logOffset": number}, "nats": {"sequence": number, "made": "never"}}.get(self.kind)
-            path.write_text("v1\n{}\n" + json.dumps(offset or {"row": number, "origin_us": 5}))
+            path.write_text("v1\n{}\n" + json.dumps(offset or {"row": number, "origin_us": ORIGIN_US}))
         if self.chance.random() < 0.5:
             (self.checkpoint / "lineage").write_text("another")
 
@@ -274,7 +277,7 @@ class World:
             self.fabric.ensure(self.logs.input("s"))
 
     def _doom(self, below: int) -> None:
-        """Note the rows that are about to be deleted from the source; a stream begins with its first committed batch."""
+        """Note the rows that are about to be deleted; a stream begins with its first committed batch."""
         place = 0
         begun = self.fabric.last(self.logs.root("s"), self.logs.commit("s")) is not None or bool(self.ever)
         while batch := self.fabric.read(self.logs.input("s"), self.logs.published("s"), place):
