@@ -14,7 +14,7 @@ import sys
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -172,8 +172,8 @@ def _taken(
             where=str(checkpoint.directory),
             hint="restore the directory; or delete it, and it is made anew from the root log",
         )
-    ranges = tuple(SourceRange(None, each) for each in after)
-    files = files_read(checkpoint, ranges)
+    ranges = checkpoint.ranges(batch) if batch >= 0 else ()
+    files = files_read(checkpoint, [replace(each, before=None) for each in ranges])
     head = fabric.last(fabric.logs.state, fabric.logs.head)
     none = np.zeros(0, np.uint64)
     return Manifest(
