@@ -137,8 +137,9 @@ class World:
         """Start the query, as often as it is refused, and run a few batches; it may be killed in one."""
         kill, batches = self.chance.choice(KILLS), self.chance.randint(1, 5)
         for _ in range(4):
+            source = self.source()
             try:
-                query = ModelQuery(self.fabric, self.stream, self.checkpoint, self.source(), accept=self.accepts)
+                query = ModelQuery(self.fabric, self.stream, self.checkpoint, source, accept=self.accepts)
                 self.accepts = False
                 query.run(batches, kill)
             except KilledError:
@@ -148,6 +149,7 @@ class World:
                 self._answer(error)
                 continue
             finally:
+                source.stop()
                 self.ever.update(self.committed())
             return
         raise AssertionError(f"{self.kind}, seed {self.outcome.seed}: refused four times: {self.outcome.told[-4:]}")

@@ -45,6 +45,10 @@ class ModelSource(Protocol):
         """A batch up to an offset has ended."""
         ...
 
+    def stop(self) -> None:
+        """The query has ended."""
+        ...
+
 
 class ReaderSource:
     """A reader of Headgate's own, `nats` or `generator`; `name_of` names a row."""
@@ -69,6 +73,10 @@ class ReaderSource:
         """Let the reader delete what was committed, where it may."""
         if hasattr(self._reader, "commit"):
             self._reader.commit(json.loads(end))
+
+    def stop(self) -> None:
+        """Close the reader's connection."""
+        self._reader.stop()
 
 
 class FileSource:
@@ -108,6 +116,9 @@ class FileSource:
 
     def ended(self, end: str) -> None:
         """Nothing is deleted."""
+
+    def stop(self) -> None:
+        """Nothing is open."""
 
 
 @dataclass
