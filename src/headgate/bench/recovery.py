@@ -3,12 +3,13 @@
 A deployment of one stream runs until rows flow; then the driver is killed with signal 9. Measured is the time from the
 kill to the first manifest of the new driver, and within it the stages that the new driver reports: its imports, Java
 and the Spark session, the Python workers, the planned queries, the first commit. Figures depend on what else runs on
-the machine, so the load is given beside them.
+the machine, so the load is given beside them, and the CPU seconds that all processes of the new driver took until then.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -51,7 +52,12 @@ async def _measure(directory: Path, kills: int) -> dict[str, Any]:
             recoveries.append(await _kill(runtime))
             print(json.dumps(recoveries[-1]), flush=True)
     seconds = [each["seconds"] for each in recoveries]
-    return {"recovery_s": statistics.median(seconds), "all_s": seconds, "recoveries": recoveries}
+    return {
+        "recovery_s": statistics.median(seconds),
+        "recovery_cpu_s": statistics.median(each["cpu_s"] for each in recoveries),
+        "all_s": seconds,
+        "recoveries": recoveries,
+    }
 
 
 async def _kill(runtime: Runtime) -> dict[str, Any]:
@@ -65,10 +71,27 @@ async def _kill(runtime: Runtime) -> dict[str, Any]:
     while await _last_batch(runtime) <= before:  # noqa: ASYNC110 - a log is polled
         await asyncio.sleep(0.05)
     seconds = time.monotonic() - began
+    cpu_s = session_cpu_s(runtime.job.pid or 0)
     await runtime.wait_ready()
     stored = await runtime.fabric.last(runtime.fabric.logs.state, runtime.fabric.logs.stats("job", "_"))
     stages = json.loads(stored.data).get("stages", {}) if stored else {}
-    return {"seconds": round(seconds, 2), "load_before": round(load, 1), "stages_s": stages}
+    return {
+        "seconds": round(seconds, 2),
+        "cpu_s": round(cpu_s, 1),
+        "load_before": round(load, 1),
+        "stages_s": stages,
+    }
+
+
+def session_cpu_s(leader: int) -> float:
+    """The CPU seconds of all living processes of a session: the driver, its Java and its Python workers."""
+    ticks = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fields = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            if int(fields[3]) == leader:  # the session; times of children that have ended are fields 13 and 14
+                ticks += sum(int(each) for each in fields[11:15])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 async def _last_batch(runtime: Runtime) -> int:
