@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+from headgate.pipeline.job import Job, JobConfig
 from headgate.pipeline.session import settings
 from headgate.pipeline.stages import Stages, process_age_s
 
@@ -42,3 +43,37 @@ def test_stages_count_from_the_start_of_the_process():
     stages.end("imports")
     assert stages.ends_s == first
     assert 0 < first["imports"] <= first["session"] <= process_age_s() + 0.1
+
+
+class Query:
+    """A query that is within a micro-batch for a few looks at it."""
+
+    def __init__(self, looks):
+        self.looks = looks
+        self.isActive = True
+        self.stopped_within = None
+
+    @property
+    def status(self):
+        self.looks -= 1
+        return {"isTriggerActive": self.looks > 0}
+
+    def stop(self):
+        self.stopped_within = self.looks > 0
+
+
+class Session:
+    stopped = False
+
+    def stop(self):
+        self.stopped = True
+
+
+def test_queries_are_stopped_between_two_micro_batches():
+    """Spark ends one that is broken off with a StackOverflowError in job.log."""
+    job = Job(JobConfig("nats://nowhere", "hg", "/nowhere"))
+    job._queries = {"a": Query(3), "b": Query(0), "c": Query(5)}
+    session = Session()
+    job._end(session)
+    assert [query.stopped_within for query in job._queries.values()] == [False] * 3
+    assert session.stopped
