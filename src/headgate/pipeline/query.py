@@ -10,9 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headgate.errors import HeadgateError
 from headgate.fabric import SyncFabric
 from headgate.grid.gridding_document import station_schema
 from headgate.model import Stream
+from headgate.pipeline.causes import cause_of
 from headgate.pipeline.checkpoint import FileEntry, SparkCheckpoint
 from headgate.pipeline.commit import Reading, commit, pin_batch
 from headgate.pipeline.control import Controller
@@ -33,6 +35,10 @@ from headgate.wire.manifest import Manifest
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+
+class BatchError(HeadgateError):
+    """A micro-batch failed; the message is the cause."""
 
 
 class Batches:
@@ -63,7 +69,19 @@ class Batches:
         self._purged = 0
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
-        """Match, stage and commit one micro-batch."""
+        """Match, stage and commit one micro-batch.
+
+        What Spark raises is passed on as its cause alone: when a query is stopped, Spark searches the text of the error
+        with a pattern that recurses at each character, and a long one ends in a StackOverflowError.
+        """
+        try:
+            self._run(frame, batch)
+        except HeadgateError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever Spark, Arrow or NATS raise
+            raise BatchError(cause_of(error)) from None
+
+    def _run(self, frame: DataFrame, batch: int) -> None:
         began = time.perf_counter()
         name = self.stream.name
         pin = pin_batch(self.fabric, name, batch, self.control.plan)
