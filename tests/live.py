@@ -122,7 +122,7 @@ async def running(
     text = document if isinstance(document, str) else yaml.safe_dump(document)
     deployment = parse_deployment(text, "test.yaml", GENERATOR_SCHEMAS)
     namespace = settings.pop("namespace", f"t{uuid.uuid4().hex[:12]}")
-    chosen = Settings(state_dir=directory, nats=nats, namespace=namespace, job=False, emulate_delay=False, **settings)
+    chosen = Settings(state_dir=directory, nats=nats, namespace=namespace, job=False, **settings)
     async with (
         open_runtime(chosen, deployment) as runtime,
         await Client.connect(nats, namespace=namespace) as client,

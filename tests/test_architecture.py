@@ -21,6 +21,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("planning", "reduction"),
     ("tuning",),
     ("wire",),
+    ("protocol",),
     ("catalog", "fabric"),
     ("relay", "pipeline", "feeds", "client"),
     ("service", "studies", "bench"),
@@ -28,6 +29,9 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("testing",),
 )
 LEVEL = {package: level for level, row in enumerate(LEVELS) for package in row}
+# Machines of the protocol: events in, commands out. Their runners and faces are the only modules with I/O beside them.
+CLOSED = ("protocol/", "relay/", "client/reader.py", "client/stays.py", "client/acknowledging.py")
+RUNNERS = ("relay/node.py",)
 ENGINES = ("model", "filters", "matching", "grid", "planning", "reduction", "tuning")
 # The faces are imported by faces only.
 IMPORTERS = {
@@ -138,13 +142,23 @@ def test_packages_have_no_cycle() -> None:
     assert cycle(graph) is None
 
 
-def test_modules_have_no_cycle_at_import() -> None:
-    """Between modules too, as far as they import each other when they are loaded."""
+def imports_at_the_top(tree: ast.Module) -> ast.Module:
+    """The imports of a module when it is loaded, and those that only a type checker sees."""
+    checked = [
+        node
+        for block in tree.body
+        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
+        for node in block.body
+    ]
+    return ast.Module([node for node in [*tree.body, *checked] if isinstance(node, ast.Import | ast.ImportFrom)], [])
+
+
+def test_modules_have_no_cycle() -> None:
+    """Between modules too, also behind `TYPE_CHECKING`: a cycle that only a type checker sees is one for a reader."""
     names = {"headgate." + module.name.removesuffix(".py").replace("/", "."): module for module in MODULES}
     graph: dict[str, set[str]] = {}
     for name, module in names.items():
-        top = ast.Module([node for node in module.tree.body if isinstance(node, ast.Import | ast.ImportFrom)], [])
-        graph[name] = {found for found in imported(top) if found in names}
+        graph[name] = {found for found in imported(imports_at_the_top(module.tree)) if found in names}
     assert cycle(graph) is None
 
 
@@ -152,6 +166,15 @@ def test_modules_have_no_cycle_at_import() -> None:
 def test_engines_touch_nothing_outside(package: str) -> None:
     found = {module.name: list(foreign(module.tree)) for module in MODULES if module.package == package}
     assert {name: reasons for name, reasons in found.items() if reasons} == {}
+
+
+def test_machines_of_the_protocol_are_closed() -> None:
+    closed = [each for each in MODULES if each.name.startswith(CLOSED) and each.name not in RUNNERS]
+    assert {"relay/machine.py", "client/reader.py", "protocol/kernel.py"} <= {module.name for module in closed}
+    found = {module.name: list(foreign(module.tree)) for module in closed}
+    assert {name: reasons for name, reasons in found.items() if reasons} == {}
+    for module in closed:
+        assert "fabric" not in packages_of(module.tree), module.name
 
 
 def test_every_package_says_what_it_is_for() -> None:

@@ -12,7 +12,7 @@ from tests.live import Live, small, until
 
 from headgate.client import Client, ClientError, SyncClient
 from headgate.fabric import FabricError
-from headgate.relay.upkeep import Upkeep
+from headgate.service.status import read_reports
 
 pytestmark = pytest.mark.nats
 
@@ -99,13 +99,24 @@ def test_a_namespace_or_a_directory_without_a_deployment_is_said_at_once(tmp_pat
         SyncClient(state_dir=tmp_path)
 
 
+async def report_time(live: Live, site: str) -> int:
+    """When a relay reported last, which it does after it has looked after its inboxes."""
+    reports = await read_reports(live.client.fabric, "relay")
+    return int(reports.get(site, {}).get("time_ms", 0))
+
+
+async def later(live: Live, site: str, than_ms: int) -> bool:
+    return await report_time(live, site) > than_ms
+
+
 def test_a_message_that_is_no_acknowledgement_harms_nobody(tmp_path: Path, nats_url: str) -> None:
     async def work(live: Live) -> None:
         fabric = live.client.fabric
         await live.commit("fleet", rows(0, 10), 0)
         for junk in (b"", b"[]", b'{"delivered": 1}', b'{"subscription": 1, "commit_delay": {"no": 1}}'):
             await fabric.publish(fabric.logs.ack(1), junk)
-            await Upkeep(live.runtime.nodes["mid"])._keep_inboxes()
+            reported = await report_time(live, "mid")
+            await until(lambda reported=reported: later(live, "mid", reported))
             assert (await live.runtime.status())["subscriptions"]["all"]["in_flight"] == 10
         async with await connect(live) as client:
             assert seqs(await read(client, "all", 10)) == list(range(1, 11))

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from headgate.client.publishing import to_table
 from headgate.client.sender import Sender, conform
 from headgate.fabric import EmbeddedServer, Fabric, FabricError
 from headgate.model import Column, Schema, Source, Stream
+from headgate.reduction import merged
 from headgate.wire.logs import Logs
+from headgate.wire.unsent import Unsent, decode_unsent
 
 pytestmark = pytest.mark.nats
 STREAM = Stream(
@@ -44,6 +47,12 @@ async def _stored(fabric: Fabric) -> list[int]:
     """The numbers in the stream's input log, in its order."""
     found = await fabric.read(fabric.logs.input("readings"), fabric.logs.published("readings"), 0)
     return [json.loads(line)["n"] for each in found for line in each.data.splitlines()]
+
+
+async def _declared(fabric: Fabric) -> list[Unsent]:
+    """What the sender has told the stream that it gave up."""
+    found = await fabric.read(fabric.logs.input("readings"), fabric.logs.unsent("readings"), 0)
+    return [decode_unsent(each.data) for each in found]
 
 
 def test_rows_published_while_the_server_is_away_arrive_in_order_and_once(tmp_path: Path) -> None:
@@ -74,6 +83,9 @@ def test_rows_published_while_the_server_is_away_arrive_in_order_and_once(tmp_pa
                     await asyncio.to_thread(server.start)
                     assert await sender.flush(30)
                 report, stored = sender.report(), await _stored(fabric)
+                declared = await _declared(fabric)
+                assert {reason for each in declared for reason in each.reasons} == {"every"}
+                assert sum(each.count for each in declared) == report.declared == sum(report.reduced.values())
                 assert stored == sorted(set(stored))
                 assert stored[-1] == 224
                 assert (report.offered, report.stored, report.waiting) == (225, len(stored), 0)
@@ -113,20 +125,30 @@ def test_a_message_whose_answer_was_lost_is_stored_once(nats_url: str) -> None:
 
 def test_what_waits_too_long_is_given_up_and_said(nats_url: str) -> None:
     class Deaf(Fabric):
-        async def publish(self, *_: Any, **__: Any) -> int:
-            raise FabricError("no answer")
+        """Takes declarations and no rows."""
+
+        async def publish(self, subject: str, *arguments: Any, **options: Any) -> int:
+            if subject == self.logs.published("readings"):
+                raise FabricError("no answer")
+            return await super().publish(subject, *arguments, **options)
 
     async def run() -> None:
         async with _connected(nats_url, Deaf) as fabric:
             told: dict[str, int] = {}
+            policy = {"levels": [{"every": 2}], "digest": [{"max": "n"}]}
             async with Sender(
-                fabric, STREAM, batch_rows=10, expires_s=0.05, on_digest=lambda counts, _: told.update(counts)
+                fabric, STREAM, policy, batch_rows=10, expires_s=0.05, on_digest=lambda counts, _: told.update(counts)
             ) as sender:
                 sender.publish(_rows(0, 30))
                 assert await sender.flush(20)
             report = sender.report()
             assert (report.offered, report.stored, report.unsure, report.expired) == (30, 0, 10, 20)
             assert told == {"unsure": 10, "expired": 20}
+            declared = reduce(merged, await _declared(fabric), None)
+            assert declared is not None
+            assert declared.reasons == {"expired": 20, "unsure": 10}
+            assert declared.show()["max(n)"] == 29
+            assert report.declared == 30
             with pytest.raises(ClientError, match="rows cannot wait 7200 s"):
                 Sender(fabric, STREAM, expires_s=7200.0)
             with pytest.raises(ClientError, match="reads from 'generator'"):

@@ -12,9 +12,11 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 from headgate.fabric import FabricError, SyncFabric
 from headgate.model import Schema, Source, Stream
 from headgate.pipeline.sources import SourceError, check_source, read
+from headgate.pipeline.sources.declarations import UNSENT, take_declarations
 from headgate.pipeline.sources.nats import GAP, NatsReader, Settings, SourceGapError, subject_pattern
 from headgate.pipeline.validate import DEAD, validate
 from headgate.wire.logs import Logs
+from headgate.wire.unsent import Unsent, encode_unsent
 
 READINGS = Schema.of({"station": "string", "n": "int"})
 TEXT = StructType().add("value", StringType()).add("_error", StringType())
@@ -74,6 +76,35 @@ def numbers(source, start, end):
             assert batch.schema.equals(source.target)
             found += batch.to_pylist()
     return found
+
+
+@pytest.mark.parametrize("payload", ["arrow", "json"])
+def test_what_senders_gave_up_is_read_in_its_place_and_garbage_is_a_dead_letter(nats_url, fabric, filled, payload):
+    subject = fabric.logs.unsent(filled)
+    given_up = Unsent(3, {"expired": 2, "latest": 1}, 1, 9)
+    garbage = [
+        b"[]",
+        b"{}",
+        b'{"n":1,"why":{"x":2},"seq":[0,0]}',
+        b'{"n":1,"why":{"x":1},"seq":[0,0],"of":{"max(q)":[1]}}',
+    ]
+    fabric.publish_all(subject, [encode_unsent(given_up), *garbage])
+    fabric.publish_all(fabric.logs.published(filled), [message(400) if payload == "arrow" else b"{}"])
+    source = reader(nats_url, ARROW if payload == "arrow" else TEXT, stream=filled, payload=payload)
+    end = source.latestOffset({"sequence": 40}, ReadAllAvailable())
+    rows = numbers(source, {"sequence": 40}, end)
+    errors = [row["_error"] for row in rows if row["_error"]]
+    marked, *dead = errors
+    assert marked.startswith(UNSENT)
+    assert all("no declaration of a sender" in reason for reason in dead)
+    assert len(dead) == len(garbage)
+    batch = pa.RecordBatch.from_pydict({DEAD: errors})
+    letters, declared = take_declarations(batch, DEAD)
+    assert declared == given_up
+    assert letters.num_rows == len(garbage)
+    source.commit(end)
+    left = fabric.read(fabric.logs.input(filled), ">", 0, limit=100)
+    assert [stored.sequence for stored in left] == [end["sequence"]]
 
 
 def test_offsets_are_sequences_and_ranges_are_exact(nats_url, filled):

@@ -90,3 +90,31 @@ def test_auto_puts_what_helps_first_and_logs_it() -> None:
     assert change.before == ("drop_where", "conflate", "every", "random")
     assert change.after == ("every", "conflate", "drop_where", "random")
     assert len(queue) <= 40
+
+
+@pytest.mark.parametrize("controller", ["ladder", "deficit"])
+@pytest.mark.parametrize("document", [None, {"levels": [{"random": "needed"}]}, {"levels": ["tail"]}])
+def test_as_many_rows_go_as_needed_and_no_more(document: dict[str, Any] | None, controller: str) -> None:
+    """However heavy the overload is, a pack leaves the headroom free: a tenth of the queue, not half of it."""
+    policy = parse_policy(None if document is None else {**document, "controller": controller}, SCHEMA)
+    queue = ReductionQueue(policy, SCHEMA, 100)
+    for start in range(1, 5000, 90):
+        queue.offer(np.arange(start, start + 90, dtype=np.uint64), pulse(90, start), start / 90)
+        assert 90 <= len(queue) <= 100
+    assert queue.packs > 40
+
+
+@pytest.mark.parametrize(("offered", "left"), [(99, 99), (100, 100), (101, 90)])
+def test_a_queue_is_packed_past_its_limit_and_not_before(offered: int, left: int) -> None:
+    queue = ReductionQueue(parse_policy(None, SCHEMA), SCHEMA, 100)
+    queue.offer(np.arange(1, offered + 1, dtype=np.uint64), pulse(offered, 1), 0.0)
+    assert len(queue) == left
+    assert queue.untold == offered - left
+
+
+def test_a_gentle_level_is_passed_over_when_the_overload_asks_for_more() -> None:
+    """`deficit` still chooses the level by the overload where levels drop parts that they fix themselves."""
+    queue = ReductionQueue(parse_policy({**RANDOM, "controller": "deficit"}, SCHEMA), SCHEMA, 100)
+    for start in range(1, 1000, 50):
+        queue.offer(np.arange(start, start + 50, dtype=np.uint64), pulse(50, start), start / 50)
+    assert queue.level == 3

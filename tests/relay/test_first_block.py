@@ -32,8 +32,8 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a relay and a client do once in a while they do at once: nothing here is about how often."""
     for place in (
         "relay.upkeep._UPKEEP_S",
-        "relay.gaps._STALL_S",
-        "client.delivery._ACK_EVERY_S",
+        "relay.state.SiteState.stall_s",
+        "client.acknowledging._ACK_EVERY_S",
         "service.books._STORE_S",
     ):
         monkeypatch.setattr(f"headgate.{place}", 0.05)

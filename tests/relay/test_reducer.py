@@ -65,6 +65,9 @@ def test_counts_are_exact_at_every_end_of_a_commit(seed: int, faults: bool) -> N
     assert reasons & {"every", "random", "delta", "latest", "guniq", "drop_where"}
 
 
+SCHEMA = pa.schema([("x", pa.int64())])
+
+
 def _receiver(identity: int, class_id: int, policy: dict[str, Any] | None, weight: float = 1.0) -> Receiver:
     subscription = Subscription(f"r{identity}", "s", "a", policy=policy, weight=weight)
     return Receiver(identity, class_id, subscription, pa.schema([("x", pa.int64())]))
@@ -182,7 +185,7 @@ def test_a_block_larger_than_the_queue_is_not_old_at_once() -> None:
     output = Output(QueueLimits(max_rows=20, linger_s=0.0))
     receiver = _receiver(1, 7, None)
     output.offer(_block(1, 200, None), receiver, 0.0)
-    assert output.rows == 10, "down to half of the queue, as under any heavy overload"
+    assert output.rows == 18, "as many as needed go: a tenth of the queue stays free"
     output.offer(_block(201, 400, None), receiver, 1.0)
     left = [each.block for each in output.queue]
     assert sum(len(block.seqs) + sum(block.declared.get(1, {}).values()) for block in left) == 400
@@ -200,3 +203,16 @@ def test_what_an_output_gave_up_before_its_first_message_is_known_after_a_restar
     message = output.next_message(2.0, 100)
     assert message is not None
     assert (message.after, message.upto, message.declared) == (0, 40, {1: {"oldest": 40}})
+
+
+@pytest.mark.parametrize("other", [{"levels": [{"latest": 3}]}, {"levels": [{"conflate": "x"}]}, None])
+def test_the_newest_rows_stay_where_a_policy_asks_for_the_latest(other: dict[str, Any] | None) -> None:
+    """On a shared link as many of the rows that `latest` would drop go as have to: the oldest of them."""
+    child = Child("c", (_receiver(1, 7, {"levels": [{"latest": 5}]}), _receiver(2, 9, other)), SCHEMA)
+    block = _block(1, 200, [[7] if seq % 2 else [9] for seq in range(1, 201)])
+    (result,) = Reducer().reduce([Waiting(block, child, 0.0)], Limit(100, None), 1.0)
+    left = result.block
+    assert left.classes is not None
+    mine = [int(seq) for row, seq in enumerate(left.seqs) if 7 in left.classes.row(row).tolist()]
+    assert 5 < len(mine) < 100, "more than asked for, as there is room for it"
+    assert mine == list(range(201 - 2 * len(mine), 200, 2)), "and these are the newest"

@@ -16,7 +16,7 @@ from tests.live import running, small, until
 from headgate.cli.status import differences
 from headgate.fabric import Crew, FabricError
 from headgate.pipeline.sources import generate
-from headgate.relay.core import Key
+from headgate.relay.core import Key, Send
 from headgate.relay.node import RelayNode
 from headgate.service import runtime as runtime_module
 from headgate.wire.block import Block
@@ -36,8 +36,25 @@ def _double(_: RelayNode, key: Key, block: Block) -> Block:
     return block.take(twice) if key.subscription is not None else block
 
 
+class Outgoing(RelayNode):
+    """A relay whose messages can be changed just before they are encoded."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        sending: Any = self.machine._sending
+        sound = sending._encode
+
+        async def encode(send: Send) -> Any:
+            return await sound(replace(send, block=self.outgoing(send.key, send.block)))
+
+        sending._encode = encode
+
+    def outgoing(self, key: Key, block: Block) -> Block:
+        raise AssertionError
+
+
 def _faulty(plant: Plant) -> type[RelayNode]:
-    class FaultyNode(RelayNode):
+    class FaultyNode(Outgoing):
         planted = False
 
         def outgoing(self, key: Key, block: Block) -> Block:
@@ -72,7 +89,7 @@ def test_a_planted_fault_is_a_difference(
 def test_a_row_sent_to_the_wrong_subscriber_is_two_differences(
     tmp_path: Path, nats_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Misrouting(RelayNode):
+    class Misrouting(Outgoing):
         """Takes a row that one subscriber should have got and gives it to its neighbour."""
 
         stolen: Any = None

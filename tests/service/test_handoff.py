@@ -23,10 +23,9 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a relay and a client do once in a while they do at once: nothing here is about how often."""
     for place in (
         "relay.upkeep._UPKEEP_S",
-        "relay.node._STALL_S",
-        "relay.gaps._STALL_S",
-        "client.delivery._ACK_EVERY_S",
-        "client.delivery._STALL_S",
+        "relay.state.SiteState.stall_s",
+        "client.acknowledging._ACK_EVERY_S",
+        "client.reader._STALL_S",
         "service.books._STORE_S",
     ):
         monkeypatch.setattr(f"headgate.{place}", 0.05)

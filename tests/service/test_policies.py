@@ -13,6 +13,7 @@ from headgate.bench.link_watch import LinkWatch
 from headgate.fabric import cancel_all
 from headgate.pipeline.sources import generate
 from headgate.relay.output import QueueLimits
+from headgate.service.demo.run import drained
 from headgate.service.status import read_reports
 from headgate.tuning.measured import from_status
 
@@ -85,6 +86,41 @@ def test_a_slow_link_gives_up_by_the_policies_below_it(tmp_path: Path, nats_url:
             await _tells_the_tuner_what_was_lost(live, status["subscriptions"])
 
     asyncio.run(run())
+
+
+def test_max_rows_of_a_subscription_holds_behind_a_slow_link(tmp_path: Path, nats_url: str) -> None:
+    """A bounded subscription shares the link, and even its class, with one that is not bounded and loses nothing."""
+    document = small(100, bounded={"site": "leaf", "policy": {"max_rows": 60}}, whole={"site": "mid"})
+    document["sites"]["root"]["upload"] = "24 kbit/s"
+    seen: list[dict[str, Any]] = []
+
+    async def run() -> None:
+        async with running(document, tmp_path, nats_url, limits=QueueLimits(linger_s=0.0, idle_s=0.0)) as live:
+            live.readers.start(["bounded", "whole"])
+            await _commit(live, range(6), rows=200)
+
+            async def watched() -> dict[str, Any] | None:
+                status = await live.runtime.status()
+                seen.append({name: dict(status["subscriptions"][name]) for name in ("bounded", "whole")})
+                return status if drained(status) else None
+
+            status = await until(watched, 90)
+            line = status["subscriptions"]["bounded"]
+            assert line["matched"] == line["delivered"] + line["reduced"] == 1200
+            assert line["reduced"] > 500
+            assert status["subscriptions"]["whole"]["delivered"] == 1200
+            assert status["subscriptions"]["bounded"]["queues"] == {}
+
+    asyncio.run(run())
+    waited = [each["whole"] for each in seen if each["whole"]["queued_rows"] > 300]
+    assert waited, "the other one's rows did pile up"
+    assert all(set(each["queues"]) == {"root->mid"} for each in waited)
+    assert max(each["queued_s"] for each in waited) > 1.0
+    assert all(each["queued_bytes"] > each["queued_rows"] for each in waited)
+    for each in seen:
+        queues = each["bounded"]["queues"]
+        assert all(queue["rows"] <= 60 for queue in queues.values()), queues
+        assert each["bounded"]["queued_rows"] == sum(queue["rows"] for queue in queues.values())
 
 
 async def _tells_the_tuner_what_was_lost(live: Live, lines: dict[str, Any]) -> None:

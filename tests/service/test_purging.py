@@ -13,12 +13,13 @@ import pytest
 from tests.live import Live, running, small, until
 
 from headgate import faults
-from headgate.client.delivery import ClientError
+from headgate.client.errors import ClientError
 from headgate.fabric import Fabric, FabricError, SyncFabric
 from headgate.model import Deployment, Schema, Site, Source, Stream
 from headgate.pipeline.commit import pin_batch
 from headgate.pipeline.sources import generate
-from headgate.relay.holds import Holds
+from headgate.protocol.records import Purging
+from headgate.relay.holds import Held
 from headgate.relay.node import RelayNode
 from headgate.relay.repair import fetch_range
 from headgate.relay.tables import GoneError, Tables, publish_snapshot
@@ -249,13 +250,13 @@ def test_a_kill_in_the_middle_leaves_nothing_that_hurts(nats_url: str) -> None:
             assert not [each for each in await fabric.subjects(logs.tables, "*.tables.*") if ".1-" in each]
 
             # Who stated what it uses before it was announced keeps it; who comes later sees the announcement.
-            holds = Holds(fabric, "lab")
+            holds = Held(fabric, "lab")
             assert await holds.take("s", {5: 40})
             await publish_snapshot(fabric, Snapshot(7, DEPLOYMENT))
             await publish_snapshot(fabric, Snapshot(8, DEPLOYMENT))
             assert await look(fabric) == [6]
             assert not await holds.take("s", {6: 50})
-            await fabric.publish(logs.purging, b"[2]")
+            await fabric.publish(logs.purging, Purging(versions=[2]).encode())
             await holds.release(lambda _: 40)
             assert await look(fabric) == [5]
             with pytest.raises(FabricError):
@@ -263,7 +264,7 @@ def test_a_kill_in_the_middle_leaves_nothing_that_hurts(nats_url: str) -> None:
 
     asyncio.run(work())
     with SyncFabric(nats_url, logs) as fabric:
-        fabric.publish(logs.purging, b"[2]")
+        fabric.publish(logs.purging, Purging(versions=[2]).encode())
         assert pin_batch(fabric, "s", 3).version == 8
         assert pin_batch(fabric, "s", 3).version == 8
         fabric.publish(logs.pin("s"), b'{"batch": 4, "version": 3}')

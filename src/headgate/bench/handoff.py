@@ -235,7 +235,7 @@ async def _run(handoffs: int, kill_every: int, rate: int, seed: int, limit_s: fl
     counts = {"handoffs": 0, "detached": 0, "kills": 0}
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as directory:
-        settings = Settings(Path(directory), relays=False, job=not light, trigger_s=0.5, emulate_delay=False)
+        settings = Settings(Path(directory), relays=False, job=not light, trigger_s=0.5)
         async with open_runtime(settings, deployment) as runtime:
             assert runtime.server is not None
             url = runtime.server.url

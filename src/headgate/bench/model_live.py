@@ -30,6 +30,7 @@ from headgate.planning import PlanResult, plan_deployment, plan_problem
 from headgate.planning.measured import Measured, measured_problem
 from headgate.relay.output import QueueLimits
 from headgate.service.books import read_tallies
+from headgate.service.demo.links import DelayedLinks
 from headgate.service.demo.run import Readers
 from headgate.service.replanning import Rules
 from headgate.service.runtime import Runtime, Settings, open_runtime
@@ -58,6 +59,7 @@ async def lines(
             replan=Rules(every_s=86_400.0),
             window_s=times.most_s,
             limits=QueueLimits(linger_s=LINGER_S),
+            links=DelayedLinks.of,
         )
         async with open_runtime(settings, scaled(demo, factor * _WIDE)) as runtime:
             assert runtime.server is not None

@@ -98,7 +98,6 @@ async def _run(seconds: int, overload: float, rate: int, max_rows: int, spark: b
         settings = Settings(
             Path(directory),
             limits=QueueLimits(max_rows=max_rows),
-            emulate_delay=False,
             job=spark,
             replan=Rules(every_s=math.inf),  # the plan is given
         )
@@ -228,7 +227,7 @@ async def _cut(runtime: Runtime, document: str) -> None:
     deployment = parse_deployment(document, "overload.yaml", GENERATOR_SCHEMAS)
     runtime.catalog.apply(deployment)
     await runtime.control.publish()
-    budgets = runtime.nodes["source"].budgets
+    budgets = runtime.nodes["source"].machine.state.budgets
     assert budgets is not None
     async with asyncio.timeout(_DRAIN_S):
         while budgets.rate("source", "near") != deployment.sites["near"].download_bytes_per_s:  # noqa: ASYNC110 - polled

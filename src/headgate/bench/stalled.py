@@ -98,7 +98,6 @@ async def _run(seconds: float, rate: int, pairs: int, max_rows: int) -> dict[str
         settings = Settings(
             Path(directory),
             limits=QueueLimits(max_rows=max_rows),
-            emulate_delay=False,
             job=False,
             inbox_messages=_INBOX_MESSAGES,
             replan=Rules(every_s=math.inf),  # nothing else is to take processor time meanwhile

@@ -82,7 +82,7 @@ def run(
 async def _life(directory: Path, revisions: int, limit: int) -> dict[str, float]:
     deployment = parse_deployment(_deployment(), "tables.yaml", GENERATOR_SCHEMAS)
     rules = TableRules(every_s=0.5, start=0.0, limit_bytes=limit, rest=0.0)
-    settings = Settings(state_dir=directory, job=False, emulate_delay=False, tables=rules)
+    settings = Settings(state_dir=directory, job=False, tables=rules)
     most = refused = 0
     async with open_runtime(settings, deployment) as runtime:
         assert runtime.server is not None

@@ -97,7 +97,7 @@ class _Storm:
 
 async def storm(directory: Path, document: str, seed: int, steps: int, there: list[str]) -> dict[str, float]:
     """Rows that are missing or too many at the end, batches, kills and versions deleted."""
-    settings = Settings(state_dir=directory, job=False, relays=False, emulate_delay=False, tables=_RULES)
+    settings = Settings(state_dir=directory, job=False, relays=False, tables=_RULES)
     deployment = parse_deployment(document, "storm.yaml", GENERATOR_SCHEMAS)
     async with open_runtime(settings, deployment) as runtime:
         assert runtime.server is not None

@@ -10,6 +10,7 @@ from headgate.catalog.document import (
     AdmissionEntry,
     LinksEntry,
     QualityEntry,
+    QueueEntry,
     RequirementEntry,
     SchemaEntry,
     SiteEntry,
@@ -22,6 +23,7 @@ from headgate.model import (
     Admission,
     Column,
     Link,
+    LinkQueue,
     Links,
     Quality,
     Schema,
@@ -109,10 +111,19 @@ def to_site(name: str, entry: SiteEntry) -> Site:
 def to_links(entry: LinksEntry) -> Links:
     """All links."""
     links = [
-        Link(frozenset(pair.between), entry.default_delay if pair.delay is None else pair.delay, pair.capacity)
+        Link(
+            frozenset(pair.between),
+            entry.default_delay if pair.delay is None else pair.delay,
+            pair.capacity,
+            _to_queue(pair),
+        )
         for pair in entry.pairs
     ]
-    return Links(entry.default_delay, {link.ends: link for link in links})
+    return Links(entry.default_delay, {link.ends: link for link in links}, _to_queue(entry))
+
+
+def _to_queue(entry: QueueEntry) -> LinkQueue:
+    return LinkQueue(entry.max_rows, entry.max_bytes, entry.max_age)
 
 
 def to_quality(entry: QualityEntry) -> Quality:

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from headgate.errors import HeadgateError
-from headgate.model import QualityTable, parse_bandwidth, parse_duration, parse_rate, parse_type
+from headgate.model import QualityTable, parse_bandwidth, parse_bytes, parse_duration, parse_rate, parse_type
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$"
 COLUMN = r"^[^`.\x00-\x1f]{1,128}$"
@@ -88,6 +88,7 @@ def _empty(value: Any) -> Any:
 
 Duration = Annotated[float, _quantity(parse_duration)]
 Bandwidth = Annotated[float | None, _quantity(parse_bandwidth)]
+Size = Annotated[float, _quantity(parse_bytes)]
 Rate = Annotated[float, _quantity(parse_rate)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Name = Annotated[str, Field(pattern=NAME)]
@@ -228,7 +229,15 @@ class SiteEntry(Entry):
     processing_delay: Duration = Field(default=0.0, description="Time that the site needs for one block.")
 
 
-class PairEntry(Entry):
+class QueueEntry(Entry):
+    """Limits of what may wait for a link, for each stream; what does not fit is given up by policy, and declared."""
+
+    max_rows: Annotated[int, Field(ge=1)] | None = Field(default=None, description="Rows that may wait.")
+    max_bytes: Size | None = Field(default=None, description="Bytes that may wait, such as `8 MB`.")
+    max_age: Duration | None = Field(default=None, description="How long a row may wait, such as `5 s`.")
+
+
+class PairEntry(QueueEntry):
     """What is known of the path between two sites, the same in both directions."""
 
     between: Annotated[list[str], Field(min_length=2, max_length=2)] = Field(description="Two sites.")
@@ -236,7 +245,7 @@ class PairEntry(Entry):
     capacity: Bandwidth = Field(default=None, description="Bandwidth of this path itself, or `unknown`.")
 
 
-class LinksEntry(Entry):
+class LinksEntry(QueueEntry):
     """Links between sites; every pair is linked."""
 
     default_delay: Duration = Field(default=0.0, description="One-way delay of pairs that are not listed.")

@@ -29,6 +29,7 @@ def demo(
 ) -> None:
     """Run the main job on embedded defaults: about a minute of rows, then a summary. Starts afresh each time."""
     from headgate.cli.deployment import read_deployment
+    from headgate.service.demo.links import DelayedLinks
     from headgate.service.demo.run import demo_file
     from headgate.service.runtime import Settings
 
@@ -38,7 +39,9 @@ def demo(
     state_dir.mkdir(parents=True, exist_ok=True)
     (state_dir / "demo").touch()
     console = Console(stderr=as_json)
-    summary = o.run(_demo(Settings(state_dir=state_dir, master=master), deployment, console, seconds))
+    summary = o.run(
+        _demo(Settings(state_dir=state_dir, master=master, links=DelayedLinks.of), deployment, console, seconds)
+    )
     for table in summary_tables(summary):
         console.print(table)
     wrong = summary["ledger_difference"] or summary["in_flight"]

@@ -18,7 +18,7 @@ from headgate.errors import HeadgateError, nearest
 from headgate.fabric import FabricError
 from headgate.grid import Field, GridError, layout_of
 from headgate.model.roots import members_named
-from headgate.relay.left import read_tally
+from headgate.protocol.acks import read_tally
 from headgate.relay.repair import fetch_history, fetch_range
 from headgate.wire.block import Block
 from headgate.wire.ledger import Tally

@@ -161,16 +161,31 @@ def status_tables(document: dict[str, Any]) -> list[Table]:
     for name, each in document["sites"].items():
         up, down = each["upload_bytes"] / 1e3, each["download_bytes"] / 1e3
         sites.add_row(name, f"{up:,.1f}", f"{down:,.1f}", f"{each['queued_rows']:,}", str(each["repairs"]))
-    return [streams, sites, links, ledger_table(document, delays=True)]
+    return [streams, sites, links, ledger_table(document, delays=True), *queue_tables(document)]
+
+
+def queue_tables(document: dict[str, Any]) -> list[Table]:
+    """What waits on the way to each subscription: the queues of all links on its path and of its inbox."""
+    table = _table("waiting on the way", "subscription", "rows", "kB", "oldest s", "where")
+    for name, each in document["subscriptions"].items():
+        if each.get("queued_rows"):
+            where = ", ".join(f"{place} {queue['rows']:,}" for place, queue in each["queues"].items())
+            table.add_row(
+                name, f"{each['queued_rows']:,}", f"{each['queued_bytes'] / 1e3:,.1f}", f"{each['queued_s']:.1f}", where
+            )
+    return [table] if table.row_count else []
 
 
 def error_lines(document: dict[str, Any]) -> list[str]:
-    """What admission control has cost in matches, for each stream where it has given something up."""
+    """What never reached matching or was matched in part, for each stream where senders or admission gave it up."""
     found = []
     for name, each in document["streams"].items():
         errors = each.get("errors")
         if each.get("shed_updates"):
             found.append(f"stream {name}: {each['shed_updates']:,} new values of contexts shed")
+        if unsent := each.get("unsent"):
+            reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(unsent.items()))
+            found.append(f"stream {name}: {sum(unsent.values()):,} rows given up by their senders ({reasons})")
         if each.get("partly_shed"):
             found.append(f"stream {name}: {each['partly_shed']:,} rows matched only for those who may miss less")
         if (groups := each.get("withheld")) and (set(groups) != {"1"} or each.get("partly_shed")):
@@ -239,6 +254,8 @@ def ledger(
     else:
         console = o.wide_console()
         console.print(ledger_table(document))
+        for line in error_lines(document):
+            console.print(line)
         for line in wrong:
             console.print(f"[bold red]{line}")
         count = len(document["subscriptions"])

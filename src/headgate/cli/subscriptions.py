@@ -213,6 +213,9 @@ async def _tail(connecting: Awaitable[Client], name: str, count: int | None, *, 
                 if delivery.given_up:
                     note = {"given_up": dict(delivery.given_up), "after": delivery.after, "upto": delivery.upto}
                     typer.echo(json.dumps(note) if as_json else f"-- given up: {note}", err=not as_json)
+                if delivery.unsent:
+                    note = {"unsent": delivery.unsent_digest, "after": delivery.after, "upto": delivery.upto}
+                    typer.echo(json.dumps(note) if as_json else f"-- given up by senders: {note}", err=not as_json)
                 if count is not None:
                     count -= len(delivery)
                     if isinstance(inbox, Inbox):

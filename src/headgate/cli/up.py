@@ -146,7 +146,7 @@ async def _relay(site: str, nats: str | None, state_dir: Path, namespace: str, c
         if site not in snapshot.deployment.sites:
             close = nearest(site, snapshot.deployment.sites)
             raise HeadgateError(f"no site {site!r}", hint=f"did you mean {close!r}?" if close else None)
-        node = asyncio.create_task(RelayNode(client.fabric, site, emulate_delay=True).run())
+        node = asyncio.create_task(RelayNode(client.fabric, site).run())
         stop = _stopping()
         _tell(f"relay {site} is up")
         await _first(stop, node)

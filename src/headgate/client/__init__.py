@@ -5,7 +5,8 @@
 
 from headgate.client.buffer import Buffered, LocalBuffer
 from headgate.client.client import Client
-from headgate.client.delivery import ClientError, Delivery, Inbox
+from headgate.client.delivery import Delivery, Inbox
+from headgate.client.errors import ClientError
 from headgate.client.sender import Sender, Sent
 from headgate.client.sync import SyncClient
 

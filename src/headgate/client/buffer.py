@@ -13,7 +13,7 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ import pyarrow as pa
 from headgate.client.delivery import Delivery
 from headgate.model import Column, Schema
 from headgate.reduction import ReductionQueue, parse_policy
+from headgate.wire.unsent import add_reasons
 
 OnDigest = Callable[[Mapping[str, int], Mapping[str, Any]], None]
 OnLevel = Callable[[int, int], None]
@@ -32,6 +33,7 @@ OnLevel = Callable[[int, int], None]
 class Buffered:
     """Rows with the range that they cover, and what was given up in it: on the way (`given_up`) and here (`local`).
 
+    `shed` and `unsent` are as in a `Delivery`.
     `digest` describes what was given up here, `level` is the policy's level at the last pack.
     """
 
@@ -43,6 +45,8 @@ class Buffered:
     local: Mapping[str, int]
     digest: Mapping[str, Any]
     level: int
+    shed: int = 0
+    unsent: Mapping[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.seqs)
@@ -73,7 +77,7 @@ class LocalBuffer:
         self._on_level = on_level
         self._queue: ReductionQueue | None = None
         self._schema: pa.Schema | None = None
-        self._told: deque[tuple[int, Mapping[str, int]]] = deque()
+        self._told: deque[Delivery] = deque()
         self._came = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
@@ -121,7 +125,7 @@ class LocalBuffer:
             policy = parse_policy(self._policy, schema, "policy")
             self._queue = ReductionQueue(policy, schema, self._max_rows, coverage=delivery.after)
         self._queue.offer(delivery.seqs, delivery.rows, time.time(), delivery.upto)
-        self._told.append((delivery.upto, delivery.given_up))
+        self._told.append(replace(delivery, rows=delivery.rows.slice(0, 0), seqs=delivery.seqs[:0]))
         if self._queue.level != self._level:
             before, self._level = self._level, self._queue.level
             if self._on_level:
@@ -137,11 +141,17 @@ class LocalBuffer:
         if not taken:
             return None
         given_up: dict[str, int] = {}
-        while self._told and self._told[0][0] <= taken.to:
-            for reason, count in self._told.popleft()[1].items():
-                given_up[reason] = given_up.get(reason, 0) + count
+        unsent: dict[str, int] = {}
+        shed = 0
+        while self._told and self._told[0].upto <= taken.to:
+            told = self._told.popleft()
+            add_reasons(given_up, told.given_up)
+            add_reasons(unsent, told.unsent)
+            shed += told.shed
         local = dict(taken.digest.reasons) if taken.digest else {}
         digest = taken.digest.show() if taken.digest else {}
         if local and self._on_digest:
             self._on_digest(local, digest)
-        return Buffered(taken.rows, taken.seqs, taken.since, taken.to, given_up, local, digest, self._level)
+        return Buffered(
+            taken.rows, taken.seqs, taken.since, taken.to, given_up, local, digest, self._level, shed, unsent
+        )

@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet, WeakValueDictionary
 
-from headgate.client.delivery import ClientError, Inbox, closing, decode_position, encode_position, read_position
+from headgate.client.delivery import Inbox, closing, decode_position, encode_position, read_position
+from headgate.client.errors import ClientError
 from headgate.client.fields import empty_field
 from headgate.client.merged import MergedInbox, join_positions, split_positions
 from headgate.client.publishing import encode_rows

@@ -5,34 +5,24 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import itertools
-import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headgate.client.stays import Arrived, Missing, Stays
-from headgate.errors import HeadgateError
-from headgate.fabric import Fabric, FabricError, FencedError, cancel_all
-from headgate.model import Stay
-from headgate.relay.repair import fetch_range
+from headgate.client.acknowledging import Acknowledger
+from headgate.client.errors import ClientError
+from headgate.client.reader import DONE, STORE, ReaderMachine, Reading
+from headgate.fabric import Fabric, cancel_all
+from headgate.fabric.runner import Runner
 from headgate.relay.tables import Tables
 from headgate.wire.block import Block
 from headgate.wire.ledger import Account, Tally
-from headgate.wire.message import block_version, decode_block
 from headgate.wire.snapshot import Snapshot
-
-_ACK_EVERY_S: Final = 0.5
-_REPAIR_S: Final = 60.0
-_STALL_S: Final = 0.5
-
-
-class ClientError(HeadgateError):
-    """Something that a user of the client can cause."""
+from headgate.wire.unsent import show_unsent
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +31,8 @@ class Delivery:
 
     `digest` says more about what was given up where the subscription's policy has digesters, as in
     ``{"count": 3, "reasons": {"delta": 3}, "first": 17, "last": 21, "max(bpm)": 97}``.
+    `shed` counts rows that admission control gave up before they were matched, `unsent` by reason rows that senders
+    gave up before they came (`unsent_digest` says more): nobody knows whether they are rows of this subscription.
     `position` is a token: a client that stores it together with what it did with the rows, and resumes with it, sees
     every row exactly once.
     """
@@ -52,6 +44,9 @@ class Delivery:
     given_up: Mapping[str, int]
     position: str
     digest: Mapping[str, Any] = field(default_factory=dict)
+    shed: int = 0
+    unsent: Mapping[str, int] = field(default_factory=dict)
+    unsent_digest: Mapping[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.seqs)
@@ -111,240 +106,106 @@ class Inbox:
         """Made by `Client.subscribe`.
 
         `ack_sequence` is the place of the acknowledgement that this reader stands on, None for one that only looks.
-        `floor` is the boundary that was acknowledged before: a reader who goes back behind it acknowledges again
-        from there on. `ahead` is set by whoever reads ahead of the consumer, for whom the last delivery then still is.
+        `floor` is the boundary that was acknowledged before. `ahead` is set by whoever reads ahead of the consumer, for
+        whom the last delivery then still is.
         """
         self.name = name
         self.id = snapshot.subscription_ids[name]
         self._fabric = fabric
         self._tables = tables
-        self._subscription = snapshot.deployment.subscriptions[name]
-        self._site = self._subscription.site
-        self._root = snapshot.deployment.streams[self._subscription.stream].root
-        self._account = Account(tally)
-        self._stays = Stays(fabric, tables, name, snapshot, self._account, floor)
-        self._detached = False
+        acks = Acknowledger(name, ack_sequence, floor)
+        self._reading = Reading(name, snapshot, Account(tally), acks, floor, max_rows, on_gap)
+        self._runner: Runner | None = None
+        self._handed: asyncio.Queue[tuple[Block, asyncio.Future[None]]] = asyncio.Queue()
+        self._detached = asyncio.Event()
         self.ahead = False
-        self._ack_sequence = ack_sequence
-        self._floor = floor
-        self.max_rows = max_rows
-        self._acked_s = 0.0
-        self._done: bytes | None = None
-        self._unsure: bytes | None = None
-        self._storing = asyncio.Lock()
-        self._acking: asyncio.Task[None] | None = None
-        self._taken_over: ClientError | None = None
         self._on_digest = on_digest
-        self._on_gap = on_gap
 
     @property
     def tally(self) -> Tally:
         """What was counted so far; the ledger's side of this subscriber."""
-        return self._account.tally
+        return self._reading.account.tally
 
     @property
     def position(self) -> str:
         """The token of what was handed over so far."""
         return encode_position(self.tally)
 
+    @property
+    def max_rows(self) -> int | None:
+        """How many rows a delivery has at most."""
+        return self._reading.max_rows
+
+    @max_rows.setter
+    def max_rows(self, rows: int | None) -> None:
+        self._reading.max_rows = rows
+
     async def __aiter__(self) -> AsyncIterator[Delivery]:
-        follow = self._stays.follow()
+        await self.close()
+        machine = ReaderMachine(self._reading, self._fabric.logs, self._fabric.max_payload, self._fabric.codec)
+        self._handed = asyncio.Queue()
+        async with Runner(self._fabric, machine, self._tables.snapshot, consumer=self._consume) as runner:
+            self._runner = runner
+            try:
+                while (handed := await self._next(runner)) is not None:
+                    block, done = handed
+                    yield self._delivery(block)
+                    if self.gone():
+                        return
+                    done.set_result(None)
+            finally:
+                await self.close()
+                if self._runner is runner:
+                    self._runner = None
+
+    async def _consume(self, block: Block) -> None:
+        """Wait until the loop has taken a block and asks for the next one."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._handed.put_nowait((block, done))
+        await done
+
+    async def _next(self, runner: Runner) -> tuple[Block, asyncio.Future[None]] | None:
+        """What the machine hands over next; None when the subscription was detached."""
+        getting = asyncio.create_task(self._handed.get())
+        ended = asyncio.create_task(self._detached.wait())
+        first: list[asyncio.Future[Any]] = [getting, ended, runner.failure]
         try:
-            async with self._stays:
-                async for found in follow:
-                    self._enter(found.stay)
-                    async for block, place in self._blocks(found):
-                        if self._taken_over is not None:
-                            raise self._taken_over
-                        for piece in self._cut(block):
-                            if self.gone():
-                                return  # what is handed over from here on would not be acknowledged
-                            # A message counts as read with its last row, so that a reader can stop inside of it.
-                            yield self._hand_over(piece, place if piece.upto == block.upto else place - 1)
-                            if self.gone():
-                                return
-                            self._mark_done()
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+            if ended.done():
+                return None  # what would be handed over from here on would not be acknowledged
+            if runner.failure.done():
+                await runner.failure
+            return await getting
         finally:
-            await follow.aclose()  # type: ignore[attr-defined] # it is a generator
-            await self.close()
+            await cancel_all([getting, ended])
 
     def gone(self) -> bool:
         """Whether `detach` was called, which another task does between two steps of the loop."""
-        return self._detached
+        return self._detached.is_set()
 
-    def _enter(self, stay: Stay) -> None:
-        """Read on in the inbox of a stay: those before it are finished with."""
-        if stay.number != self.tally.stay:
-            self.tally.stay, self.tally.inbox = stay.number, 0
-        self._site = stay.site
-
-    async def _blocks(self, found: Arrived | Missing) -> AsyncIterator[tuple[Block, int]]:
-        """What is new in what has come, with the place in the inbox that it is read up to."""
-        if isinstance(found, Missing):
-            async for block in self._missing(self.tally.mark, found.upto):
-                yield block, self.tally.inbox
-            return
-        for stored in found.messages:
-            whole = await self._decode(stored.data)
-            async for block in self._in_order(whole):
-                yield block, stored.sequence if block.upto == whole.upto else stored.sequence - 1
-
-    def _cut(self, block: Block) -> Iterator[Block]:
-        """The block in pieces of at most `max_rows` rows, which the consumer may change between them."""
-        while self.max_rows is not None and len(block.seqs) > self.max_rows:
-            end = int(block.seqs[self.max_rows - 1])
-            yield block.until(end)
-            block = block.since(end)
-        yield block
-
-    def _mark_done(self) -> None:
-        if self._ack_sequence is None or self.tally.boundary < self._floor:
-            return
-        self._done = self.tally.to_json()
-        if self._acking is None or self._acking.done():
-            self._acking = asyncio.create_task(self._acknowledge_soon())
-
-    async def _decode(self, data: bytes) -> Block:
-        snapshot = await self._tables.snapshot(block_version(data))
-        mine = snapshot.deployment.subscriptions[self.name]
-        schema = snapshot.deployment.streams[mine.stream].schema.select(mine.select).arrow
-        return decode_block(data, schema)
-
-    async def _in_order(self, block: Block) -> AsyncIterator[Block]:
-        """The block, behind whatever is missing before it; nothing when it was seen before."""
-        have = self._account.coverage
-        if have is not None and block.upto <= have:
-            return
-        if have is not None and block.after > have:
-            async for missing in self._missing(have, block.after):
-                yield missing
-            have = block.after
-        yield block if have is None else block.since(have)
-
-    async def _missing(self, have: int, upto: int) -> AsyncIterator[Block]:
-        """A range that did not come, fetched again."""
-        while have < upto:
-            if self._on_gap:
-                self._on_gap(have, upto)
-            for data in await self._fetch(have, upto):
-                missing = (await self._decode(data)).since(have)
-                if missing.after > have:
-                    raise self._forgotten(have, missing.after)
-                yield missing
-                have = missing.upto
-
-    async def _fetch(self, after: int, upto: int) -> list[bytes]:
-        """Ask for a missing range, again while nobody answers: a relay may be restarting.
-
-        First the site that should have sent it, then the stream's root, which has everything: a site that the
-        subscription has left may be gone.
-        """
-        deadline = time.monotonic() + _REPAIR_S
-        stream, site, root = self._subscription.stream, self._site, self._root
-        for number, place in enumerate(itertools.cycle((site, root))):
-            try:
-                tries = number // 2
-                return await fetch_range(self._fabric, place, stream, after, upto, subscription=self.id, tries=tries)
-            except FabricError as error:
-                past = await self._past()
-                if after < past:
-                    raise self._forgotten(after, min(past, upto)) from error
-                if time.monotonic() > deadline:
-                    raise ClientError(
-                        f"rows {after + 1} to {upto} of {stream!r} are missing, and neither {site!r} nor {root!r} sends"
-                        " them again",
-                        hint="are the sites' relays running?",
-                    ) from error
-                await asyncio.sleep(_STALL_S)
-        raise AssertionError("unreachable")
-
-    async def _past(self) -> int:
-        """Up to where the root log was forgotten, as all sites had passed it on to the inboxes."""
-        logs = self._fabric.logs
-        with contextlib.suppress(FabricError):
-            stored = await self._fabric.last(logs.state, logs.past(self._subscription.stream))
-            return 0 if stored is None else int(stored.data)
-        return 0
-
-    def _forgotten(self, after: int, upto: int) -> ClientError:
-        return ClientError(
-            f"rows {after + 1} to {upto} of {self._subscription.stream!r} are no longer kept",
-            hint="read on from what was last acknowledged, without a position",
-        )
-
-    def _hand_over(self, block: Block, sequence: int) -> Delivery:
-        self._account.add(block, sequence, int(time.time() * 1000))
+    def _delivery(self, block: Block) -> Delivery:
         given_up = dict(block.declared.get(self.id, {}))
         if given_up and self._on_digest:
             self._on_digest(given_up, block.after, block.upto)
         digest = block.digests[self.id].show() if self.id in block.digests else {}
-        return Delivery(block.rows, block.seqs, block.after, block.upto, given_up, self.position, digest)
-
-    async def _acknowledge_soon(self) -> None:
-        """Store positions while there are new ones, at most so often."""
-        while self._done is not None:
-            await asyncio.sleep(max(self._acked_s + _ACK_EVERY_S - time.monotonic(), 0.0))
-            try:
-                await self._acknowledge()
-            except ClientError as error:
-                self._taken_over = error
-                return
-
-    async def _acknowledge(self) -> None:
-        """Store the position: the consumer has asked for more, so it is done with what it got.
-
-        One at a time: a loop that was left and a call of `close` may both come here.
-        """
-        async with self._storing:
-            await self._store()
-
-    async def _store(self) -> None:
-        if self._done is None or self._ack_sequence is None:
-            return
-        logs = self._fabric.logs
-        sent = self._done
-        self._acked_s = time.monotonic()
-        unsure, self._unsure = self._unsure, sent
-        try:
-            try:
-                if unsure is not None:
-                    await self._adopt(unsure)
-                self._ack_sequence = await self._fabric.publish(logs.ack(self.id), sent, expect=self._ack_sequence)
-            except FencedError:
-                # One that was interrupted on its way may have been stored only now.
-                if unsure is None or not await self._adopt(unsure):
-                    raise
-                self._ack_sequence = await self._fabric.publish(logs.ack(self.id), sent, expect=self._ack_sequence)
-        except FencedError as error:
-            raise ClientError(
-                f"another client has taken over the subscription {self.name!r}", hint="one reader at a time"
-            ) from error
-        except FabricError:
-            return  # stored or not: the next acknowledgement finds out
-        self._unsure = None
-        if self._done is sent:
-            self._done = None
-
-    async def _adopt(self, unsure: bytes) -> bool:
-        """Stand on an acknowledgement whose fate was not known, if it is the last one that was stored."""
-        stored = await self._fabric.last(self._fabric.logs.state, self._fabric.logs.ack(self.id))
-        if stored is None or stored.data != unsure:
-            return False
-        self._ack_sequence = stored.sequence
-        return True
+        shed = sum(commit.shed for commit in block.ended)
+        unsent = show_unsent(block.unsent)
+        reasons = unsent.get("reasons", {})
+        covers = (block.rows, block.seqs, block.after, block.upto)
+        return Delivery(*covers, given_up, self.position, digest, shed, reasons, unsent)
 
     def done(self) -> None:
         """Say that the last delivery was dealt with, without asking for another; it is acknowledged soon."""
-        self._mark_done()
+        if self._runner is not None:
+            self._runner.tell(DONE)
 
     async def detach(self) -> None:
         """End the reading: what was handed over counts as done, and the loop ends."""
-        self._detached = True
-        self._stays.end()
         if not self.ahead:
-            self._mark_done()
+            self.done()
+        self._detached.set()
         await self.close()
-        if self._done is not None:
+        if self._reading.acks.pending is not None:
             raise ClientError(
                 f"what was read of {self.name!r} could not be acknowledged",
                 hint="detach again, or resume with the position of the last delivery",
@@ -352,9 +213,10 @@ class Inbox:
 
     async def close(self) -> None:
         """Acknowledge what the consumer was done with."""
-        if self._acking is not None:
-            await cancel_all([self._acking])
-        await self._acknowledge()
+        if self._runner is not None and not self._runner.failure.done():
+            error = await self._runner.ask(STORE)
+            if error is not None:
+                raise error
 
 
 class Readable(Protocol):

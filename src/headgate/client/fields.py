@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headgate.client.delivery import ClientError
+from headgate.client.errors import ClientError
 from headgate.model.roots import members_named
 from headgate.wire.snapshot import Snapshot
 

@@ -12,7 +12,8 @@ import json
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 
-from headgate.client.delivery import ClientError, Delivery, Inbox
+from headgate.client.delivery import Delivery, Inbox
+from headgate.client.errors import ClientError
 from headgate.fabric import cancel_all
 
 _TOGETHER = "positions"

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from headgate.client.delivery import ClientError
+from headgate.client.errors import ClientError
 from headgate.model import Source
 from headgate.wire.message import json_value
 

@@ -5,28 +5,36 @@ the buffer, so that order never depends on whether the connection holds: one mes
 sent again under the same message id until the server says that it is stored. The server forgets ids after a while
 (`headgate.wire.logs.ID_WINDOW_S`), so a message that may have been stored is given up as `unsure`, not sent again,
 when its time has run out.
+
+What was given up is declared in the stream itself, behind the rows that were sent before (`headgate.wire.unsent`): the
+ledger counts it and every subscriber is told. A declaration does not expire. One that may have been stored and is older
+than the server's memory of ids is sent again: better told twice than not at all.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 import uuid
-from collections import Counter
+from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from headgate.client.delivery import ClientError
+from headgate.client.errors import ClientError
 from headgate.client.publishing import encode_rows, to_table
 from headgate.fabric import Fabric, FabricError, cancel_all
 from headgate.model import Stream
-from headgate.reduction import ReductionQueue, parse_policy
+from headgate.reduction import ReductionQueue, merged, parse_policy
+from headgate.reduction.digest import DigestTable
 from headgate.wire.logs import ID_WINDOW_S
+from headgate.wire.unsent import Unsent, encode_unsent
 
 EXPIRED: Final = "expired"
 UNSURE: Final = "unsure"
@@ -38,6 +46,7 @@ _ATTEMPT_S: Final = 5.0
 class Sent:
     """What became of the rows of a sender: offered = stored + reduced + expired + unsure + waiting.
 
+    `declared` says how many of those that were given up (reduced, expired, unsure) the stream has been told about.
     `reduced` is by the policy, by reason; `expired` waited too long; `unsure` were on their way when their time ran
     out, and may or may not have been stored. `again` counts messages that were sent more than once, under one id.
     """
@@ -51,17 +60,28 @@ class Sent:
     level: int
     messages: int
     again: int
+    declared: int
 
 
 @dataclass(slots=True)
 class _Message:
-    """A message under way: its bytes and id, how many rows, since when the oldest has waited, whether it was tried."""
+    """A message under way: its bytes and id, the rows, since when the oldest has waited, when it was first tried."""
 
     data: bytes
     id: str
-    rows: int
+    rows: pa.RecordBatch
+    seqs: npt.NDArray[np.uint64]
     since: float
-    tried: bool = False
+    tried_s: float | None = None
+
+
+@dataclass(slots=True)
+class _Declaration:
+    """A declaration under way: what it says is open until it is first tried."""
+
+    id: str
+    digest: Unsent
+    tried_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -72,7 +92,7 @@ class _Counts:
     unsure: int = 0
     messages: int = 0
     again: int = 0
-    reduced: Counter[str] = field(default_factory=Counter)
+    declared: int = 0
 
 
 class Sender:
@@ -109,7 +129,9 @@ class Sender:
         self._name = uuid.uuid4().hex
         self._counts = _Counts()
         self._level = 0
-        self._under_way: list[_Message] = []
+        self._under_way: deque[_Message] = deque()
+        self._unsent: Unsent | None = None
+        self._declaring: _Declaration | None = None
         self._came = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -161,10 +183,10 @@ class Sender:
         counts = self._counts
         reduced = {**self._queue.reduced}
         expired = counts.expired + reduced.pop(EXPIRED, 0)
-        waiting = len(self._queue) + sum(message.rows for message in self._under_way)
+        waiting = len(self._queue) + sum(message.rows.num_rows for message in self._under_way)
         return Sent(
             counts.offered, counts.stored, waiting, reduced, expired, counts.unsure, self._level, counts.messages,
-            counts.again,
+            counts.again, counts.declared,
         )  # fmt: skip
 
     def _tell_level(self) -> None:
@@ -177,32 +199,38 @@ class Sender:
         while True:
             await self._came.wait()
             self._queue.expire_before(time.time() - self._expires_s)
-            if not self._under_way:
+            if not self._under_way and self._declaring is None:
                 self._load()
             if self._under_way:
                 await self._send(self._under_way[0])
+            elif self._declaring is not None:
+                await self._declare(self._declaring)
             else:
                 self._came.clear()
                 self._empty.set()
 
     def _load(self) -> None:
-        """Make the next messages from what waits longest."""
+        """Make the next messages from what waits longest, and a declaration of what was given up between them."""
         since = self._queue.oldest
         taken = self._queue.take(self._batch_rows, now=time.time())
-        if taken.digest is not None and self._on_digest:
-            self._on_digest(dict(taken.digest.reasons), taken.digest.show())
-        if not len(taken.seqs):
-            return
-        assert since is not None
+        if taken.digest is not None:
+            self._give_up(taken.digest)
+        if self._unsent is not None:
+            self._declaring, self._unsent = _Declaration(uuid.uuid4().hex, self._unsent), None
         rows, source = taken.rows, self.stream.source
-        messages, sizes = [], []
-        for start, stop in self._cuts(rows):
-            (data,) = encode_rows(rows.slice(start, stop - start), source, self.stream.name, self._fabric.max_payload)
-            messages.append(data)
-            sizes.append(stop - start)
-        for data, size in zip(messages, sizes, strict=True):
+        for start, stop in self._cuts(rows) if len(taken.seqs) else []:
+            part = rows.slice(start, stop - start)
+            (data,) = encode_rows(part, source, self.stream.name, self._fabric.max_payload)
             self._counts.messages += 1
-            self._under_way.append(_Message(data, f"{self._name}-{self._counts.messages}", size, since))
+            assert since is not None
+            identity = f"{self._name}-{self._counts.messages}"
+            self._under_way.append(_Message(data, identity, part, taken.seqs[start:stop], since))
+
+    def _give_up(self, digest: Unsent) -> None:
+        """Tell the owner of what was given up, and keep it to be declared."""
+        self._unsent = merged(self._unsent, digest)
+        if self._on_digest:
+            self._on_digest(dict(digest.reasons), digest.show())
 
     def _cuts(self, rows: pa.RecordBatch) -> list[tuple[int, int]]:
         """Ranges of rows that fit one message each."""
@@ -220,28 +248,46 @@ class Sender:
 
     async def _send(self, message: _Message) -> None:
         """Try once; the message stays first until it is stored or its time has run out."""
+        count = message.rows.num_rows
         if time.time() - message.since > self._expires_s:
-            self._under_way.pop(0)
-            if message.tried:
-                self._counts.unsure += message.rows
+            self._under_way.popleft()
+            reason = EXPIRED if message.tried_s is None else UNSURE
+            if reason == UNSURE:
+                self._counts.unsure += count
             else:
-                self._counts.expired += message.rows
-            if self._on_digest:
-                self._on_digest({UNSURE if message.tried else EXPIRED: message.rows}, {})
+                self._counts.expired += count
+            why = np.zeros(count, dtype=np.int64)
+            digesters = self._queue.policy.digesters
+            digest = DigestTable.of(message.rows, message.seqs, why, (reason,), digesters).total()
+            assert digest is not None
+            self._give_up(digest)
             return
-        if not self._fabric.connected:
-            await asyncio.sleep(_RETRY_S)
-            return
-        self._counts.again += message.tried
-        message.tried = True
-        subject = self._fabric.logs.published(self.stream.name)
-        try:
-            await self._fabric.publish(subject, message.data, message_id=message.id, timeout_s=_ATTEMPT_S)
-        except FabricError:
-            await asyncio.sleep(_RETRY_S)
-            return
-        self._under_way.pop(0)
-        self._counts.stored += message.rows
+        self._counts.again += message.tried_s is not None and self._fabric.connected
+        if await self._published(self._fabric.logs.published(self.stream.name), message.data, message):
+            self._under_way.popleft()
+            self._counts.stored += count
+
+    async def _declare(self, declaration: _Declaration) -> None:
+        """Try once to declare what was given up; what was given up since is added while nobody can have read it."""
+        tried_s = declaration.tried_s
+        if tried_s is None:
+            declaration.digest, self._unsent = merged(declaration.digest, self._unsent) or declaration.digest, None
+        elif time.time() - tried_s > ID_WINDOW_S / 2:
+            declaration.id, declaration.tried_s = uuid.uuid4().hex, None
+        subject = self._fabric.logs.unsent(self.stream.name)
+        if await self._published(subject, encode_unsent(declaration.digest), declaration):
+            self._declaring = None
+            self._counts.declared += declaration.digest.count
+
+    async def _published(self, subject: str, data: bytes, message: _Message | _Declaration) -> bool:
+        """Whether a message is stored now; a message is tried when it may be."""
+        if self._fabric.connected:
+            message.tried_s = message.tried_s or time.time()
+            with contextlib.suppress(FabricError):  # tried again, and counted in `again`
+                await self._fabric.publish(subject, data, message_id=message.id, timeout_s=_ATTEMPT_S)
+                return True
+        await asyncio.sleep(_RETRY_S)
+        return False
 
 
 def conform(table: pa.Table, stream: Stream) -> pa.Table:

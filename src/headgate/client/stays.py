@@ -7,18 +7,15 @@ begins, and that is how its end is known.
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
-from headgate.fabric import Fabric, FabricError, Stored
 from headgate.model import Stay
-from headgate.relay.tables import Tables, head_revision
+from headgate.protocol.codec import UnreadableError
+from headgate.protocol.port import FabricError, MachinePort, Stored
+from headgate.relay.tables import MachineTables, head_revision
 from headgate.wire.ledger import Account, Matched
-from headgate.wire.message import block_range
 from headgate.wire.snapshot import Snapshot
 
 _POLL_S: Final = 1.0
@@ -42,62 +39,32 @@ class Missing:
 
 
 class Stays:
-    """Follows a subscription from inbox to inbox. Use it as an async context manager."""
+    """Follows a subscription from inbox to inbox."""
 
     def __init__(
-        self, fabric: Fabric, tables: Tables, name: str, snapshot: Snapshot, account: Account, floor: int = 0
+        self, port: MachinePort, tables: MachineTables, name: str, snapshot: Snapshot, account: Account, floor: int
     ) -> None:
         """`floor` is what was acknowledged before: who goes back behind it does not wait for what was purged."""
         self.chain = snapshot.deployment.subscriptions[name].stays
-        self._fabric = fabric
+        self._port = port
         self._tables = tables
         self._name = name
         self._id = snapshot.subscription_ids[name]
         self._stream = snapshot.deployment.subscriptions[name].stream
         self._revision = snapshot.revision
         self._account = account
-        self._wake = asyncio.Event()
-        self._news = asyncio.Event()
-        self._hints: dict[str, Callable[[], Awaitable[None]]] = {}
-        self._ended = False
         self._floor = floor
 
-    async def __aenter__(self) -> Self:
-        await self._listen()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for subject in list(self._hints):
-            await self._hints.pop(subject)()
-
-    async def _listen(self) -> None:
-        """Be woken by what comes into any of the inboxes, and by a new revision."""
-        wanted: dict[str, tuple[asyncio.Event, ...]] = {self._subject(stay): (self._wake,) for stay in self.chain}
-        wanted[self._fabric.logs.head] = (self._wake, self._news)
-        for subject in [known for known in self._hints if known not in wanted]:
-            await self._hints.pop(subject)()
-        for subject, events in wanted.items():
-            if subject not in self._hints:
-                self._hints[subject] = await self._fabric.listen(subject, *events)
-
     def _subject(self, stay: Stay) -> str:
-        return self._fabric.logs.delivery(stay.site, self._id, stay.number)
-
-    def end(self) -> None:
-        """Stop at the next place where nothing waits to be handed over."""
-        self._ended = True
-        self._wake.set()
+        return self._port.logs.delivery(stay.site, self._id, stay.number)
 
     async def follow(self) -> AsyncIterator[Arrived | Missing]:
-        """What comes, for ever or until `end`; the caller adds to the account what it takes from it."""
+        """What comes, for ever; the caller adds to the account what it takes from it."""
         tally = self._account.tally
         stay = next((each for each in self.chain if each.number >= tally.stay), self.chain[-1])
         place = tally.place(stay.number)
-        moved_s = time.monotonic()
-        while not self._ended:
-            self._wake.clear()
+        moved_s = self._port.now
+        while True:
             try:
                 found = await self._read(stay, place)
                 later = None if found else await self._later(stay)
@@ -108,13 +75,13 @@ class Stays:
             if not begun:
                 await self._pause()
             elif found:
-                place, moved_s = found[-1].sequence, time.monotonic()
+                place, moved_s = found[-1].sequence, self._port.now
                 yield Arrived(stay, found)
             elif later is not None and later[1] <= (self._account.coverage or 0):
-                stay, place, moved_s = later[0], 0, time.monotonic()
-            elif later is not None and time.monotonic() - moved_s > self._patience_s():
+                stay, place, moved_s = later[0], 0, self._port.now
+            elif later is not None and self._port.now - moved_s > self._patience_s():
                 yield Missing(stay, later[1])
-                moved_s = time.monotonic()
+                moved_s = self._port.now
             else:
                 await self._pause()
 
@@ -125,18 +92,13 @@ class Stays:
     async def _read(self, stay: Stay, place: int, limit: int = 256) -> list[Stored]:
         """The next messages of a stay; none while its site has never been up and has no log."""
         try:
-            return await self._fabric.read(self._fabric.logs.inbox(stay.site), self._subject(stay), place, limit=limit)
+            return await self._port.read(self._port.logs.inbox(stay.site), self._subject(stay), place, limit=limit)
         except FabricError:
-            if not self._fabric.connected:
-                raise
             return []
 
     async def _pause(self) -> None:
-        try:
-            async with asyncio.timeout(_POLL_S):
-                await self._wake.wait()
-        except TimeoutError:
-            self._news.set()  # hints can be lost
+        """Wait until something comes into any of the inboxes or the catalog changes, or for a while."""
+        await self._port.listen([*map(self._subject, self.chain), self._port.logs.head], _POLL_S)
 
     async def _later(self, stay: Stay) -> tuple[Stay, int] | None:
         """The stay after this one that has something, and where that begins; None when there is nothing yet.
@@ -147,16 +109,17 @@ class Stays:
         starts = []
         for each in self.chain:
             if each.number > stay.number:
-                first = await self._read(each, 0, limit=1)
-                starts += [(each, block_range(stored.data)[0]) for stored in first]
+                for stored in await self._read(each, 0, limit=16):
+                    try:
+                        starts.append((each, self._port.codec.coverage(stored.data)[0]))
+                        break
+                    except UnreadableError:
+                        continue  # the next one shows where this one would have begun, or comes after it
         return min(starts, key=lambda found: found[1], default=None)
 
     async def _refresh(self, stay: Stay) -> None:
         """Hear of moves, and forget the stays before this one."""
-        if not self._news.is_set():
-            return
-        self._news.clear()
-        revision = await head_revision(self._fabric)
+        revision = await head_revision(self._port)
         if revision is None or revision == self._revision:
             return
         snapshot = await self._tables.snapshot(revision)
@@ -164,7 +127,6 @@ class Stays:
         if snapshot.subscription_ids.get(self._name) == self._id:
             known = {stay.number: stay for stay in (*self.chain, *snapshot.deployment.subscriptions[self._name].stays)}
             self.chain = tuple(known[number] for number in sorted(known) if number >= stay.number)
-            await self._listen()
 
     async def _begin(self) -> bool:
         """Start to count where the ledger does; False while it does not say.
@@ -174,7 +136,7 @@ class Stays:
         """
         if len(self.chain) == 1 and self.chain[0].number == 0:
             return True
-        stored = await self._fabric.last(self._fabric.logs.state, self._fabric.logs.ledger(self._stream))
+        stored = await self._port.last(self._port.logs.state, self._port.logs.ledger(self._stream))
         starts = Matched.from_json(stored.data.partition(b"\n")[2]).starts if stored is not None else {}
         if self._id not in starts:
             return False

@@ -4,10 +4,11 @@ This is the only package that speaks to NATS. Logs, subjects and limits stand in
 append that decides something is fenced by the expected last sequence of its subject.
 """
 
-from headgate.fabric.client import LASTS, Fabric, FabricError, FencedError, LogFullError, Stored, fenced_size
+from headgate.fabric.client import LASTS, Fabric
 from headgate.fabric.crew import Crew, cancel_all
 from headgate.fabric.server import EmbeddedServer, find_server
 from headgate.fabric.sync import SyncFabric
+from headgate.protocol.port import FabricError, FencedError, LogFullError, NoLogError, Stored, TooLargeError
 
 __all__ = [
     "LASTS",
@@ -17,9 +18,10 @@ __all__ = [
     "FabricError",
     "FencedError",
     "LogFullError",
+    "NoLogError",
     "Stored",
     "SyncFabric",
+    "TooLargeError",
     "cancel_all",
-    "fenced_size",
     "find_server",
 ]

@@ -10,20 +10,22 @@ import asyncio
 import contextlib
 import json
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import nats
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.js import api
-from nats.js.errors import APIError, NotFoundError
+from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
 
-from headgate.errors import HeadgateError
+from headgate.protocol.codec import Codec, WireCodec
+from headgate.protocol.port import FabricError, FencedError, LogFullError, LogInfo, NoLogError, Stored, TooLargeError
 from headgate.wire.logs import Log, Logs
+from headgate.wire.sizes import EXPECTED, header_bytes
 
 _TIMEOUT_S: Final = 10.0
 _POLL_S: Final = 1.0
@@ -32,50 +34,8 @@ _FULL = frozenset({10047, 10054, 10077, 10122})
 _EXISTS: Final = 10058
 _NO_LOG: Final = 10059
 LASTS: Final = 512
-_EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
-_HEADERS: Final = len("NATS/1.0\r\n\r\n")
-# What the server adds to a message when it is read from a log.
-_ADDED = frozenset({"Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp", "Nats-Num-Pending",
-                    "Nats-Last-Sequence"})  # fmt: skip
-
-
-class FabricError(HeadgateError):
-    """NATS could not do what was asked."""
-
-
-class FencedError(FabricError):
-    """An append expected another last message: somebody else has written to the subject."""
-
-
-class LogFullError(FabricError):
-    """An append was refused because the log or the subject is full."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A message in a log, and when the server stored it (seconds since the epoch)."""
-
-    sequence: int
-    subject: str
-    data: bytes
-    time_s: float = 0.0
-    header_bytes: int = 0
-
-    @property
-    def size(self) -> int:
-        """The bytes that it took on its way: payload, headers and subject."""
-        return len(self.data) + self.header_bytes + len(self.subject)
-
-
-def fenced_size(subject: str, data: bytes, expect: int) -> int:
-    """The bytes that a fenced message takes on its way, as its reader will count them (`Stored.size`)."""
-    return len(data) + len(subject) + _header_bytes({_EXPECTED: str(expect)})
-
-
-def _header_bytes(headers: Mapping[str, str]) -> int:
-    """The length of a block of headers, 0 when there are none."""
-    lines = sum(len(name) + len(value) + 4 for name, value in headers.items() if name not in _ADDED)
-    return lines + _HEADERS if lines else 0
+T = TypeVar("T")
+F = TypeVar("F", bound="Fabric")
 
 
 class Fabric:
@@ -85,6 +45,7 @@ class Fabric:
         self._client = client
         self._js = client.jetstream(timeout=_TIMEOUT_S)
         self.logs = logs
+        self.codec: Codec = WireCodec()
 
     @classmethod
     async def connect(cls, url: str, logs: Logs | None = None, **options: Any) -> Self:
@@ -109,6 +70,10 @@ class Fabric:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def share(self, kind: type[F]) -> F:
+        """The same connection as another kind of fabric; whoever opened it closes it."""
+        return kind(self._client, self.logs)
 
     async def close(self) -> None:
         """Close the connection."""
@@ -164,11 +129,15 @@ class Fabric:
         `expect` fences the append; `replace` takes everything before it off the subject in the same step. A message
         with an id that the log knows (see `Log.id_window_s`) is not stored again.
         """
-        headers = {} if expect is None else {_EXPECTED: str(expect)}
+        headers = {} if expect is None else {EXPECTED: str(expect)}
         if message_id is not None:
             headers["Nats-Msg-Id"] = message_id
         if replace:
             headers["Nats-Rollup"] = "sub"
+        size = len(data) + header_bytes(headers)
+        if size > self.max_payload:  # the server would end the connection
+            limit = f"the server takes {self.max_payload} with headers"
+            raise TooLargeError(f"{subject}: a message of {size} bytes is too large: {limit}")
         try:
             ack = await self._js.publish(subject, data, timeout=timeout_s, headers=headers or None)
         except APIError as error:
@@ -177,6 +146,10 @@ class Fabric:
             if error.err_code in _FULL:
                 raise LogFullError(f"{subject}: {error.description}") from error
             raise FabricError(f"{subject}: {error.description}") from error
+        except NoStreamResponseError as error:
+            raise NoLogError(
+                f"{subject}: not stored: no log takes this subject", hint="is the deployment up?"
+            ) from error
         except (NatsError, TimeoutError) as error:
             raise FabricError(f"{subject}: not stored: {error!r}") from error
         return int(ack.seq)
@@ -193,9 +166,11 @@ class Fabric:
         found = await self._direct(log, request)
         return found[0] if found else None
 
-    async def read(self, log: Log, subject: str, after: int, *, limit: int = 256) -> list[Stored]:
-        """The next messages of a subject (wildcards allowed) after a sequence, at most `limit` and about 16 MB."""
-        request = {"seq": after + 1, "next_by_subj": subject, "batch": limit, "max_bytes": 16 << 20}
+    async def read(
+        self, log: Log, subject: str, after: int, *, limit: int = 256, max_bytes: int = 16 << 20
+    ) -> list[Stored]:
+        """The next messages of a subject (wildcards allowed) after a sequence, until they reach `max_bytes`."""
+        request = {"seq": after + 1, "next_by_subj": subject, "batch": limit, "max_bytes": max_bytes}
         return await self._direct(log, request)
 
     async def lasts(self, log: Log, subjects: Sequence[str]) -> dict[str, Stored]:
@@ -225,12 +200,12 @@ class Fabric:
                 if status in ("404", "204"):
                     return found
                 if status == "503":
-                    raise FabricError(f"there is no log {log.name}", hint="is the deployment up?")
+                    raise NoLogError(f"there is no log {log.name}", hint="is the deployment up?")
                 if status is not None:
                     raise FabricError(f"cannot read {log.name}: {headers.get('Description', status)}")
                 stored_s = datetime.fromisoformat(headers["Nats-Time-Stamp"]).timestamp()
                 place = int(headers["Nats-Sequence"]), headers["Nats-Subject"]
-                found.append(Stored(*place, message.data, stored_s, _header_bytes(headers)))
+                found.append(Stored(*place, message.data, stored_s, header_bytes(headers)))
                 if single:
                     return found
         except (NatsError, TimeoutError) as error:
@@ -245,21 +220,50 @@ class Fabric:
         end = await self.listen(subject, wake)
         try:
             while True:
-                wake.clear()
-                try:
-                    found = await self.read(log, subject, after)
-                except FabricError:
-                    await asyncio.sleep(_POLL_S)
-                    continue
-                if found:
-                    after = found[-1].sequence
-                    yield found
-                    continue
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_POLL_S):
-                        await wake.wait()
+                found = await self.awaited(log, subject, after, wake)
+                after = found[-1].sequence
+                yield found
         finally:
             await end()
+
+    async def next(self, log: Log, subject: str, after: int, *, limit: int = 256) -> list[Stored]:
+        """The next messages of a subject after a sequence, as soon as there is one."""
+        wake = asyncio.Event()
+        end = await self.listen(subject, wake)
+        try:
+            return await self.awaited(log, subject, after, wake, limit=limit)
+        finally:
+            await end()
+
+    async def awaited(
+        self, log: Log, subject: str, after: int, wake: asyncio.Event, *, limit: int = 256
+    ) -> list[Stored]:
+        """As `next`, for who is woken by `listen` already."""
+        while True:
+            wake.clear()
+            try:
+                found = await self.read(log, subject, after, limit=limit)
+            except FabricError:
+                await asyncio.sleep(_POLL_S)
+                continue
+            if found:
+                return found
+            with contextlib.suppress(TimeoutError):  # a hint can be lost: look again after a while
+                async with asyncio.timeout(_POLL_S):
+                    await wake.wait()
+
+    async def gather(self, *work: Coroutine[Any, Any, T]) -> list[T]:
+        """Run coroutines side by side."""
+        return list(await asyncio.gather(*work))
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for some time."""
+        await asyncio.sleep(seconds)
+
+    @property
+    def wall_s(self) -> float:
+        """The wall clock, in seconds since the epoch."""
+        return time.time()
 
     async def listen(self, subject: str, *wake: asyncio.Event) -> Callable[[], Awaitable[None]]:
         """Set events whenever something is published on a subject: a hint to read again. Returns what ends it."""
@@ -278,6 +282,8 @@ class Fabric:
 
     async def purge(self, log: Log, subject: str, below: int) -> None:
         """Delete a subject's messages with a sequence below this one. Only the owner of a log calls this."""
+        if below <= 1:  # there are none, and the server takes a 0 for "all of them"
+            return
         with _translated(f"cannot purge {log.name}"):
             await self._js.purge_stream(log.name, subject=subject, seq=below)
 
@@ -288,6 +294,11 @@ class Fabric:
                 return await self._js.stream_info(log.name)
             except NotFoundError:
                 return None
+
+    async def usage(self, log: Log) -> LogInfo | None:
+        """How full a log is, None when there is none."""
+        info = await self.info(log)
+        return None if info is None else LogInfo(info.state.bytes, info.state.messages)
 
     async def subjects(self, log: Log, pattern: str) -> dict[str, int]:
         """Subjects of a log that hold messages, and how many; none when there is no such log."""
@@ -358,7 +369,8 @@ def _translated(what: str) -> Iterator[None]:
     try:
         yield
     except APIError as error:
-        raise FabricError(f"{what}: {error.description}") from error
+        kind = NoLogError if error.err_code == _NO_LOG else FabricError
+        raise kind(f"{what}: {error.description}") from error
     except (NatsError, TimeoutError, OSError) as error:
         raise FabricError(f"{what}: {error!r}") from error
 

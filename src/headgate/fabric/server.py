@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from headgate.fabric.client import FabricError
+from headgate.protocol.port import FabricError
 
 _READY_S: Final = 20.0
 _STOP_S: Final = 10.0

@@ -8,7 +8,8 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from headgate.fabric.client import Fabric, Stored
+from headgate.fabric.client import Fabric
+from headgate.protocol.port import Stored
 from headgate.wire.logs import Log, Logs
 
 T = TypeVar("T")

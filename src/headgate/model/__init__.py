@@ -7,7 +7,7 @@ from headgate.model.deployment import Deployment
 from headgate.model.plan import Plan, Tree
 from headgate.model.quality import PRESETS, Quality, QualityTable, parse_quality
 from headgate.model.schema import Column, Schema, parse_type, type_name
-from headgate.model.site import Link, Links, Site
+from headgate.model.site import Link, LinkQueue, Links, Site
 from headgate.model.stream import Admission, Source, Stream
 from headgate.model.subscription import Stay, Subscription
 from headgate.model.units import parse_bandwidth, parse_bytes, parse_duration, parse_rate
@@ -18,6 +18,7 @@ __all__ = [
     "Column",
     "Deployment",
     "Link",
+    "LinkQueue",
     "Links",
     "Plan",
     "Quality",

@@ -18,22 +18,51 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkQueue:
+    """How much of one stream may wait for a link, in rows, bytes and seconds. None is the relay's own limit."""
+
+    max_rows: int | None = None
+    max_bytes: float | None = None
+    max_age_s: float | None = None
+
+    def over(self, other: LinkQueue) -> LinkQueue:
+        """These limits, and those of the other where there is none."""
+        return LinkQueue(
+            other.max_rows if self.max_rows is None else self.max_rows,
+            other.max_bytes if self.max_bytes is None else self.max_bytes,
+            other.max_age_s if self.max_age_s is None else self.max_age_s,
+        )
+
+
+NO_LIMITS = LinkQueue()
+
+
+@dataclass(frozen=True, slots=True)
 class Link:
-    """What is known of the path between two sites, the same in both directions."""
+    """What is known of the path between two sites, the same in both directions; `queue` bounds what waits for it."""
 
     ends: frozenset[str]
     delay_s: float
     capacity_bytes_per_s: float | None = None
+    queue: LinkQueue = NO_LIMITS
 
 
 @dataclass(frozen=True)
 class Links:
-    """Every pair of sites is linked; pairs that are not listed have the default delay and no capacity of their own."""
+    """Every pair of sites is linked; pairs that are not listed have the default delay and no capacity of their own.
+
+    `queue` has the limits of links that have none of their own.
+    """
 
     default_delay_s: float = 0.0
     pairs: Mapping[frozenset[str], Link] = field(default_factory=dict)
+    queue: LinkQueue = NO_LIMITS
 
     def between(self, one: str, other: str) -> Link:
         """The link between two sites."""
         ends = frozenset((one, other))
         return self.pairs.get(ends) or Link(ends, self.default_delay_s)
+
+    def queue_between(self, one: str, other: str) -> LinkQueue:
+        """The limits of what may wait for the link between two sites."""
+        return self.between(one, other).queue.over(self.queue)

@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import reduce
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +24,10 @@ from headgate.matching.skipped import Skipped
 from headgate.pipeline.checkpoint import LineageError
 from headgate.pipeline.counts import read_counts
 from headgate.pipeline.record import follows, same_ranges
+from headgate.protocol.records import Purging
+from headgate.reduction import merged
 from headgate.wire.manifest import Manifest, PartRef, SourceRange, decode_manifest, encode_manifest
+from headgate.wire.unsent import Unsent, decode_unsent
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +120,7 @@ def _kept(fabric: SyncFabric, version: int) -> bool:
     if head is not None and int(head.data) == version:
         return True
     going = fabric.last(logs.state, logs.purging)
-    if going is not None and version in json.loads(going.data):
+    if going is not None and version in Purging.decode(going.data).versions:
         return False
     return fabric.last(logs.tables, logs.table(version)) is not None
 
@@ -157,6 +161,8 @@ def commit(
             return None
         manifest = build_manifest(stream, lineage, batch, pin, staged, last.upto if last else 0)
         manifest = replace(manifest, ranges=reading.ranges, files=reading.files(last))
+        if last is not None and not last.evaluated:
+            manifest = replace(manifest, untold=last.told)  # nobody below the root has seen that manifest
         faults.reach("driver.before_manifest")
         try:
             fabric.publish(logs.commit(stream), encode_manifest(manifest), expect=stored.sequence if stored else 0)
@@ -211,6 +217,7 @@ def build_manifest(stream: str, lineage: str, batch: int, pin: Pin, staged: Sequ
         skipped=np.array(pin.skipped, np.uint64),
         partly=pin.left_out.partly,
         withheld=withheld_of(staged),
+        unsent=unsent_of(staged),
         shed_updates=pin.shed_updates,
         partly_shed=sum(row["partly_shed"] for row in staged),
         after=after,
@@ -223,6 +230,12 @@ def build_manifest(stream: str, lineage: str, batch: int, pin: Pin, staged: Sequ
         time_ms=now_ms,
         lag_ms=int(now_ms - mean_ms),
     )
+
+
+def unsent_of(staged: Sequence[Any]) -> Unsent | None:
+    """What senders have given up, as declared in this batch."""
+    declared = (decode_unsent(row["unsent"]) for row in staged if row["unsent"])
+    return reduce(merged, declared, None)
 
 
 def withheld_of(staged: Sequence[Any]) -> dict[str, int]:

@@ -27,11 +27,14 @@ from headgate.pipeline.counts import Counted
 from headgate.pipeline.graded import Graded
 from headgate.pipeline.letters import SHARE, mark_oversize, pack_dead, split_dead
 from headgate.pipeline.ordering import DRAWN, Ordering, micros
+from headgate.pipeline.sources.declarations import take_declarations
 from headgate.pipeline.staged import STAGED, staged_row
 from headgate.pipeline.states import IndexRef
+from headgate.pipeline.validate import DEAD
 from headgate.pipeline.worker import Address, Worker, worker
 from headgate.wire.integers import encode_lists
 from headgate.wire.part import Part, encode_part
+from headgate.wire.unsent import Unsent
 
 _AHEAD_US: Final = 60_000_000  # clocks differ
 
@@ -85,8 +88,13 @@ class MatchPass:
             began = time.perf_counter()
             room = int(me.fabric.max_payload * SHARE)
             good, dead = split_dead(mark_oversize(batch, stream.schema.arrow, room), stream.schema.arrow)
-            rows = []
+            rows: list[dict[str, object]] = []
+            unsent: Unsent | None = None
             if dead is not None:
+                dead, unsent = take_declarations(dead, DEAD)
+            if unsent is not None:
+                rows.append({"kind": "unsent", "unsent": unsent.to_bytes().decode()})
+            if dead is not None and dead.num_rows:
                 counts, letters = zip(*pack_dead(dead, room), strict=True)
                 places = me.fabric.publish_all(me.fabric.logs.dead(self.stream), list(letters))
                 rows += [

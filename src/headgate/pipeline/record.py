@@ -188,6 +188,7 @@ def _taken(
         gaps=lost_rows,
         time_ms=int(time.time() * 1000),
         context=last.context if last else 0,
+        untold=last.told if last is not None and not last.evaluated else None,
         ranges=ranges,
         files=FileLists(fabric, stream).append(None, files, lambda: files),
     )

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 STAGED: Final = pa.schema(
     [
-        ("kind", pa.string()),  # part, dead or counts
+        ("kind", pa.string()),  # part, dead, unsent or counts
         ("log_sequence", pa.int64()),
         ("evaluated", pa.int64()),
         ("kept", pa.int64()),
@@ -36,6 +36,7 @@ STAGED: Final = pa.schema(
         ("partly_shed", pa.int64()),
         ("withheld", pa.string()),
         ("late", pa.int64()),
+        ("unsent", pa.string()),
     ]
 )
 

@@ -39,6 +39,10 @@ class Limit:
         size = 0.0 if self.bytes is None else held.bytes - (1.0 - free) * self.bytes
         return max(0.0, rows), max(0.0, size)
 
+    def part(self, share: float) -> Limit:
+        """That part of the limit."""
+        return Limit(*(None if bound is None else bound * share for bound in (self.rows, self.bytes)))
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -73,7 +77,8 @@ class Backlog:
     """A policy at work on one queue's rows.
 
     `level` is the level of the last pack (0 before the first, one past the last level when the oldest had to go),
-    `changes` how often it changed, `packs` how many packs there were, `reduced` counts rows by reason.
+    `changes` how often it changed, `packs` how many packs there were, `reduced` counts rows by reason. `shared` says
+    that the owner of the rows has no place for values of one receiver only: filters that rewrite are passed over.
     """
 
     def __init__(self, policy: Policy, *, shared: bool = False) -> None:
@@ -155,16 +160,18 @@ class Backlog:
         used = len(levels) + 1
         for number, level in enumerate(levels, start=1):
             before = current, alive
+            # The overload chooses the level. A level that drops as many as needed is not asked for more than that.
+            goal = min(want, self.policy.headroom) if level.as_needed else want
             for found in level.filters:
                 if self.shared and found.rewrites:
                     continue
                 reason = _number(names, found.name)
-                mask, current = self._apply(found, current, now, limit, want)
+                mask, current = self._apply(found, current, now, limit, goal)
                 why[alive[~mask]] = reason
                 alive = alive[mask]
-            if number >= start and limit.excess(current, want if number < enough else 0.0) == (0.0, 0.0):
-                if exact:
-                    current, alive = self._spared(*before, why, limit)
+            if number >= start and limit.excess(current, goal if number < enough else 0.0) == (0.0, 0.0):
+                if exact and not level.rewrites:  # what was rewritten stands for the rows that went
+                    current, alive = self._spared(*before, why, limit, newest_first=level.newest_first)
                 used = number
                 break
         if used > len(levels) and limit.excess(current, 0.0 if exact else self.policy.headroom) != (0.0, 0.0):
@@ -188,13 +195,14 @@ class Backlog:
             held = Held(held.seqs, rows, held.arrived, held.sizes, weights)
         return mask, held if mask.all() else held.pick(mask)
 
-    def _spared(self, held: Held, alive: Ints, why: Ints, limit: Limit) -> tuple[Held, Ints]:
-        """What is left when only the newest of the rows that a level marked go, as many as needed; unmarks the others.
+    def _spared(self, held: Held, alive: Ints, why: Ints, limit: Limit, *, newest_first: bool) -> tuple[Held, Ints]:
+        """What is left when only as many of the rows that a level marked go as needed; the others are unmarked.
 
-        Rows that have waited long go soon: on a shared link a receiver that always gave up its oldest rows would fill
-        its share of the buffer with rows that never leave, and get less than its share of the link.
+        A level that prefers new rows (`latest`, `conflate`) gives up the oldest of the marked ones. Any other gives up
+        the newest of them: old rows are sent soon, and on a shared link a receiver that always gave up its oldest rows
+        would fill its share of the buffer with rows that never leave, and get less than its share of the link.
         """
-        marked = np.flatnonzero(why[alive] > 0)[::-1]
+        marked = np.flatnonzero(why[alive] > 0)[:: 1 if newest_first else -1]
         count = _oldest(held.take(marked), *limit.excess(held))
         why[alive[marked[count:]]] = 0
         kept = why[alive] == 0

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headgate.reduction.rows import Bools, Floats, Ints, Seqs, empty_rows, row_bytes
+from headgate.reduction.rows import Bools, Floats, Ints, Seqs, empty_rows, replaced, row_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,18 @@ class Held:
         """The rows of a mask."""
         return Held(
             self.seqs[mask], self.rows.filter(pa.array(mask)), self.arrived[mask], self.sizes[mask], self.weights[mask]
+        )
+
+    def replaced(self, places: Ints, values: pa.RecordBatch, weights: Floats) -> Held:
+        """The same rows with other values, and weights, at some places."""
+        heavy = self.weights.copy()
+        heavy[places] = weights
+        return Held(
+            self.seqs,
+            self.rows if not len(places) else replaced(self.rows, places, values),
+            self.arrived,
+            self.sizes,
+            heavy,
         )
 
     def select(self, columns: frozenset[str]) -> Held:

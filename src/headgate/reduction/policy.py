@@ -27,6 +27,21 @@ class Level:
         """The names of its filters."""
         return "+".join(found.name for found in self.filters)
 
+    @property
+    def as_needed(self) -> bool:
+        """Whether one of its filters drops as many rows as have to go."""
+        return any(found.as_needed for found in self.filters)
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether one of its filters changes the values of rows."""
+        return any(found.rewrites for found in self.filters)
+
+    @property
+    def newest_first(self) -> bool:
+        """Whether one of its filters prefers new rows to old ones."""
+        return any(found.newest_first for found in self.filters)
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:

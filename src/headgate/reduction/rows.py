@@ -143,6 +143,25 @@ def _filled(lengths: pa.Array) -> Floats:
     return np.asarray(pc.fill_null(lengths, 0).to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
+def replaced(rows: pa.RecordBatch, places: Ints, values: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of which those at `places` have other values, in the columns that `values` has; the others stay.
+
+    >>> rows = pa.RecordBatch.from_pydict({"a": [1, 2, 3], "b": ["x", "y", "z"]})
+    >>> replaced(rows, np.array([1]), pa.RecordBatch.from_pydict({"a": [9]})).to_pydict()
+    {'a': [1, 9, 3], 'b': ['x', 'y', 'z']}
+    """
+    # The new rows come behind the others; each place takes its own row, or the new one.
+    source = np.arange(rows.num_rows)
+    source[places] = rows.num_rows + np.arange(len(places))
+    columns = [
+        pa.concat_arrays([found, values.column(field.name)]).take(pa.array(source))
+        if field.name in values.schema.names
+        else found
+        for field, found in zip(rows.schema, rows.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+
+
 def empty_rows(schema: pa.Schema) -> pa.RecordBatch:
     """No rows of that schema."""
     return pa.RecordBatch.from_arrays([pa.array([], type=field.type) for field in schema], schema=schema)

@@ -6,20 +6,21 @@ Where policies keep different rows and so free too little between them, rows tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from headgate.reduction.backlog import Limit
+from headgate.reduction.backlog import Limit, Verdict
 from headgate.reduction.filters.random import draws
 from headgate.reduction.group import Group
 from headgate.reduction.held import Held
-from headgate.reduction.rows import Floats, Ints
+from headgate.reduction.rows import Bools, Floats, Ints
 from headgate.reduction.shares import by_priority
 
 Note = tuple[Ints, Ints, tuple[str, ...]]
 """Positions of rows that one group gives up, the index of each one's reason, and the reasons."""
 
+_NOTHING: Ints = np.zeros(0, dtype=np.int64)
 _FULL = 0.9
 _ROUNDS = 3
 _TIGHTER = 0.8
@@ -45,13 +46,52 @@ def correct_shares(groups: Sequence[Group]) -> None:
 class Sharing:
     """Waiting rows, the groups whose `refs` name the rows that each keeps, and the limit of the whole."""
 
-    def __init__(self, held: Held, groups: Sequence[Group], limit: Limit, round_: int) -> None:
+    def __init__(
+        self,
+        held: Held,
+        groups: Sequence[Group],
+        limit: Limit,
+        round_: int,
+        views: Mapping[int, Held] | None = None,
+    ) -> None:
+        """`views` has, by `id` of the group, the rows of groups that see other values than the rest."""
         self._held = held
+        self._own = dict(views or {})
+        self._bound: dict[int, list[Ints]] = {}
+        self._changed: dict[int, Ints] = {}
         self._groups = groups
         self._limit = limit
         self._round = round_
         self._notes: dict[int, list[Note]] = {}
         self._seen: dict[frozenset[str], Held] = {}
+
+    def hold_to(self, group: Group, limit: Limit, now: float) -> None:
+        """Let a group give up what is over a limit of its own, whatever the others keep."""
+        if limit.excess(self._held_by(group)) != (0.0, 0.0):
+            before = group.refs
+            self._pack(group, limit, now, exact=False)
+            self._bind(group, before)
+
+    def drop(self, group: Group, gone: Bools, reason: str) -> None:
+        """Let a group give up some of its rows (a mask over its `refs`), whatever the others keep."""
+        if gone.any():
+            self._note(group, group.refs[gone], np.zeros(int(gone.sum()), dtype=np.int64), (reason,))
+            before, group.refs = group.refs, group.refs[~gone]
+            self._bind(group, before)
+
+    def _bind(self, group: Group, before: Ints) -> None:
+        self._bound.setdefault(id(group), []).append(np.setdiff1d(before, group.refs, assume_unique=True))
+
+    def bound(self, group: Group) -> Ints:
+        """The rows that a group gave up for good: it does not get them even where others of its class do."""
+        if id(group) in self._changed and self.notes(group):  # its own rows stand for those that it gave up
+            return np.concatenate([positions for positions, _, _ in self.notes(group)])
+        return np.concatenate(self._bound.get(id(group), [_NOTHING]))
+
+    def changed(self, group: Group) -> tuple[Ints, Held]:
+        """The rows that a group keeps with other values than the rest, and these values."""
+        positions = np.intersect1d(self._changed.get(id(group), _NOTHING), group.refs)
+        return positions, self.rows_for(group).take(positions)
 
     def run(self, now: float) -> None:
         """Shorten the groups' `refs` until the rows that anybody keeps fit.
@@ -78,7 +118,7 @@ class Sharing:
         itself: that keeps the part in the mean however few rows there are, and groups throw away the same rows.
         """
         for group in self._groups:
-            held = self.rows_for(group).take(group.refs)
+            held = self._held_by(group)
             seed = group.policy.random_seed
             names: tuple[str, ...] = ("random",)
             if seed is not None:
@@ -88,15 +128,22 @@ class Sharing:
                 limit = Limit(part * len(held), part * held.bytes)
                 verdict = group.backlog.pack(held, now, limit, self._round, exact=True)
                 kept, why, names = verdict.kept, verdict.why, verdict.names
+                self._rewrite(group, held, verdict)
             self._note(group, group.refs[~kept], why[~kept], names)
             group.refs = group.refs[kept]
 
     def rows_for(self, group: Group) -> Held:
         """All rows with the columns that a group's policy looks at; made once for equal sets of columns."""
+        own = self._own.get(id(group))
+        if own is not None:
+            return own
         found = self._seen.get(group.columns)
         if found is None:
             found = self._seen[group.columns] = self._held.select(group.columns)
         return found
+
+    def _held_by(self, group: Group) -> Held:
+        return self.rows_for(group).take(group.refs)
 
     def notes(self, group: Group) -> list[Note]:
         """What a group gave up."""
@@ -135,11 +182,21 @@ class Sharing:
 
     def _pack(self, group: Group, limit: Limit, now: float, *, exact: bool) -> None:
         """Let a group's policy give up what is over a limit."""
-        held = self.rows_for(group).take(group.refs)
+        held = self._held_by(group)
         verdict = group.backlog.pack(held, now, limit, self._round, exact=exact)
+        self._rewrite(group, held, verdict)
         gone = ~verdict.kept
         self._note(group, group.refs[gone], verdict.why[gone], verdict.names)
         group.refs = group.refs[verdict.kept]
+
+    def _rewrite(self, group: Group, held: Held, verdict: Verdict) -> None:
+        """Keep the values of rows that now stand for more rows than before."""
+        heavier = verdict.held.weights > held.weights[verdict.kept]
+        if heavier.any():
+            places = group.refs[verdict.kept][heavier]
+            new = verdict.held.pick(heavier)
+            self._own[id(group)] = self.rows_for(group).replaced(places, new.rows, new.weights)
+            self._changed[id(group)] = np.union1d(self._changed.get(id(group), _NOTHING), places)
 
     def _drop_unwanted(self) -> None:
         """Drop rows by the weight of the groups that keep them, the oldest first among equals."""

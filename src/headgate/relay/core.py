@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
 from headgate.reduction import FairDrain
 from headgate.relay.evenly import Evenly, Queue
@@ -12,7 +13,6 @@ from headgate.relay.output import Output, QueueLimits
 from headgate.relay.routes import Child, Receiver, Routes
 from headgate.relay.split import split
 from headgate.wire.block import Block
-from headgate.wire.logs import inbox_token
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,28 @@ class Key:
 
     @property
     def token(self) -> str:
-        """The output as part of a subject."""
+        """The output as part of a subject; no name can hold the sign between its parts.
+
+        >>> Key("a", child="b-to-c").token, Key("a", subscription=7, stay=2).token
+        ('to~a~b-to-c', 'sub~a~7~2')
+        """
         if self.child is not None:
-            return f"{self.stream}-to-{self.child}"
-        assert self.subscription is not None
-        return f"sub-{inbox_token(self.subscription, self.stay)}"
+            return f"to~{self.stream}~{self.child}"
+        return f"sub~{self.stream}~{self.subscription}~{self.stay}"
+
+    @classmethod
+    def parse(cls, token: str) -> Self:
+        """The output of a token.
+
+        >>> Key.parse("to~a~b-to-c")
+        Key(stream='a', child='b-to-c', subscription=None, stay=0)
+        """
+        kind, stream, *rest = token.split("~")
+        if kind == "to":
+            (child,) = rest
+            return cls(stream, child=child)
+        subscription, stay = map(int, rest)
+        return cls(stream, subscription=subscription, stay=stay)
 
 
 def key_of(stream: str, target: Child | Receiver) -> Key:
@@ -81,8 +98,15 @@ _ASKS: Final = 100
 
 @dataclass
 class _Input:
+    """What has come of a stream without a gap, and blocks past the first gap, in order."""
+
     coverage: int | None = None
     held: list[tuple[Block, Routes]] = field(default_factory=list)
+
+    def hold(self, block: Block, routes: Routes, most: int) -> None:
+        """Keep a block for later; past the limit it is dropped, and asked for again when its turn comes."""
+        if len(self.held) < most:
+            insort(self.held, (block, routes), key=lambda each: each[0].after)
 
 
 class RelayCore:
@@ -137,22 +161,29 @@ class RelayCore:
         if source.coverage is not None and block.upto <= source.coverage:
             return None
         if source.coverage is not None and block.after > source.coverage:
-            if len(source.held) < self._max_held:
-                source.held.append((block, routes))
-                source.held.sort(key=lambda each: each[0].after)
-            return Gap(block.stream, source.coverage, source.held[0][0].after if source.held else block.after)
-        self._route(block if source.coverage is None else block.since(source.coverage), routes, now)
-        source.coverage = block.upto
-        while source.held and source.held[0][0].after <= source.coverage:
-            self.receive(*source.held.pop(0), now)
+            source.hold(block, routes, self._max_held)
+            return Gap(block.stream, source.coverage, source.held[0][0].after)
+        self._continue(source, block, routes, now)
+        self._release(source, now)
         return None
 
     def cover(self, stream: str, upto: int, now: float) -> None:
         """Count a range as received that every output has passed, or that no output is owed: it need not be routed."""
         source = self._inputs.setdefault(stream, _Input())
         source.coverage = max(upto, source.coverage or 0)
-        while source.held and source.held[0][0].after <= source.coverage:
-            self.receive(*source.held.pop(0), now)
+        self._release(source, now)
+
+    def _continue(self, source: _Input, block: Block, routes: Routes, now: float) -> None:
+        """Route the part of a block that is new."""
+        self._route(block if source.coverage is None else block.since(source.coverage), routes, now)
+        source.coverage = block.upto
+
+    def _release(self, source: _Input, now: float) -> None:
+        """Route held blocks that the coverage has reached."""
+        while source.held and source.held[0][0].after <= (source.coverage or 0):
+            block, routes = source.held.pop(0)
+            if block.upto > (source.coverage or 0):
+                self._continue(source, block, routes, now)
 
     def _route(self, block: Block, routes: Routes, now: float) -> None:
         for target, piece in split(block, routes):
@@ -260,6 +291,15 @@ class RelayCore:
             before = self._lacking.get(key, 0.0)
             self._lacking[key] = before + (room.narrow - before) / _ASKS
         return room.rows
+
+    def wake_in(self, now: float, tick_s: float) -> float | None:
+        """After how many seconds something may be due; None while nothing waits or all of it waits for answers."""
+        waits = [
+            max(output.due_at - now, tick_s)
+            for key in self._active
+            if (output := self.outputs[key]).busy is None and (output.queue or output.packing)
+        ]
+        return min(waits, default=None)
 
     def settled(self, stream: str) -> int | None:
         """The end of what no output needs from the site log any more, None when nothing is settled."""

@@ -1,73 +1,73 @@
 """What did not arrive at a site: where each stream goes on after a start, and asking for ranges that are missing.
 
-A block is dropped as covered only where this site has had the range before. How far it has is in its last statement of
-what all of its outputs have passed (`headgate.relay.upkeep`); where it has stated nothing, it has had nothing. What
-lies between that and the first block that arrives is a gap like any other: it may be on its way by a parent of an
-earlier plan, or never have been for this site, which the root knows (`headgate.relay.owed`).
+A block is dropped as covered only where this site has had the range before. How far it has is in its last report of
+what all of its outputs have passed; where it has reported nothing, it has had nothing. What lies between that and the
+first block that arrives is a gap like any other: it may be on its way by a parent of an earlier plan, or never have
+been for this site, which the root knows (`headgate.relay.owed`).
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
-import time
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
-from headgate.fabric import FabricError
+from headgate.protocol.codec import UnreadableError
+from headgate.protocol.kernel import Task
+from headgate.protocol.port import FabricError
+from headgate.protocol.records import RelayReport
+from headgate.relay.core import Gap
+from headgate.relay.holds import Held
 from headgate.relay.owed import fetch_owed
 from headgate.relay.repair import fetch_range
 from headgate.relay.routes import Routes
-from headgate.relay.upkeep import read_settled
-from headgate.wire.message import block_range, block_version, decode_block
-
-if TYPE_CHECKING:
-    from headgate.relay.core import Gap
-    from headgate.relay.node import RelayNode
+from headgate.relay.state import SiteState
 
 _GRACE_S: Final = 1.0
-_STALL_S: Final = 0.5
 
 
 class Gaps:
     """The gaps in one relay's inputs."""
 
-    def __init__(self, node: RelayNode) -> None:
-        self._node = node
+    def __init__(self, state: SiteState, held: Held) -> None:
+        self._state = state
+        self._held = held
         self._had: dict[str, int] = {}
-        self.tasks: dict[str, asyncio.Task[None]] = {}
+        self._mending: dict[str, Task[None]] = {}
 
     async def restore(self) -> None:
-        """Take up what this site has stated before."""
-        logs = self._node.fabric.logs
-        stored = await self._node.last(logs.state, logs.stats("relay", self._node.site))
-        settled = read_settled(json.loads(stored.data)) if stored is not None else {}
-        self._had = {stream: upto for stream, (upto, _) in settled.items()}
+        """Take up what this site has reported before."""
+        logs = self._state.port.logs
+        report: RelayReport | None = await self._state.record(RelayReport, logs.stats("relay", self._state.site))
+        self._had = {} if report is None else {stream: upto for stream, (upto, _) in report.settled.items()}
 
     def begin(self, stream: str) -> None:
         """Let a stream go on from what this site has had of it, before its first block."""
-        self._node.core.begin(stream, self._had.get(stream, 0))
+        self._state.core.begin(stream, self._had.get(stream, 0))
 
     def mend(self, stream: str, parent: str, *, same: bool) -> None:
         """See to a gap, if nobody does yet. `same`: the block before it had the same version."""
-        if stream not in self.tasks:
+        if stream not in self._mending:
             # Where versions differ, this site may not have been in the tree in between: nothing will come by itself.
-            task = asyncio.create_task(self._repair(stream, parent, _GRACE_S if same else 0.0))
-            self.tasks[stream] = task
-            task.add_done_callback(lambda _: self.tasks.pop(stream, None))
+            work = self._mend(stream, parent, _GRACE_S if same else 0.0)
+            self._mending[stream] = self._state.port.machine.spawn(work, f"gap of {stream}")
 
-    async def _repair(self, stream: str, parent: str, grace_s: float) -> None:
-        """Ask the parent for ranges that did not come, after giving them the time to come by themselves.
+    async def _mend(self, stream: str, parent: str, grace_s: float) -> None:
+        try:
+            await self._state.port.sleep(grace_s)
+            await self._fill(stream, parent, at_root=not grace_s)
+        finally:
+            self._mending.pop(stream, None)
 
-        Where it does not answer, the root is asked in turns with it what is owed at all and what was forgotten: it
-        alone knows. Without time to come by itself, that is the first question. Rows that are owed and are not the
-        parent's to send come from the parent of their version, as late as it likes.
+    async def _fill(self, stream: str, parent: str, *, at_root: bool) -> None:
+        """Ask for missing ranges until there are none, in turns the parent and the root.
+
+        The parent is asked for rows. The root is asked what of a range is owed to this site at all, once for each
+        range, and then how far it has forgotten the range. Rows that are owed and are not the parent's to send come
+        from the parent of an earlier plan, into the site log.
         """
-        node = self._node
-        await asyncio.sleep(grace_s)
-        turn, asked = (0 if grace_s else 1), -1
-        while (gap := node.core.gap(stream)) is not None:
+        state, turn, asked = self._state, int(at_root), -1
+        while (gap := state.core.gap(stream)) is not None:
             at_root = turn % 2 == 1
             try:
                 if at_root and gap.upto != asked:
@@ -76,51 +76,49 @@ class Gaps:
                     continue
                 place = await self._root_of(stream) if at_root else parent
                 answers = await fetch_range(
-                    node.fabric, place, stream, gap.after, gap.upto, child=node.site, tries=turn, past=at_root
+                    state.port, place, stream, gap.after, gap.upto, child=state.site, tries=turn, past=at_root
                 )
-            except FabricError:
+                await self._take_all(stream, parent, answers)
+            except (FabricError, UnreadableError):
+                state.totals.failures += 1
                 turn += 1
-                await asyncio.sleep(_STALL_S)
+                await state.port.sleep(state.stall_s)
                 continue
             turn = 0
-            if await self._hold(stream, answers):
-                for data in answers:
-                    await self._take(stream, parent, data)
 
     async def _pass_over(self, gap: Gap) -> None:
         """Count the beginning of a gap as received where nothing of it is owed to this site."""
-        node, stream = self._node, gap.stream
+        state, stream = self._state, gap.stream
         root = await self._root_of(stream)
-        begins = await fetch_owed(node.fabric, root, stream, gap.after, gap.upto, node.site)
+        begins = await fetch_owed(state.port, root, stream, gap.after, gap.upto, state.site)
         if begins > gap.after:
-            async with node.routing:
-                node.core.cover(stream, begins, time.monotonic())
-                await node.pack_overfull()
+            async with state.routing:
+                state.core.cover(stream, begins, state.port.now)
+                await state.pack_overfull()
 
-    async def _take(self, stream: str, parent: str, data: bytes) -> None:
+    async def _take_all(self, stream: str, parent: str, answers: list[Any]) -> None:
+        """Take in an answer, after stating that its versions are in use here."""
+        codec = self._state.port.codec
+        ends = {codec.version(data): codec.coverage(data)[1] for data in answers}
+        if not await self._held.take(stream, ends):
+            await self._state.port.sleep(self._state.stall_s)  # it came too late to be used: ask again
+            return
+        for data in answers:
+            await self._take(stream, parent, data)
+
+    async def _take(self, stream: str, parent: str, data: Any) -> None:
         """Take in a block of an answer."""
-        node, version = self._node, block_version(data)
-        routes = await node.tables.routes(version, node.site, stream)
+        state, version = self._state, self._state.port.codec.version(data)
+        routes = await state.tables.routes(version, state.site, stream)
         # A version that does not route the stream here has nothing in its range but the coverage.
-        routes = routes or Routes(node.site, stream, version, parent, pa.schema([]), (), ())
-        block = decode_block(data, routes.schema)
-        async with node.routing:
-            await node.restore_outputs(routes)
-            node.core.receive(block, routes, time.monotonic())
-            await node.pack_overfull()
-        node.stats.repairs += 1
+        routes = routes or Routes(state.site, stream, version, parent, pa.schema([]), (), ())
+        block = state.port.codec.block(data, routes.schema)
+        async with state.routing:
+            await state.restore_outputs(routes)
+            state.core.receive(block, routes, state.port.now)
+            await state.pack_overfull()
+        state.totals.repairs += 1
 
     async def _root_of(self, stream: str) -> str:
         """The site where a stream starts."""
-        return (await anext(self._node.tables.heads())).deployment.streams[stream].root
-
-    async def _hold(self, stream: str, answers: list[bytes]) -> bool:
-        """State that the versions of an answer are in use here; False when it came too late to be used."""
-        ends = {block_version(data): block_range(data)[1] for data in answers}
-        try:
-            held = await self._node.holds.take(stream, ends)
-        except FabricError:
-            held = False
-        if not held:
-            await asyncio.sleep(_STALL_S)
-        return held
+        return (await self._state.tables.newest()).deployment.streams[stream].root

@@ -8,42 +8,49 @@ statement before it deletes, or the relay sees the intention, and drops the answ
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 
-from headgate.fabric import Fabric
+from headgate.protocol.codec import UnreadableError
+from headgate.protocol.port import FabricError, LogPort
+from headgate.protocol.records import Holds, Purging
 
 
-async def read_purging(fabric: Fabric) -> frozenset[int]:
-    """The versions that are about to be deleted."""
-    stored = await fabric.last(fabric.logs.state, fabric.logs.purging)
-    return frozenset() if stored is None else frozenset(json.loads(stored.data))
+async def read_purging(port: LogPort) -> frozenset[int]:
+    """The versions that are about to be deleted. An announcement that cannot be read may name any: it is an error."""
+    stored = await port.last(port.logs.state, port.logs.purging)
+    if stored is None:
+        return frozenset()
+    try:
+        return frozenset(Purging.decode(stored.data).versions)
+    except UnreadableError as error:
+        place = f"{port.logs.state.name}, {stored.subject}, sequence {stored.sequence}"
+        raise FabricError(f"which versions of the catalog go cannot be read ({place}): {error}") from error
 
 
-class Holds:
+class Held:
     """One site's statement: by stream and version, the end of the range that is held."""
 
-    def __init__(self, fabric: Fabric, site: str) -> None:
-        self._fabric = fabric
-        self._subject = fabric.logs.hold(site)
+    def __init__(self, port: LogPort, site: str) -> None:
+        self._port = port
+        self._subject = port.logs.hold(site)
         self._held: dict[str, dict[int, int]] = {}
 
     async def begin(self) -> None:
         """Take back what an earlier run of this relay stated: its memory is gone, and it will ask again."""
-        stored = await self._fabric.last(self._fabric.logs.state, self._subject)
-        if stored is not None and not self._held and decode_holds(stored.data):
+        stored = await self._port.last(self._port.logs.state, self._subject)
+        if stored is not None and not self._held:
             await self._store()
 
     async def take(self, stream: str, ends: Mapping[int, int]) -> bool:
         """State versions with the ends of their ranges; False when one of them cannot be taken any more."""
-        logs, mine = self._fabric.logs, self._held.setdefault(stream, {})
+        port, mine = self._port, self._held.setdefault(stream, {})
         before = dict(mine)
         for version, upto in ends.items():
             mine[version] = max(upto, mine.get(version, 0))
         await self._store()
-        going = await read_purging(self._fabric)
+        going = await read_purging(port)
         for version in ends:
-            if version in going or await self._fabric.last(logs.tables, logs.table(version)) is None:
+            if version in going or await port.last(port.logs.tables, port.logs.table(version)) is None:
                 self._held[stream] = before
                 await self._store()
                 return False
@@ -62,11 +69,4 @@ class Holds:
             await self._store()
 
     async def _store(self) -> None:
-        await self._fabric.publish(self._subject, json.dumps(self._held).encode())
-
-
-def decode_holds(data: bytes) -> dict[str, dict[int, int]]:
-    """A stored statement."""
-    return {
-        stream: {int(version): int(upto) for version, upto in held.items()} for stream, held in json.loads(data).items()
-    }
+        await self._port.publish(self._subject, Holds(versions=self._held).encode())

@@ -17,15 +17,22 @@ import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from itertools import islice
+from typing import Any, Final
 
 from headgate.model import Deployment, parse_duration
 from headgate.reduction.backlog import Limit
-from headgate.relay.reducer import Reducer, Waiting
+from headgate.relay.bounds import LEFT_BEHIND, Bounds
+from headgate.relay.reducer import Reducer
 from headgate.relay.routes import Child, Receiver
+from headgate.relay.waiting import Waiting, front_of, meant_for
+from headgate.relay.waits import report
 from headgate.wire.block import Block, concat
 
 OLDEST: Final = "oldest"
+OVERSIZE: Final = "oversize"
+_MOST_ROWS: Final = 1 << 31
+_LEAST_PIECE, _MOST_PIECE = 16, 4096  # rows that are decided on, and so published, together
 SPAN: Final = 4
 # More groups of policies or more rows than this take longer to pack than an event loop should be held up for.
 HEAVY_GROUPS: Final = 16
@@ -85,6 +92,9 @@ class Output:
         self._owed = 0.0
         self._astray = 0
         self._message_rows = 1
+        self._most_rows = _MOST_ROWS
+        self._bounds = Bounds(())
+        self._expire_s = math.inf
 
     @property
     def reach(self) -> int | None:
@@ -101,21 +111,40 @@ class Output:
         reach = self.reach
         if reach is not None and block.upto <= reach:
             return
-        block = _meant_for(block if reach is None else block.since(reach), target)
+        block = meant_for(block if reach is None else block.since(reach), target)
         span_s = min(now - self._offered_s, self.limits.shed_after_s or 0.0)
         self._offered_s = now
+        known = bool(self.queue) and self.queue[-1].target is target
         self.queue.append(Waiting(block, target, now, self.came, block.after, span_s))
         self.came += len(block.seqs)
         self._fresh += len(block.seqs)
         self.rows += len(block.seqs)
         self.bytes += block.rows.nbytes
         self.reducer.offered(block, target)
+        self._count_in(block, target)
+        self._expire_s = min(self._expire_s, self.reducer.next_expiry([self.queue[-1]], now) if known else -math.inf)
         limit = self.reducer.limit(target, self.limits.max_rows, self.limits.max_bytes)
-        if self.rows > (limit.rows or 0) or self.bytes > (limit.bytes or 0):
+        if self.rows > (limit.rows or 0) or self.bytes > (limit.bytes or 0) or self._bounds.over:
             if self.defer and self._heavy(target):
                 self.overfull = True
             else:
                 self._reduce(limit, now)
+
+    def _count_in(self, block: Block, target: Child | Receiver) -> None:
+        """Count a block that came for the receivers with limits of their own."""
+        bounds = self.reducer.bounds(target)
+        if bounds is self._bounds:
+            if bounds:
+                bounds.add(block)
+        else:
+            self._bounds = bounds
+            self._recount()
+
+    def _recount(self) -> None:
+        if self._bounds:
+            self._bounds.clear()
+            for each in self.queue:
+                self._bounds.add(each.block)
 
     def _heavy(self, target: Child | Receiver) -> bool:
         """Whether a pack is better done apart; an inbox that expires changes its queue at any time, so not there."""
@@ -127,9 +156,9 @@ class Output:
         """Let the policies decide what goes of everything that is not on its way out."""
         sent, waiting = self._apart()
         room = self._room_behind(sent, limit)
-        if room is not None:
-            waiting = self._drop_ancient(self.reducer.reduce(waiting, room, now, self.came, self.went))
-            self._refill([*sent, *waiting])
+        if waiting and room is not None:
+            packed = self.reducer.reduce(waiting, room, now, self.came, self.went, sent)
+            self._refill([*sent, *self._drop_ancient(packed)])
 
     @property
     def oldest(self) -> float:
@@ -169,13 +198,16 @@ class Output:
     def _room_behind(self, sent: list[Waiting], limit: Limit) -> Limit | None:
         """What the rest may take behind the first entries, None when it does not take more.
 
-        A large message on its way must not cost everything that comes behind it: half of the room stays.
+        A large message on its way must not cost everything that comes behind it: half of the room stays. Receivers
+        on a link that are over limits of their own are reason enough to look at the rest.
         """
         sent_rows = sum(len(each.block.seqs) for each in sent)
         sent_bytes = sum(each.block.rows.nbytes for each in sent)
         rows, size = limit.rows or 0, limit.bytes or 0
-        room = Limit(max(rows - sent_rows, rows / 2), max(size - sent_bytes, size / 2))
-        over = self.rows - sent_rows > (room.rows or 0) or self.bytes - sent_bytes > (room.bytes or 0)
+        room = Limit(max(rows - sent_rows, LEFT_BEHIND * rows), max(size - sent_bytes, LEFT_BEHIND * size))
+        over = (
+            self._bounds.over or self.rows - sent_rows > (room.rows or 0) or self.bytes - sent_bytes > (room.bytes or 0)
+        )
         return room if over else None
 
     def begin_pack(self, now: float) -> Callable[[], list[Waiting]] | None:
@@ -185,14 +217,14 @@ class Output:
             return None
         limit = self.reducer.limit(self.queue[-1].target, self.limits.max_rows, self.limits.max_bytes)
         sent, waiting = self._apart()
-        front, rest = _front(waiting, max(1, int((limit.rows or 0) / _FRONT)))
+        front, rest = front_of(waiting, max(1, int(min(limit.rows or 0, self._bounds.least_rows) / _FRONT)))
         room = self._room_behind([*sent, *front], limit)
         if room is None or not rest:
             return None
         self.queue = deque([*sent, *front])
         self.packing = True
         came, went = self.came, self.went
-        return lambda: self.reducer.reduce(rest, room, now, came, went)
+        return lambda: self.reducer.reduce(rest, room, now, came, went, [*sent, *front])
 
     def end_pack(self, waiting: list[Waiting]) -> None:
         """Take back what a pack has left, behind what was at the front."""
@@ -244,39 +276,60 @@ class Output:
             empty = last is not None and not len(each.block.seqs) and not len(last.block.seqs)
             empty = empty and last is not None and last.block.upto != leaving
             if last is not None and empty and each.target is last.target and each.block.version == last.block.version:
-                merged[-1] = replace(each, block=concat([last.block, each.block]), since=last.since)
+                decided = last.decided or each.decided
+                merged[-1] = replace(each, block=concat([last.block, each.block]), since=last.since, decided=decided)
             else:
                 merged.append(each)
         self.queue = deque(merged)
         self.rows = sum(len(each.block.seqs) for each in merged)
         self.bytes = sum(each.block.rows.nbytes for each in merged)
+        self._recount()
         self.reduced += before - self.rows
+
+    def report(self, now: float) -> dict[str, Any]:
+        """What waits here, for status displays."""
+        link = bool(self.queue) and isinstance(self.queue[-1].target, Child)
+        return {"rows": self.rows, "bytes": self.bytes, **report(self.queue, now, link=link)}
 
     def due(self, now: float) -> bool:
         """Whether there is something that has waited long enough to be sent; rows past their age go first."""
         if self.busy is not None or not self.queue:
             return False
-        fresh = None if self.packing else self.reducer.expire(list(self.queue), now)
-        if fresh is not None:
-            self._refill(fresh)
+        if now >= self._expire_s and not self.packing:
+            fresh = self.reducer.expire(list(self.queue), now)
+            if fresh is not None:
+                self._refill(fresh)
+            self._expire_s = self.reducer.next_expiry(self.queue, now)
+        return now >= self.due_at
+
+    @property
+    def due_at(self) -> float:
+        """From when on the next message may be sent."""
+        if not self.queue:
+            return math.inf
         has_content = self.rows > 0 or any(each.block.declared for each in self.queue)
-        return now - self.queue[0].since >= (self.limits.linger_s if has_content else self.limits.idle_s)
+        return self.queue[0].since + (self.limits.linger_s if has_content else self.limits.idle_s)
 
     def next_message(self, now: float, max_rows: int) -> Block | None:
         """The next message, None when there is nothing to send yet; it stays queued until `published`."""
         if not self.due(now):
             return None
+        max_rows = min(max_rows, self._most_rows)
         self._message_rows = max_rows
-        first = self.queue[0].block
-        blocks = [first]
-        rows = len(first.seqs)
-        for block in [each.block for each in self.queue][1:]:
-            rows += len(block.seqs)
+        self.reducer.piece_rows = min(max(max_rows, _LEAST_PIECE), _MOST_PIECE)
+        first = self.queue[0]
+        taken, rows = [first], len(first.block.seqs)
+        for each in islice(self.queue, 1, None):
+            rows += len(each.block.seqs)
             # What is declared belongs to the last commit of a message, so nothing comes behind it.
-            if blocks[-1].declared or block.version != first.version or rows > max_rows:
+            if taken[-1].block.declared or each.block.version != first.block.version or rows > max_rows:
                 break
-            blocks.append(block)
-        self.busy = self._settling(next(iter(concat(blocks).pieces(max_rows))))
+            taken.append(each)
+        message = concat([each.block for each in taken])
+        if any(each.decided for each in taken):
+            self.busy = message
+        else:
+            self.busy = self._settling(next(iter(message.pieces(max_rows))))
         return self.busy
 
     def _settling(self, message: Block) -> Block:
@@ -297,6 +350,7 @@ class Output:
         """The message was stored: its end is now the coverage."""
         assert self.busy is not None
         self.sequence = sequence
+        self._most_rows = min(self._most_rows * 2, _MOST_ROWS)
         self.stalled = False
         self.went += len(self.busy.seqs)
         if self.queue and self.packing:
@@ -313,24 +367,57 @@ class Output:
             block = self.queue.popleft().block
             self.rows -= len(block.seqs)
             self.bytes -= block.rows.nbytes
+            if self._bounds:
+                self._bounds.take(block)
         if self.queue and self.queue[0].block.after < upto:
             block = self.queue[0].block
             rest = block.since(upto)
             self.rows -= len(block.seqs) - len(rest.seqs)
             self.bytes -= block.rows.nbytes - rest.rows.nbytes
+            if self._bounds:
+                self._bounds.take(block.until(upto))
             self.queue[0] = replace(self.queue[0], block=rest)
+
+    def too_large(self) -> None:
+        """The message on its way is larger than the server takes: send fewer rows, or give up the one row that it is.
+
+        What is given up is declared to every receiver of the row, as `oversize`.
+        """
+        assert self.busy is not None
+        message, self.busy = self.busy, None
+        if len(message.seqs) > 1 and not self.queue[0].decided:
+            self._most_rows = max(len(message.seqs) // 2, 1)
+            return
+        sent: list[Waiting] = []
+        message = self.queue[0].block if self.queue[0].decided else message
+        for each in self.queue:
+            if each.block.after < message.upto < each.block.upto:
+                sent += [replace(each, block=each.block.until(message.upto))]
+                sent += [replace(each, block=each.block.since(message.upto))]
+            else:
+                sent.append(each)
+        self._refill(
+            [self.reducer.emptied(each, OVERSIZE) if each.block.upto <= message.upto else each for each in sent]
+        )
 
     def refused(self) -> None:
         """The output's log is full: keep the message and try again later."""
         self.busy = None
         self.stalled = True
 
-    def resume(self, coverage: int | None, sequence: int) -> None:
-        """Somebody's message was stored without our knowing (a lost answer, another relay): go on from the tail."""
+    def resume(self, coverage: int | None, sequence: int) -> bool:
+        """A message was stored without our knowing, as its answer was lost or another relay sent it: go on from there.
+
+        False when that message ends inside of something that was decided on here: what of the decision lies behind it
+        cannot be told, so everything has to be read again.
+        """
         self.busy = None
         self.sequence = sequence
-        if coverage is not None:
-            self._advance(coverage)
+        if coverage is None:
+            return True
+        split = any(each.decided and each.block.after < coverage < each.block.upto for each in self.queue)
+        self._advance(coverage)
+        return not split
 
     def hold(self) -> Block | None:
         """What a stalled output has given up at its front, to be recorded so that a restart knows it."""
@@ -345,33 +432,12 @@ class Output:
         """Take back a recorded decision after a restart."""
         if self.coverage is not None and block.upto <= self.coverage:
             return
-        self.queue.appendleft(Waiting(block, target, now))
+        self.queue.appendleft(Waiting(block, target, now, decided=True))
         self.held = block.upto
 
     def give_up_all(self, change: Callable[[Block], Block]) -> None:
         """Replace every queued block by what is left of it; nothing may be under way."""
         assert self.busy is None
-        self.queue = deque(replace(each, block=change(each.block)) for each in self.queue)
+        self.queue = deque(replace(each, block=change(each.block), decided=True) for each in self.queue)
         self.rows = self.bytes = 0
-
-
-def _meant_for(block: Block, target: Child | Receiver) -> Block:
-    """The block with the digests of the receivers behind the output only."""
-    if not block.digests:
-        return block
-    mine = {target.id} if isinstance(target, Receiver) else {receiver.id for receiver in target.receivers}
-    return replace(block, digests={receiver: found for receiver, found in block.digests.items() if receiver in mine})
-
-
-def _front(waiting: list[Waiting], rows: int) -> tuple[list[Waiting], list[Waiting]]:
-    """The first rows, and the rest."""
-    for index, each in enumerate(waiting):
-        count = len(each.block.seqs)
-        if count > rows:
-            if rows <= 0:
-                return waiting[:index], waiting[index:]
-            end = int(each.block.seqs[rows - 1])
-            head, tail = replace(each, block=each.block.until(end)), replace(each, block=each.block.since(end))
-            return [*waiting[:index], head], [tail, *waiting[index + 1 :]]
-        rows -= count
-    return waiting, []
+        self._recount()

@@ -1,16 +1,17 @@
 """The policies of an output at work on the blocks that wait in it.
 
 An inbox has one policy. A link has those of all receivers below it: groups of one class and policy share the room (see
-`headgate.reduction.sharing`), and because a link names rows by class, a row stays for a class as long as one of the
-class's policies keeps it. What goes is declared in the block that it was in, which ends where a commit ends, so the
-ledger is exact there. Nothing here is remembered beyond the process: decisions are final when they are published.
+`headgate.reduction.sharing`), each within the limits of its own policy (`headgate.relay.bounds`). Because a link names
+rows by class, a row stays for a class as long as one of the class's policies keeps it (`headgate.relay.link_rows`).
+What goes is declared in the block that it was in, which ends where a commit ends, so the ledger is exact there. Nothing
+here is remembered beyond the process: decisions are final when they are published.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -19,46 +20,27 @@ import pyarrow as pa
 
 from headgate.matching import ClassLists
 from headgate.model import Column, Schema
-from headgate.reduction import Digest, Policy, PolicyError, default_policy, merged, parse_policy
+from headgate.reduction import Policy, PolicyError, default_policy, parse_policy
 from headgate.reduction.backlog import Backlog, Limit
-from headgate.reduction.digest import DigestTable
 from headgate.reduction.group import Group
 from headgate.reduction.held import Held
 from headgate.reduction.policy import canonical
-from headgate.reduction.rows import row_bytes
+from headgate.reduction.rows import Bools, row_bytes
 from headgate.reduction.sharing import Sharing, correct_shares
+from headgate.relay.bounds import Bounds
+from headgate.relay.leaving import leave
+from headgate.relay.link_rows import LinkRows, Note, without_patched
 from headgate.relay.routes import Child, Receiver
-from headgate.wire.block import Block, merge_declared, merge_digests
+from headgate.relay.waiting import Waiting, for_decisions, runs
+from headgate.wire.block import Block
+from headgate.wire.patch import Patch
 
 Ints = npt.NDArray[np.int64]
 
 MAX_AGE: Final = "max_age"
+# Ages by event time are looked at so often; ages by arrival exactly when a row reaches them.
+LOOK_S: Final = 0.1
 _REORDERINGS: Final = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A block that waits in an output: for whom, since when, and how many rows had come to the output before it.
-
-    `first` is where the block began when it came and `span_s` the time since the block before it: a micro-batch comes
-    at once, but its rows were made over that time.
-    """
-
-    block: Block
-    target: Child | Receiver
-    since: float
-    came: int = 0
-    first: int = 0
-    span_s: float = 0.0
-
-    def due(self, rows: int) -> float:
-        """When the next so many rows began to wait, in the mean, as if they had come evenly over the block's time."""
-        size, waiting = self.block.upto - self.first, len(self.block.seqs)
-        if size <= 0:
-            return self.since
-        gone = min(max((self.block.after - self.first) / size, 0.0), 1.0)
-        next_part = min(rows / waiting, 1.0) if waiting else 1.0
-        return self.since + self.span_s * (gone + (1.0 - gone) * next_part / 2)
 
 
 def policy_of(receiver: Receiver) -> Policy:
@@ -77,6 +59,7 @@ class Reducer:
 
     def __init__(self) -> None:
         self.packs = 0
+        self.piece_rows = 256  # what is decided on together, and so published together
         self.reasons: Counter[str] = Counter()
         self._groups: dict[tuple[int, str, int], Group] = {}
         self._receivers: dict[int, Group] = {}
@@ -85,6 +68,9 @@ class Reducer:
         self._target: Child | Receiver | None = None
         self._offset = 0.0
         self._counted = (0, 0)
+        self._bounds = Bounds(())
+        self._arrival_age_s = math.inf
+        self._event_ages = False
 
     @property
     def level(self) -> int:
@@ -112,9 +98,18 @@ class Reducer:
         self._meet(target)
         return len(self._groups)
 
+    def bounds(self, target: Child | Receiver) -> Bounds:
+        """The limits of groups on a link, and how much of each waits; the owner of the queue keeps the counts."""
+        self._meet(target)
+        return self._bounds
+
     def limit(self, target: Child | Receiver, max_rows: float, max_bytes: float) -> Limit:
-        """The output's limits, or the policy's own where those of one receiver are lower."""
-        if isinstance(target, Receiver) and target.subscription.policy is not None:
+        """The output's limits, or lower ones of the link in the deployment file or of the inbox's policy."""
+        if isinstance(target, Child):
+            return Limit(
+                min(max_rows, target.queue.max_rows or max_rows), min(max_bytes, target.queue.max_bytes or max_bytes)
+            )
+        if target.subscription.policy is not None:
             self._meet(target)
             policy = self._receivers[target.id].policy
             max_rows = min(max_rows, policy.max_rows or max_rows)
@@ -138,8 +133,7 @@ class Reducer:
             key = (receiver.class_id, policy.text, priority)
             group = groups.get(key)
             if group is None:
-                backlog = Backlog(policy, shared=isinstance(target, Child))
-                group = self._groups.get(key) or Group(receiver.class_id, policy, 0.0, priority, backlog)
+                group = self._groups.get(key) or Group(receiver.class_id, policy, 0.0, priority, Backlog(policy))
                 group.weight, group.receivers = 0.0, []
                 groups[key] = group
             group.weight += max(receiver.subscription.weight, 1e-9)
@@ -149,6 +143,15 @@ class Reducer:
         self._by_class = {}
         for group in groups.values():
             self._by_class.setdefault(group.class_id, []).append(group)
+        self._bounds = Bounds(groups.values() if isinstance(target, Child) else ())
+        ages = [group.policy.max_age for group in groups.values() if group.policy.max_age is not None]
+        by_arrival = [age.age_s for age in ages if age.attribute is None]
+        if isinstance(target, Child) and target.queue.max_age_s is not None:
+            by_arrival.append(target.queue.max_age_s)
+        self._arrival_age_s = min(by_arrival, default=math.inf)
+        self._event_ages = len(by_arrival) < len(ages) + (
+            isinstance(target, Child) and target.queue.max_age_s is not None
+        )
 
     def offered(self, block: Block, target: Child | Receiver) -> None:
         """Rows came in: on a link, count them for the groups that share it."""
@@ -182,34 +185,70 @@ class Reducer:
             for group in self._by_class.get(class_id, ()):
                 yield group, count, bytes_
 
+    def next_expiry(self, waiting: Iterable[Waiting], now: float) -> float:
+        """When to look next for rows that are too old; infinite when no limit of age concerns the queue."""
+        first = next((each for each in waiting if len(each.block.seqs)), None)
+        if first is None or (self._arrival_age_s == math.inf and not self._event_ages):
+            return math.inf
+        by_arrival = first.since + self._arrival_age_s
+        return min(by_arrival, now + LOOK_S) if self._event_ages else by_arrival
+
     def expire(self, waiting: Sequence[Waiting], now: float) -> list[Waiting] | None:
-        """What is left when rows older than an inbox's `max_age` are given up; None when nothing changes."""
-        target = waiting[-1].target
-        if not isinstance(target, Receiver) or target.subscription.policy is None:
+        """What is left when rows older than a `max_age` are given up; None when nothing changes."""
+        self._meet(waiting[-1].target)
+        if self._arrival_age_s == math.inf and not self._event_ages:
             return None
-        self._meet(target)
         self._read_clock(waiting)
-        backlog = self._receivers[target.id].backlog
-        if backlog.policy.max_age is None:
-            return None
-        runs = []
-        for run in _runs(waiting):
-            held = self._held(run)
-            mask = backlog.expire(held, self._wall(now))
+        # By arrival only blocks at the front can have become too old.
+        count = len(waiting)
+        if not self._event_ages:
+            old = [now - each.since > self._arrival_age_s for each in waiting]
+            count = old.index(False) if False in old else count
+        result: list[Waiting] = []
+        changed = False
+        for run in runs(waiting[:count]):
+            split = [piece for each in run for piece in for_decisions(each, self.piece_rows)]
+            fresh = self._expire_run(split, now)
+            result += run if fresh is split else fresh
+            changed = changed or fresh is not split
+        return [*result, *waiting[count:]] if changed else None
+
+    def _expire_run(self, run: list[Waiting], now: float) -> list[Waiting]:
+        target = run[-1].target
+        if not any(len(each.block.seqs) for each in run):
+            return run
+        self._meet(target)
+        held = self._held(run)
+        if isinstance(target, Receiver):
+            mask = self._receivers[target.id].backlog.expire(held, self._wall(now))
             if mask is None:
-                runs.append(list(run))
-            else:
-                why = np.where(mask, -1, 0)
-                runs.append(self._written(run, held.pick(mask).rows, mask, [(target.id, why, (MAX_AGE,))], None))
-        changed = [each for run in runs for each in run]
-        return None if all(a.block is b.block for a, b in zip(changed, waiting, strict=True)) else changed
+                return run
+            return self._written(run, held.rows, mask, [(target.id, np.where(mask, -1, 0), (MAX_AGE,))], None)
+        rows = LinkRows(run, held, self._by_class)
+        sharing = Sharing(held, rows.groups, Limit(), self.packs, rows.views)
+        age_s = math.inf if target.queue.max_age_s is None else target.queue.max_age_s
+        before = sum(len(group.refs) for group in rows.groups)
+        for group in rows.groups:
+            mine = sharing.rows_for(group).take(group.refs)
+            young = self._wall(now) - mine.arrived <= age_s
+            kept = group.backlog.expire(mine, self._wall(now))
+            sharing.drop(group, ~(young if kept is None else young & kept), MAX_AGE)
+        unchanged = before == sum(len(group.refs) for group in rows.groups)
+        return run if unchanged else self._link_written(run, rows, sharing)
 
     def reduce(
-        self, waiting: Sequence[Waiting], limit: Limit, now: float, came: int = 0, went: int = 0
+        self,
+        waiting: Sequence[Waiting],
+        limit: Limit,
+        now: float,
+        came: int = 0,
+        went: int = 0,
+        ahead: Sequence[Waiting] = (),
     ) -> list[Waiting]:
         """Give up rows until what waits is under the limit; runs of one schema share it by their rows.
 
-        `came` and `went` are how many rows the output has taken in and sent so far.
+        On a link each group is brought under its own limits first. `came` and `went` are how many rows the output has
+        taken in and sent so far, `ahead` is what goes before and stays as it is.
         """
         self.packs += 1
         self._read_clock(waiting)
@@ -220,19 +259,20 @@ class Reducer:
             backlog.arrived(came - self._counted[0])
             backlog.left(went - self._counted[1])
             self._counted = (came, went)
-        runs = list(_runs(waiting))
         total = max(1, sum(len(each.block.seqs) for each in waiting))
         result: list[Waiting] = []
-        for run in runs:
+        for run in runs(waiting):
             rows = sum(len(each.block.seqs) for each in run)
-            part = Limit(*(None if bound is None else bound * rows / total for bound in (limit.rows, limit.bytes)))
-            split = [piece for each in run for piece in _by_commit(each)]
+            split = [piece for each in run for piece in for_decisions(each, self.piece_rows)]
+            target = split[-1].target
             if not rows:
                 result += split
-            elif isinstance(split[-1].target, Receiver):
-                result += self._reduce_inbox(split, split[-1].target, part, now)
+            elif isinstance(target, Receiver):
+                result += self._reduce_inbox(split, target, limit.part(rows / total), now)
             else:
-                result += self._reduce_link(split, split[-1].target, part, now)
+                room = self.bounds(target).room([each.block for each in ahead])
+                own = {group: found.part(rows / total) for group, found in room.items()}
+                result += self._reduce_link(split, target, limit.part(rows / total), now, own)
         return result
 
     def thin(self, waiting: Sequence[Waiting], part: float, now: float) -> list[Waiting]:
@@ -240,8 +280,8 @@ class Reducer:
         self.packs += 1
         self._read_clock(waiting)
         result: list[Waiting] = []
-        for run in _runs(waiting):
-            split = [piece for each in run for piece in _by_commit(each)]
+        for run in runs(waiting):
+            split = [piece for each in run for piece in for_decisions(each, self.piece_rows)]
             target = split[-1].target
             if any(len(each.block.seqs) for each in split) and isinstance(target, Child):
                 result += self._reduce_link(split, target, part, now)
@@ -255,7 +295,7 @@ class Reducer:
         if not count:
             return each
         self._meet(each.target)
-        notes: list[tuple[int, Ints, tuple[str, ...]]] = []
+        notes: list[Note] = []
         lists = None
         if isinstance(each.target, Receiver):
             notes.append((each.target.id, np.zeros(count, dtype=np.int64), (reason,)))
@@ -265,9 +305,9 @@ class Reducer:
             for receiver in each.target.receivers:
                 why = np.full(count, -1, dtype=np.int64)
                 why[row_of[block.classes.ids == receiver.class_id]] = 0
-                notes.append((receiver.id, why, (reason,)))
+                notes.append((receiver.id, without_patched(block.patches, receiver.id, block.seqs, why), (reason,)))
         gone = np.zeros(count, dtype=np.bool_)
-        return self._written([each], block.rows.slice(0, 0), gone, notes, lists)[0]
+        return self._written([each], block.rows, gone, notes, lists)[0]
 
     def _read_clock(self, waiting: Sequence[Waiting]) -> None:
         """How far the clock of the rows, which is that of their commits, is ahead of the relay's own."""
@@ -287,97 +327,54 @@ class Reducer:
         self._meet(target)
         held = self._held(run)
         verdict = self._receivers[target.id].backlog.pack(held, self._wall(now), _scaled(limit, held, run))
-        return self._written(run, verdict.held.rows, verdict.kept, [(target.id, verdict.why, verdict.names)], None)
+        notes: list[Note] = [(target.id, verdict.why, verdict.names)]
+        return self._written(run, held.rows, verdict.kept, notes, None, left=verdict.held.rows)
 
-    def _reduce_link(self, run: list[Waiting], target: Child, bound: Limit | float, now: float) -> list[Waiting]:
-        """Down to a limit by the groups' shares, or by a number: to that part of every group's rows."""
+    def _reduce_link(
+        self,
+        run: list[Waiting],
+        target: Child,
+        bound: Limit | float,
+        now: float,
+        own: Mapping[int, Limit] | None = None,
+    ) -> list[Waiting]:
+        """Down to a limit by the groups' shares, or by a number: to that part of every group's rows.
+
+        `own` has, by `id` of the group, limits that single groups are brought under first.
+        """
         self._meet(target)
         held = self._held(run)
-        lists = ClassLists.concat(each.block.classes for each in run if each.block.classes is not None)
-        row_of = np.repeat(np.arange(len(held)), np.diff(lists.offsets))
-        order = np.argsort(lists.ids, kind="stable")
-        ids, starts = np.unique(lists.ids[order], return_index=True)
-        rows_of = dict(zip(ids.tolist(), np.split(row_of[order], starts[1:]) if len(ids) else [], strict=True))
-        groups = [group for class_id in rows_of for group in self._by_class.get(class_id, ())]
-        for group in groups:
-            group.refs = rows_of[group.class_id].astype(np.int64)
+        rows = LinkRows(run, held, self._by_class)
+        limit = Limit() if isinstance(bound, float) else _scaled(bound, held, run)
+        sharing = Sharing(held, rows.groups, limit, self.packs, rows.views)
         if isinstance(bound, float):
-            sharing = Sharing(held, groups, Limit(), self.packs)
             sharing.thin(bound, self._wall(now))
         else:
-            correct_shares(groups)
-            sharing = Sharing(held, groups, _scaled(bound, held, run), self.packs)
+            for group in rows.groups:
+                if own and id(group) in own:
+                    sharing.hold_to(group, own[id(group)], self._wall(now))
+            correct_shares(rows.groups)
             sharing.run(self._wall(now))
-        stays = np.zeros(len(lists.ids), dtype=np.bool_)
-        by_class: dict[int, npt.NDArray[np.bool_]] = {}
-        for group in groups:
-            kept = by_class.setdefault(group.class_id, np.zeros(len(held), dtype=np.bool_))
-            kept[group.refs] = True
-        for class_id, kept in by_class.items():
-            mine = lists.ids == class_id
-            stays[mine] = kept[row_of[mine]]
-        notes = []
-        for group in groups:
-            for positions, why, names in sharing.notes(group):
-                gone = ~by_class[group.class_id][positions]
-                full = np.full(len(held), -1, dtype=np.int64)
-                full[positions[gone]] = why[gone]
-                notes += [(int(name), full, names) for name in group.receivers]
-        kept_rows = np.bincount(row_of[stays], minlength=len(held)) > 0
-        counts = np.bincount(row_of[stays], minlength=len(held))[kept_rows]
-        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        kept_lists = ClassLists(offsets, lists.ids[stays])
-        return self._written(run, held.rows.filter(pa.array(kept_rows)), kept_rows, notes, kept_lists)
+        return self._link_written(run, rows, sharing)
+
+    def _link_written(self, run: Sequence[Waiting], rows: LinkRows, sharing: Sharing) -> list[Waiting]:
+        kept, lists, notes, patches = rows.left(sharing)
+        return self._written(run, pa.concat_batches([each.block.rows for each in run]), kept, notes, lists, patches)
 
     def _written(
         self,
         run: Sequence[Waiting],
-        rows: pa.RecordBatch,
-        kept: npt.NDArray[np.bool_],
-        notes: Sequence[tuple[int, Ints, tuple[str, ...]]],
+        everything: pa.RecordBatch,
+        kept: Bools,
+        notes: Sequence[Note],
         lists: ClassLists | None,
+        patches: Mapping[int, Patch] | None = None,
+        left: pa.RecordBatch | None = None,
     ) -> list[Waiting]:
-        """The blocks of a run with the rows that stay, and what went declared in the block that it was in."""
-        ends = np.cumsum([len(each.block.seqs) for each in run])
-        starts = np.concatenate([[0], ends[:-1]])
-        before = np.concatenate([[0], np.cumsum(kept)]).astype(np.int64)
-        everything = pa.concat_batches([each.block.rows for each in run])
-        seqs = np.concatenate([each.block.seqs for each in run])
-        declared: list[dict[int, dict[str, int]]] = [{} for _ in run]
-        digests: list[dict[int, Digest]] = [{} for _ in run]
-        for receiver, why, names in notes:
-            for index in np.unique(np.searchsorted(ends, np.flatnonzero(why >= 0), side="right")).tolist():
-                inside = np.flatnonzero(why[starts[index] : ends[index]] >= 0) + starts[index]
-                found = np.bincount(why[inside], minlength=len(names))
-                reasons = {name: int(count) for name, count in zip(names, found, strict=True) if count}
-                self.reasons.update(reasons)
-                declared[index] = merge_declared(declared[index], {receiver: reasons})
-                digesters = self._receivers[receiver].policy.digesters
-                if digesters:
-                    gone = everything.take(pa.array(inside))
-                    digest = DigestTable.of(gone, seqs[inside], why[inside], names, digesters).total()
-                    joined = merged(digests[index].get(receiver), digest)
-                    assert joined is not None
-                    digests[index][receiver] = joined
-        result = []
-        for index, each in enumerate(run):
-            low, high = int(before[starts[index]]), int(before[ends[index]])
-            inside = np.flatnonzero(kept[starts[index] : ends[index]])
-            block = replace(
-                each.block,
-                seqs=each.block.seqs[inside],
-                rows=rows.slice(low, high - low),
-                classes=each.block.classes if lists is None else _part(lists, low, high),
-                declared=merge_declared(each.block.declared, declared[index]),
-                digests=merge_digests(each.block.digests, digests[index]),
-            )
-            result.append(replace(each, block=block))
-        return result
-
-
-def _part(lists: ClassLists, low: int, high: int) -> ClassLists:
-    offsets = lists.offsets[low : high + 1]
-    return ClassLists(offsets - offsets[0], lists.ids[offsets[0] : offsets[-1]])
+        digesters = {receiver: group.policy.digesters for receiver, group in self._receivers.items()}
+        blocks, reasons = leave(run, everything, kept, notes, lists, patches or {}, left, digesters)
+        self.reasons.update(reasons)
+        return blocks
 
 
 def _scaled(limit: Limit, held: Held, run: Sequence[Waiting]) -> Limit:
@@ -386,30 +383,3 @@ def _scaled(limit: Limit, held: Held, run: Sequence[Waiting]) -> Limit:
         return limit
     buffers = max(1.0, float(sum(each.block.rows.nbytes for each in run)))
     return Limit(limit.rows, limit.bytes * held.bytes / buffers)
-
-
-def _runs(waiting: Sequence[Waiting]) -> Iterator[list[Waiting]]:
-    """Neighbours that can be looked at together: the same columns for the same receivers."""
-    run: list[Waiting] = []
-    for each in waiting:
-        if run and (each.target is not run[-1].target or each.block.rows.schema != run[-1].block.rows.schema):
-            yield run
-            run = []
-        run.append(each)
-    if run:
-        yield run
-
-
-def _by_commit(each: Waiting) -> Iterator[Waiting]:
-    """One block per commit, so that what is declared in a block is exact at its end.
-
-    A block without rows is left whole: what it declares is of all its commits.
-    """
-    block = each.block
-    if len(block.commits) == 1 or not len(block.seqs):
-        yield each
-        return
-    for commit in block.commits[:-1]:
-        yield replace(each, block=block.until(commit.upto))
-        block = block.since(commit.upto)
-    yield replace(each, block=block)

@@ -9,26 +9,25 @@ subscription's rows passed through can answer for it, the root always, so that a
 from __future__ import annotations
 
 import json
-import struct
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from headgate.fabric import Fabric, FabricError
 from headgate.matching import ClassLists
 from headgate.model import Subscription
+from headgate.protocol.codec import UnreadableError
+from headgate.protocol.port import FabricError, GoneError, LogPort, MachinePort
+from headgate.protocol.records import Past
 from headgate.relay.owed import is_served, owed_from
-from headgate.relay.root import commit_of, committed, load_block
+from headgate.relay.root import commit_of, committed, load_block, readable
 from headgate.relay.routes import Receiver, Routes
 from headgate.relay.split import for_child, for_local
-from headgate.relay.tables import GoneError, Tables
+from headgate.relay.tables import TableCache
 from headgate.wire.block import Block
-from headgate.wire.manifest import Manifest, decode_manifest
-from headgate.wire.message import block_range, block_version, decode_block, encode_block
+from headgate.wire.manifest import Manifest
 
 _MAX_ANSWER: Final = 4 << 20
 _TIMEOUT_S: Final = 20.0
@@ -41,21 +40,8 @@ _NO_ROWS: Final = (
 )
 
 
-def _join(messages: Iterable[bytes]) -> bytes:
-    return b"".join(struct.pack("<I", len(message)) + message for message in messages)
-
-
-def _split(answer: bytes) -> list[bytes]:
-    found, position = [], 0
-    while position < len(answer):
-        (size,) = struct.unpack_from("<I", answer, position)
-        found.append(answer[position + 4 : position + 4 + size])
-        position += 4 + size
-    return found
-
-
 async def fetch_range(
-    fabric: Fabric,
+    port: LogPort,
     site: str,
     stream: str,
     after: int,
@@ -65,7 +51,7 @@ async def fetch_range(
     subscription: int = 0,
     tries: int = 0,
     past: bool = False,
-) -> list[bytes]:
+) -> list[Any]:
     """Ask a site for (after, upto] of a stream, as it would send it to a child or to a subscription.
 
     With `past` a root is asked only how far it has forgotten the range. Rows must not be asked for beside the parent:
@@ -75,72 +61,68 @@ async def fetch_range(
     request = {"stream": stream, "after": after, "upto": upto, "child": child, "subscription": subscription}
     request |= {"past": True} if past else {}
     timeout_s = min(_FIRST_TIMEOUT_S * 2**tries, _TIMEOUT_S)
-    answer = await fabric.request(fabric.logs.repair(site), json.dumps(request).encode(), timeout_s)
-    found = _split(answer)
+    answer = await port.request(port.logs.repair(site), json.dumps(request).encode(), timeout_s)
+    found = port.codec.split(answer)
     if not found:
         raise FabricError(f"{site} has nothing of {stream!r} in ({after}, {upto}]")
     return found
 
 
 async def fetch_history(
-    fabric: Fabric, root: str, stream: str, after: int, upto: int, class_id: int, columns: list[str]
-) -> list[bytes]:
+    port: LogPort, root: str, stream: str, after: int, upto: int, class_id: int, columns: list[str]
+) -> list[Any]:
     """Ask a stream's root for what its log holds of one delivery class in (after, upto], in these columns."""
     request = {"stream": stream, "after": after, "upto": upto, "class": class_id, "columns": columns}
-    return _split(await fabric.request(fabric.logs.repair(root), json.dumps(request).encode(), _TIMEOUT_S))
+    answer = await port.request(port.logs.repair(root), json.dumps(request).encode(), _TIMEOUT_S)
+    return port.codec.split(answer)
 
 
 class RepairService:
     """Answers requests for ranges at one site."""
 
-    def __init__(self, fabric: Fabric, site: str, tables: Tables) -> None:
-        self._fabric = fabric
+    def __init__(self, port: MachinePort, site: str, tables: TableCache) -> None:
+        self._port = port
         self._site = site
         self._tables = tables
-        self._end: Callable[[], Awaitable[None]] | None = None
 
-    async def __aenter__(self) -> Self:
-        self._end = await self._fabric.serve(self._fabric.logs.repair(self._site), self._answer)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._end is not None:
-            await self._end()
-
-    async def _answer(self, data: bytes) -> bytes:
-        request = json.loads(data)
-        stream, after, upto = request["stream"], int(request["after"]), int(request["upto"])
-        pieces: list[Block | None]
+    async def answer(self, data: bytes) -> Any:
+        """The blocks that a request asks for; nothing where it cannot be read or cannot be answered now."""
         try:
-            if "owed" in request:
-                return str(await owed_from(self._fabric, self._tables, stream, after, upto, request["owed"])).encode()
-            forgotten = None
-            if request.get("child") and not request["subscription"]:
-                forgotten = await self._forgotten(stream, after, upto)
-            if forgotten is not None or request.get("past"):
-                pieces = [forgotten]
-            elif "class" in request:
-                pieces = await self._of_class(stream, after, upto, int(request["class"]), request["columns"])
-            else:
-                pieces = [
-                    await self._for(block.until(upto), routes, request["child"], int(request["subscription"]))
-                    for block, routes in await self._blocks(stream, after, upto, request)
-                ]
-        except FabricError:
+            request = json.loads(data)
+            stream, after, upto = str(request["stream"]), int(request["after"]), int(request["upto"])
+            if stream not in (await self._tables.newest()).deployment.streams:
+                return b""
+            return await self._answer(request, stream, after, upto)
+        except (FabricError, UnreadableError, ValueError, KeyError, TypeError, RecursionError):
             return b""
-        found: list[bytes] = []
+
+    async def _answer(self, request: Mapping[str, Any], stream: str, after: int, upto: int) -> Any:
+        codec = self._port.codec
+        if "owed" in request:
+            return str(await owed_from(self._port, self._tables, stream, after, upto, request["owed"])).encode()
+        forgotten = None
+        if request.get("child") and not request["subscription"]:
+            forgotten = await self._forgotten(stream, after, upto)
+        if forgotten is not None or request.get("past"):
+            pieces = [forgotten]
+        elif "class" in request:
+            pieces = await self._of_class(stream, after, upto, int(request["class"]), request["columns"])
+        else:
+            pieces = [
+                await self._for(block.until(upto), routes, request["child"], int(request["subscription"]))
+                for block, routes in await self._blocks(stream, after, upto, request)
+            ]
+        found: list[Any] = []
         size = 0
         for piece in pieces:
             if piece is None:
                 break
-            message = encode_block(piece)
-            size += len(message)
+            message = codec.encode(piece)
+            size += codec.size(message)
             if found and size > _MAX_ANSWER:
                 break
             found.append(message)
-        return _join(found)
+        return codec.join(found)
 
     async def _forgotten(self, stream: str, after: int, upto: int) -> Block | None:
         """The beginning of a range as coverage alone, where the root log has forgotten it; None where it has not.
@@ -148,14 +130,18 @@ class RepairService:
         It forgets nothing that is owed to a site that has not passed it on (`headgate.service.purging`). So a site that
         asks for it was in nobody's tree. A subscriber who asks has had it, and wants it again: that is another matter.
         """
-        logs = self._fabric.logs
-        past = await self._fabric.last(logs.state, logs.past(stream))
-        end = min(upto, 0 if past is None else int(past.data))
-        first = await self._fabric.read(logs.root(stream), logs.commit(stream), 0, limit=1) if after < end else []
-        if not first or (await anext(self._tables.heads())).deployment.streams[stream].root != self._site:
+        end = min(upto, await forgotten_past(self._port, stream))
+        first = await self._first_manifest(stream) if after < end else None
+        if first is None or (await self._tables.newest()).deployment.streams[stream].root != self._site:
             return None
-        commit = replace(commit_of(decode_manifest(first[0].data)), after=after, upto=end, shed=0)
+        commit = replace(commit_of(first), after=after, upto=end, shed=0)
         return Block(stream, after, end, (replace(commit, shed_updates=0, partly_shed=0),), *_NO_ROWS)
+
+    async def _first_manifest(self, stream: str) -> Manifest | None:
+        """The oldest manifest that the root log holds."""
+        logs = self._port.logs
+        batch = await self._port.read(logs.root(stream), logs.commit(stream), 0, limit=16)
+        return next((manifest for _, manifest in readable(self._port, batch)), None)
 
     async def _for(self, block: Block, routes: Routes | None, child: str, subscription: int) -> Block | None:
         """The block as the asker would have been sent it, None when this version serves the asker from elsewhere."""
@@ -177,49 +163,50 @@ class RepairService:
         self, stream: str, after: int, upto: int, request: Mapping[str, Any]
     ) -> list[tuple[Block, Routes | None]]:
         """Adjacent blocks that start at or before `after`, with the routes that apply to each."""
-        logs = self._fabric.logs
-        snapshot = await anext(self._tables.heads())
+        logs, codec = self._port.logs, self._port.codec
+        snapshot = await self._tables.newest()
         if snapshot.deployment.streams[stream].root == self._site:
             return await self._from_root(stream, after, upto, request["child"])
         found: list[tuple[Block, Routes | None]] = []
         reached, place = after, 0
         pattern = logs.link("x", self._site, stream).rsplit(".", 1)[0] + ".*"
         while reached < upto:
-            batch = await self._fabric.read(logs.site(self._site), pattern, place)
+            batch = await self._port.read(logs.site(self._site), pattern, place)
             if not batch:
                 break
             place = batch[-1].sequence
             for stored in batch:
-                start, end = block_range(stored.data)
-                if end > reached and start <= reached < upto:
-                    try:
-                        routes = await self._tables.routes(block_version(stored.data), self._site, stream)
-                    except GoneError:  # it was settled long ago: the sites above may have kept it
+                try:
+                    start, end = codec.coverage(stored.data)
+                    if not (end > reached and start <= reached < upto):
                         continue
-                    assert routes is not None
-                    block = decode_block(stored.data, routes.schema)
-                    found.append((block.since(reached), routes))
-                    reached = end
+                    routes = await self._tables.routes(codec.version(stored.data), self._site, stream)
+                    if routes is None:
+                        continue
+                    block = codec.block(stored.data, routes.schema)
+                except (GoneError, UnreadableError):  # settled long ago, or spoilt: the sites above may have it
+                    continue
+                found.append((block.since(reached), routes))
+                reached = end
         if not found:
             return await self._from_parent(stream, after, upto, int(request["subscription"]))
         return found
 
     async def _from_root(self, stream: str, after: int, upto: int, child: str) -> list[tuple[Block, Routes | None]]:
         """What the root log holds, at most some commits at a time; rows are read only for who may get them."""
-        logs = self._fabric.logs
+        logs = self._port.logs
         found: list[tuple[Block, Routes | None]] = []
         place = 0
-        while batch := await self._fabric.read(logs.root(stream), logs.commit(stream), place):
+        while batch := await self._port.read(logs.root(stream), logs.commit(stream), place):
             place = batch[-1].sequence
-            for stored in batch:
-                manifest = decode_manifest(stored.data)
+            for _, manifest in readable(self._port, batch):
                 if not manifest.evaluated or manifest.upto <= after or manifest.after >= upto:
                     continue
                 routes = await self._tables.routes(manifest.version, self._site, stream)
                 if await self._unserved(manifest.version, child, stream):
                     found.append((_covered(manifest).since(after), None))
                 elif routes is not None:
-                    block = await load_block(self._fabric, manifest, routes.schema, routes)
+                    block = await load_block(self._port, manifest, routes.schema, routes)
                     found.append((block.since(after), routes))
                 if len(found) == _MAX_COMMITS:
                     return found
@@ -230,14 +217,14 @@ class RepairService:
     ) -> list[Block | None]:
         """What the root log holds of one class, at most some commits at a time; purged rows are declared expired."""
         found: list[Block | None] = []
-        async for manifest in committed(self._fabric, stream, upto):
+        async for manifest in committed(self._port, stream, upto):
             if manifest.upto <= after or len(found) >= _MAX_COMMITS:
                 continue
             snapshot = await self._tables.snapshot(manifest.version)
             schema = snapshot.deployment.streams[stream].schema
             mine = Receiver(0, class_id, Subscription("history", stream, self._site), schema.select(columns).arrow)
             routes = Routes(self._site, stream, manifest.version, None, schema.arrow, (), (mine,))
-            block = await load_block(self._fabric, manifest, schema.arrow, routes)
+            block = await load_block(self._port, manifest, schema.arrow, routes)
             found.extend(piece for _, piece in for_local(block, (mine,)))
         return found
 
@@ -245,17 +232,28 @@ class RepairService:
         self, stream: str, after: int, upto: int, subscription: int
     ) -> list[tuple[Block, Routes | None]]:
         """This site's log no longer has the range: ask the site above, and say if it is for a subscription."""
-        snapshot = await anext(self._tables.heads())
+        snapshot = await self._tables.newest()
         tree = snapshot.plan.trees.get(stream) if snapshot.plan else None
         parent = tree.parents.get(self._site) if tree else None
         if parent is None:
             return []
         found: list[tuple[Block, Routes | None]] = []
-        asked = fetch_range(self._fabric, parent, stream, after, upto, child=self._site, subscription=subscription)
+        asked = fetch_range(self._port, parent, stream, after, upto, child=self._site, subscription=subscription)
         for data in await asked:
-            routes = await self._tables.routes(block_version(data), self._site, stream)
-            found.append((decode_block(data, routes.schema if routes else pa.schema([])), routes))
+            routes = await self._tables.routes(self._port.codec.version(data), self._site, stream)
+            found.append((self._port.codec.block(data, routes.schema if routes else pa.schema([])), routes))
         return found
+
+
+async def forgotten_past(port: LogPort, stream: str) -> int:
+    """Up to where a root log was forgotten, as all sites had passed it on; 0 where it was not, or nobody knows."""
+    stored = await port.last(port.logs.state, port.logs.past(stream))
+    if stored is None:
+        return 0
+    try:
+        return Past.decode(stored.data).upto
+    except UnreadableError:
+        return 0
 
 
 def _nothing(block: Block) -> Block:

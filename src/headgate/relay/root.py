@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from headgate.fabric import Fabric
 from headgate.matching import ClassLists
+from headgate.protocol.codec import UnreadableError
+from headgate.protocol.port import LogPort, Stored
 from headgate.relay.routes import Routes
 from headgate.wire.block import EXPIRED, Block, Commit
-from headgate.wire.manifest import Manifest, decode_manifest
-from headgate.wire.part import decode_part
+from headgate.wire.manifest import Manifest
+from headgate.wire.part import Part
 
 EARLIEST: Final = "earliest"
 """The start of a subscription that wants what the root log still holds of its delivery class."""
@@ -31,16 +31,18 @@ def commit_of(manifest: Manifest) -> Commit:
         manifest.shed + manifest.gaps,
         manifest.shed_updates,
         manifest.partly_shed,
+        manifest.told,
     )
 
 
-async def load_block(fabric: Fabric, manifest: Manifest, schema: pa.Schema, routes: Routes) -> Block:
-    """The rows of a manifest. Where its parts were purged, all of its rows are declared expired."""
+async def load_block(port: LogPort, manifest: Manifest, schema: pa.Schema, routes: Routes) -> Block:
+    """The rows of a manifest. Where a part was purged or cannot be read, all of its rows are declared expired."""
     named = [(base, part) for base, part in zip(manifest.bases(), manifest.parts, strict=True) if part.log_sequence]
-    log = fabric.logs.root(manifest.stream)
-    stored = await asyncio.gather(*(fabric.get(log, part.log_sequence) for _, part in named))
+    log = port.logs.root(manifest.stream)
+    stored = await port.gather(*(port.get(log, part.log_sequence) for _, part in named))
     commits = (commit_of(manifest),)
-    if any(message is None for message in stored):
+    parts = _parts(port, stored, schema)
+    if parts is None:
         return Block(
             manifest.stream,
             manifest.after,
@@ -51,7 +53,6 @@ async def load_block(fabric: Fabric, manifest: Manifest, schema: pa.Schema, rout
             ClassLists.empty(0),
             _expired(manifest, routes),
         )
-    parts = [decode_part(message.data, schema) for message in stored if message is not None]
     # Positions count from 0, sequence numbers from 1: the first row after `base` is base + 1.
     seqs = [part.positions + np.uint64(base + 1) for (base, _), part in zip(named, parts, strict=True)]
     rows = pa.Table.from_batches([part.rows for part in parts], schema=schema).combine_chunks().to_batches()
@@ -66,6 +67,15 @@ async def load_block(fabric: Fabric, manifest: Manifest, schema: pa.Schema, rout
     )
 
 
+def _parts(port: LogPort, stored: Sequence[Stored | None], schema: pa.Schema) -> list[Part] | None:
+    """The parts of a manifest, None where one of them is not there any more."""
+    try:
+        parts = [port.codec.part(message.data, schema) for message in stored if message is not None]
+    except UnreadableError:
+        return None
+    return parts if len(parts) == len(stored) else None
+
+
 def _expired(manifest: Manifest, routes: Routes) -> dict[int, dict[str, int]]:
     everyone = [*routes.local, *(receiver for child in routes.children for receiver in child.receivers)]
     counts = manifest.matched(np.array([receiver.class_id for receiver in everyone], dtype=np.uint64))
@@ -74,23 +84,33 @@ def _expired(manifest: Manifest, routes: Routes) -> dict[int, dict[str, int]]:
     }
 
 
-async def committed(fabric: Fabric, stream: str, upto: int) -> AsyncIterator[Manifest]:
+async def committed(port: LogPort, stream: str, upto: int) -> AsyncIterator[Manifest]:
     """The manifests that the root log still holds up to a sequence number, oldest first."""
-    logs = fabric.logs
+    logs = port.logs
     place = 0
-    while batch := await fabric.read(logs.root(stream), logs.commit(stream), place):
+    while batch := await port.read(logs.root(stream), logs.commit(stream), place):
         place = batch[-1].sequence
-        for stored in batch:
-            manifest = decode_manifest(stored.data)
+        for _, manifest in readable(port, batch):
             if manifest.upto > upto:
                 return
             if manifest.evaluated:
                 yield manifest
 
 
-async def manifests(fabric: Fabric, stream: str, after: int = 0) -> AsyncIterator[tuple[int, Manifest]]:
+def readable(port: LogPort, batch: Iterable[Stored]) -> Iterator[tuple[int, Manifest]]:
+    """The manifests of some messages with their places; what is none is passed over (the root's relay names it)."""
+    for stored in batch:
+        try:
+            yield stored.sequence, port.codec.manifest(stored.data)
+        except UnreadableError:
+            continue
+
+
+async def manifests(port: LogPort, stream: str, after: int = 0) -> AsyncIterator[tuple[int, Manifest]]:
     """Manifests of a stream with their place in the root log: what is there after a place, then what comes."""
-    logs = fabric.logs
-    async for batch in fabric.follow(logs.root(stream), logs.commit(stream), after):
-        for stored in batch:
-            yield stored.sequence, decode_manifest(stored.data)
+    logs = port.logs
+    while True:
+        batch = await port.next(logs.root(stream), logs.commit(stream), after)
+        after = batch[-1].sequence
+        for found in readable(port, batch):
+            yield found

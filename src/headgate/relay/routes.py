@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headgate.model import Schema, Subscription
+from headgate.model import LinkQueue, Schema, Subscription
+from headgate.model.site import NO_LIMITS
 from headgate.wire.snapshot import Snapshot
 
 
@@ -30,11 +31,12 @@ class Receiver:
 
 @dataclass(frozen=True)
 class Child:
-    """A link down the tree: the receivers below it, and the columns that any of them needs."""
+    """A link down the tree: the receivers below it, the columns that any of them needs, and the limits of its queue."""
 
     site: str
     receivers: tuple[Receiver, ...]
     schema: pa.Schema
+    queue: LinkQueue = NO_LIMITS
 
     @cached_property
     def class_ids(self) -> npt.NDArray[np.uint32]:
@@ -114,7 +116,8 @@ def build_routes(snapshot: Snapshot, site: str, stream: str) -> Routes | None:
     for child in tree.children(site):
         below = [receiver for member in (child, *tree.below(child)) for receiver in receivers.get(member, [])]
         if below:
-            children.append(Child(child, tuple(below), _union(schema, below)))
+            queue = snapshot.deployment.links.queue_between(site, child)
+            children.append(Child(child, tuple(below), _union(schema, below), queue))
     local = tuple(receivers.get(site, []))
     everyone = [*local, *(receiver for child in children for receiver in child.receivers)]
     parent = tree.parents.get(site)

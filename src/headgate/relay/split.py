@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from headgate.matching import ClassLists
 from headgate.relay.routes import Child, Receiver, Routes
 from headgate.wire.block import Block, Declared
+from headgate.wire.patch import Patch
 
 
 def split(block: Block, routes: Routes) -> Iterator[tuple[Child | Receiver, Block]]:
@@ -28,7 +29,14 @@ def for_child(block: Block, child: Child) -> Block:
     lists = block.classes.restrict(child.class_ids)
     rows = lists.rows_matched()
     declared = _declared_to(block.declared, child)
-    wanted = replace(block, rows=block.rows.select(child.schema.names), classes=lists, declared=declared)
+    patches = _patches_to(block, child)
+    wanted = replace(
+        block, rows=block.rows.select(child.schema.names), classes=lists, declared=declared, patches=patches
+    )
+    if patches:
+        wanted = without_unwanted(wanted, child)
+        assert wanted.classes is not None
+        rows = wanted.classes.rows_matched()
     if len(rows) < len(block.seqs):
         wanted = wanted.take(rows)
     return replace(wanted, rows=_masked(wanted, child))
@@ -52,6 +60,49 @@ def _masked(block: Block, child: Child) -> pa.RecordBatch:
         nothing = pa.scalar(None, column.type)
         columns.append(column if needed.all() else pc.if_else(pa.array(needed), column, nothing))
     return pa.RecordBatch.from_arrays(columns, schema=block.rows.schema)
+
+
+def _patches_to(block: Block, child: Child) -> dict[int, Patch]:
+    """The patches of the receivers below a link, with the values needed there."""
+    if not block.patches:
+        return {}
+    made: dict[int, Patch] = {}
+    for patch in block.patches.values():
+        values = patch.values
+        if values is not None:
+            values = values.select([name for name in values.schema.names if name in child.schema.names])
+        made[id(patch)] = Patch(patch.without, patch.changed, values)
+    below = {receiver.id for receiver in child.receivers}
+    return {receiver: made[id(patch)] for receiver, patch in block.patches.items() if receiver in below}
+
+
+def without_unwanted(block: Block, child: Child) -> Block:
+    """The block without the classes of rows that no receiver of the class below the link gets any more.
+
+    Rows that are left without any class stay, for the caller to take out.
+    """
+    assert block.classes is not None
+    lists, patches = block.classes, dict(block.patches)
+    stays = np.ones(len(lists.ids), dtype=np.bool_)
+    for class_id in {receiver.class_id for receiver in child.receivers if receiver.id in patches}:
+        members = child.receivers_of[class_id]
+        if not all(receiver in patches for receiver in members):
+            continue
+        nobody = patches[members[0]].without
+        for receiver in members[1:]:
+            nobody = np.intersect1d(nobody, patches[receiver].without, assume_unique=True)
+        mine = np.flatnonzero(lists.ids == class_id)
+        stays[mine[np.isin(block.seqs[lists.row_of_id()[mine]], nobody)]] = False
+        rest = {
+            id(patch): Patch(np.setdiff1d(patch.without, nobody, assume_unique=True), patch.changed, patch.values)
+            for patch in {id(patches[receiver]): patches[receiver] for receiver in members}.values()
+        }
+        patches.update({receiver: rest[id(patches[receiver])] for receiver in members})
+    if stays.all():
+        return block
+    kept = np.concatenate([[0], np.cumsum(stays)])
+    left = {receiver: patch for receiver, patch in patches.items() if patch}
+    return replace(block, classes=ClassLists(kept[lists.offsets], lists.ids[stays]), patches=left)
 
 
 def _declared_to(declared: Declared, child: Child) -> Declared:
@@ -83,8 +134,12 @@ def for_local(block: Block, receivers: tuple[Receiver, ...]) -> Iterator[tuple[R
         if mine is None:
             start, count = starts.get(receiver.class_id, (0, 0))
             rows = taken.slice(start, count).select(receiver.schema.names)
-            mine = replace(block, seqs=seqs[start : start + count], rows=rows, classes=None, declared={})
+            mine = replace(block, seqs=seqs[start : start + count], rows=rows, classes=None, declared={}, patches={})
             shared[key] = mine
+        patch = block.patches.get(receiver.id)
+        if patch is not None:
+            own_seqs, own_rows = patch.apply(mine.seqs, mine.rows)
+            mine = replace(mine, seqs=own_seqs, rows=own_rows)
         reasons = block.declared.get(receiver.id)
         yield receiver, replace(mine, declared={receiver.id: reasons}) if reasons else mine
 

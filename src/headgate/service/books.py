@@ -78,6 +78,7 @@ class StreamBooks:
     shed_updates: int
     partly_shed: int
     withheld: Mapping[str, int]
+    unsent: Mapping[str, int]
     entries: tuple[Entry, ...]
 
     @property
@@ -113,6 +114,7 @@ async def read_books(fabric: Fabric, tables: Tables, streams: list[str]) -> list
                 matched.shed_updates,
                 matched.partly_shed,
                 dict(matched.withheld),
+                dict(matched.unsent),
                 tuple(matched.entries(tallies.values())),
             )
         )

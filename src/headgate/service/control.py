@@ -22,7 +22,7 @@ from headgate.planning import ProblemError
 from headgate.planning.covering import Comparisons
 from headgate.planning.joined import joined
 from headgate.planning.measured import Figures
-from headgate.relay.left import read_tally
+from headgate.protocol.acks import read_tally
 from headgate.relay.tables import publish_snapshot
 from headgate.service.contexts import Contexts
 from headgate.service.room import NoRoomError, Room

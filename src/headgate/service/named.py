@@ -20,11 +20,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Final
+from typing import Any, Final
 
 from headgate.fabric import LASTS, Fabric, Stored
-from headgate.relay.holds import decode_holds
-from headgate.relay.upkeep import read_settled
+from headgate.protocol.records import Holds
 from headgate.service.books import read_tallies
 from headgate.service.status import read_reports
 from headgate.wire.logs import Log
@@ -132,7 +131,7 @@ async def read_holds(fabric: Fabric) -> list[Named]:
     found = []
     for stored in await _latest(fabric, f"{fabric.logs.namespace}.hold.*"):
         site = stored.subject.rsplit(".", 1)[1]
-        versions = [version for held in decode_holds(stored.data).values() for version in held]
+        versions = [version for held in Holds.decode(stored.data).versions.values() for version in held]
         fix = f"start the relay of {site!r}, or let it catch up"
         found.append(Named(f"the queues of site {site!r}", fix, joined(versions)))
     return found
@@ -169,7 +168,8 @@ class Upstream:
         return roots, others + _moved(before, await self._statements())
 
     async def _statements(self) -> dict[str, dict[str, tuple[int, int]]]:
-        return {site: read_settled(each) for site, each in (await read_reports(self._fabric, "relay")).items()}
+        reports = await read_reports(self._fabric, "relay")
+        return {site: _settled(report) for site, report in reports.items()}
 
     async def _read_roots(self) -> list[Named] | None:
         logs, found, whole = self._fabric.logs, [], True
@@ -198,6 +198,10 @@ class Upstream:
             fix = f"start the relay of {site!r}, or let it catch up; delete {log.name} if the site is gone for good"
             found.append(Named(f"the log of site {site!r}: {what}", fix, versions))
         return found
+
+
+def _settled(report: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    return {stream: (int(upto), int(version)) for stream, (upto, version) in report.get("settled", {}).items()}
 
 
 def _moved(

@@ -18,6 +18,7 @@ from typing import Final
 from headgate.fabric import Crew, Fabric, FabricError
 from headgate.model import Links
 from headgate.planning.measured import Bandwidth, Measured, Observed, crossings
+from headgate.relay.core import Key
 from headgate.relay.root import load_block, manifests
 from headgate.relay.routes import Routes
 from headgate.relay.tables import Tables
@@ -161,7 +162,7 @@ class Observer:
                     report.get("link_rows", {}).get(link, 0),
                     report["link_messages"][link],
                 )
-            outputs = [output for token, output in report["outputs"].items() if "-to-" in token]
+            outputs = [output for token, output in report["outputs"].items() if Key.parse(token).child is not None]
             sites[site] = (sum(each.get("came", 0) for each in outputs), sum(each["reduced"] for each in outputs))
         subscribers = {
             identity: (

@@ -21,6 +21,7 @@ from typing import Any, Final
 from headgate import faults
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric
+from headgate.protocol.records import Oldest, Purging
 from headgate.relay.root import EARLIEST
 from headgate.relay.tables import Tables, head_revision
 from headgate.service.named import Inboxes, Named, Upstream, covered, holders, read_holds, read_inboxes, read_pins
@@ -135,7 +136,7 @@ class Purger:
     async def _delete_unnamed(self, ready: list[int], stored: dict[int, list[str]]) -> list[int]:
         """Announce what goes, look whether somebody has begun to use it, and delete the rest."""
         logs = self._fabric.logs
-        await self._fabric.publish(logs.purging, json.dumps(ready).encode())
+        await self._fabric.publish(logs.purging, Purging(versions=ready).encode())
         used = covered([*await read_pins(self._fabric), *await read_holds(self._fabric)], ready)
         gone = [version for version in ready if version not in used]
         for version in gone:
@@ -160,8 +161,8 @@ class Purger:
             return {}
         places = {stream: await self._forgettable(stream, max(past)) for stream in self._upstream.roots}
         places = {stream: place for stream, place in places.items() if place}
-        document = {"time_ms": int(time.time() * 1000), "places": places}
-        await self._fabric.publish(self._fabric.logs.oldest, json.dumps(document).encode())
+        request = Oldest(time_ms=int(time.time() * 1000), places=places)
+        await self._fabric.publish(self._fabric.logs.oldest, request.encode())
         return places
 
     async def _forgettable(self, stream: str, newest: int) -> int:

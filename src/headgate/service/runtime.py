@@ -42,6 +42,10 @@ _SEARCH: Final = Search(steps=20_000)
 _WATCH_S: Final = 0.2
 
 
+Links = Callable[[Fabric, Tables, str], Fabric]
+"""Gives a site's relay its connection: a demonstration on one host puts the delays of links in here."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """How to run a deployment: where its state lies, and which parts run here."""
@@ -54,7 +58,7 @@ class Settings:
     trigger_s: float = 1.0
     partitions: int | None = None
     new_lineage: bool = False
-    emulate_delay: bool = True
+    links: Links | None = None
     limits: QueueLimits = field(default_factory=QueueLimits)
     inbox_messages: int = 4096
     relays: bool = True
@@ -113,12 +117,11 @@ class Runtime:
             budgets = Budgets(snapshot.deployment)
             for site in snapshot.deployment.sites:
                 node = RelayNode(
-                    self.fabric,
+                    self.settings.links(self.fabric, self.tables, site) if self.settings.links else self.fabric,
                     site,
                     tables=self.tables,
                     budgets=budgets,
                     limits=self.settings.limits,
-                    emulate_delay=self.settings.emulate_delay,
                 )
                 self.nodes[site] = node
                 self._spawn(node.run(), f"relay {site}")

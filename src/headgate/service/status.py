@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import time
+from itertools import pairwise
 from typing import Any
 
 from headgate.fabric import Fabric
 from headgate.matching.admission import tolerance_of
 from headgate.model import Subscription
+from headgate.relay.core import Key
 from headgate.relay.tables import Tables
 from headgate.service.books import StreamBooks, read_books, read_tallies
 from headgate.wire.ledger import Entry, Tally
-from headgate.wire.logs import inbox_token
 from headgate.wire.snapshot import Snapshot
 
 
@@ -110,7 +111,7 @@ def _links(relays: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
                     "latency_s": latency_s.get((site, child)),
                 },
             )
-            output = report.get("outputs", {}).get(f"{stream}-to-{child}", {})
+            output = report.get("outputs", {}).get(Key(stream, child=child).token, {})
             entry["bytes"] += size
             entry["messages"] += report["link_messages"][link]
             entry["owed"] += output.get("came", 0)
@@ -131,7 +132,7 @@ def _subscriptions(
     found = {}
     for identity, name in names.items():
         subscription = snapshot.deployment.subscriptions[name]
-        token = f"sub-{inbox_token(identity, subscription.stay)}"
+        token = Key(subscription.stream, subscription=identity, stay=subscription.stay).token
         output = relays.get(subscription.site, {}).get("outputs", {}).get(token, {})
         found[name] = {
             "id": identity,
@@ -140,7 +141,7 @@ def _subscriptions(
             **_line(lines.get(identity)),
             **_delays(tallies.get(identity)),
             **_whereabouts(subscription, tallies.get(identity)),
-            "queued_rows": output.get("rows", 0),
+            **_queued(snapshot, name, relays),
             "level": output.get("level", 0),
             **_withheld(snapshot, subscription, totals[subscription.stream]),
         }
@@ -148,6 +149,39 @@ def _subscriptions(
         if identity not in names:
             found[f"(ended {identity})"] = {"id": identity, "stream": entry.stream, "site": None, **_line(entry)}
     return found
+
+
+def _queued(snapshot: Snapshot, name: str, relays: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What waits for a subscription on its way from the root: rows, bytes and the oldest waits of all queues together.
+
+    `queues` has the parts. Where a link's queue holds too many classes to list them, the whole queue is counted.
+    """
+    subscription = snapshot.deployment.subscriptions[name]
+    identity, class_id = snapshot.subscription_ids[name], str(snapshot.class_ids[name])
+    tree = snapshot.plan.trees.get(subscription.stream) if snapshot.plan else None
+    path = [subscription.site]
+    while tree is not None and path[0] in tree.parents:
+        path.insert(0, tree.parents[path[0]])
+    queues = {}
+    for site, child in pairwise(path):
+        output = relays.get(site, {}).get("outputs", {}).get(Key(subscription.stream, child=child).token, {})
+        whole = [output.get("rows", 0), output.get("bytes", 0), output.get("age_s", 0.0)]
+        classes = output.get("classes", {})
+        rows, size, age_s = whole if classes is None else classes.get(class_id, (0, 0, 0.0))
+        left = rows - output.get("not_for", {}).get(str(identity), 0)
+        if left > 0:
+            queues[f"{site}->{child}"] = {"rows": left, "bytes": round(size * left / rows), "age_s": age_s}
+    token = Key(subscription.stream, subscription=identity, stay=subscription.stay).token
+    inbox = relays.get(subscription.site, {}).get("outputs", {}).get(token, {})
+    if inbox.get("rows"):
+        queues["inbox"] = {"rows": inbox["rows"], "bytes": inbox["bytes"], "age_s": inbox.get("age_s", 0.0)}
+    sums = {key: sum(queue[key] for queue in queues.values()) for key in ("rows", "bytes", "age_s")}
+    return {
+        "queued_rows": sums["rows"],
+        "queued_bytes": sums["bytes"],
+        "queued_s": round(sums["age_s"], 3),
+        "queues": queues,
+    }
 
 
 def _withheld(snapshot: Snapshot, subscription: Subscription, book: StreamBooks) -> dict[str, Any]:

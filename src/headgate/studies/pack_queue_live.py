@@ -148,7 +148,7 @@ async def _live(seconds: float, limit: int, seed: int) -> tuple[float, dict[str,
     with tempfile.TemporaryDirectory() as directory:
         limits = QueueLimits(max_rows=limit)
         never = Rules(every_s=math.inf)  # the plan is given
-        settings = Settings(Path(directory), limits=limits, emulate_delay=False, job=False, replan=never)
+        settings = Settings(Path(directory), limits=limits, job=False, replan=never)
         async with open_runtime(settings, deployment) as runtime:
             assert runtime.server is not None
             async with (

@@ -1,4 +1,4 @@
-"""What tests and maintainers use: contract suites, chaos runs and the generator of `docs/reference`.
+"""What tests and maintainers use: contract suites, a simulated world, chaos runs and the generator of `docs/reference`.
 
 May import everything; nothing imports it.
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Final
 
 import numpy as np
@@ -16,7 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headgate.matching import ClassLists
-from headgate.reduction import Digest
+from headgate.reduction import Digest, merged
+from headgate.wire.patch import Patches, concat_patches, restricted
+from headgate.wire.unsent import Unsent
 
 EXPIRED: Final = "expired"
 
@@ -26,7 +29,7 @@ class Commit:
     """A manifest as those below the root see it: its range, its version, when it was committed, what was shed.
 
     `shed` are rows, `shed_updates` new values of contexts, and `partly_shed` rows that were matched only for those who
-    may miss nothing.
+    may miss nothing. `unsent` is what senders gave up before it reached the stream.
     """
 
     after: int
@@ -37,6 +40,7 @@ class Commit:
     shed: int = 0
     shed_updates: int = 0
     partly_shed: int = 0
+    unsent: Unsent | None = None
 
 
 # Per subscription id: rows given up, by reason. The reason `expired` is a term of its own in the ledger.
@@ -70,7 +74,10 @@ class Block:
     """Rows of one stream in sequence order. `classes` is None on the last hop, where every row is the receiver's.
 
     `declared` counts for each subscription what was given up; `digests` has more about it where its policy asks. In a
-    block with rows both belong to the last commit, so that counts are exact wherever the block is cut.
+    block with rows both belong to the last commit, so that counts are exact wherever the block is cut. `patches` says
+    where the rows of a subscription differ from those of its class (see `headgate.wire.patch`). `basis` is what a
+    subscription had counted before the block, by its last acknowledgement, where a declaration stands for messages
+    that it may have read in part without acknowledging them.
     """
 
     stream: str
@@ -82,11 +89,23 @@ class Block:
     classes: ClassLists | None = field(default=None, repr=False)
     declared: Declared = field(default_factory=dict)
     digests: Mapping[int, Digest] = field(default_factory=dict)
+    patches: Patches = field(default_factory=dict, repr=False)
+    basis: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def version(self) -> int:
         """The version that routed it; all commits of a block share one."""
         return self.commits[-1].version
+
+    @property
+    def ended(self) -> tuple[Commit, ...]:
+        """The commits that end in it: what they say of a whole micro-batch is told here, once."""
+        return tuple(commit for commit in self.commits if self.after < commit.upto <= self.upto)
+
+    @property
+    def unsent(self) -> Unsent | None:
+        """What senders gave up, of the commits that end in it."""
+        return reduce(merged, (commit.unsent for commit in self.ended), None)
 
     @property
     def at_boundary(self) -> bool:
@@ -96,7 +115,9 @@ class Block:
     def take(self, indices: npt.NDArray[np.int64]) -> Block:
         """The same coverage with only these rows."""
         classes = None if self.classes is None else take_lists(self.classes, indices)
-        return replace(self, seqs=self.seqs[indices], rows=self.rows.take(pa.array(indices)), classes=classes)
+        seqs = self.seqs[indices]
+        patches = {receiver: part for receiver, patch in self.patches.items() if (part := patch.only(seqs))}
+        return replace(self, seqs=seqs, rows=self.rows.take(pa.array(indices)), classes=classes, patches=patches)
 
     def since(self, after: int) -> Block:
         """The part of it that covers what comes after a sequence number: what was covered before is left out."""
@@ -106,7 +127,7 @@ class Block:
         kept = self._slice(first, len(self.seqs))
         commits = tuple(commit for commit in self.commits if commit.upto > after)
         # Declarations have no place inside a block, so they belong to whoever takes its end.
-        return replace(kept, after=after, commits=commits)
+        return replace(kept, after=after, commits=commits, patches=restricted(self.patches, after, self.upto))
 
     def until(self, upto: int) -> Block:
         """The part of it that covers what comes up to a sequence number; declarations stay with the end."""
@@ -114,7 +135,8 @@ class Block:
             return self
         stop = int(np.searchsorted(self.seqs, np.uint64(upto), side="right"))
         commits = tuple(commit for commit in self.commits if commit.after < upto)
-        return replace(self._slice(0, stop), upto=upto, commits=commits, declared={}, digests={})
+        patches = restricted(self.patches, self.after, upto)
+        return replace(self._slice(0, stop), upto=upto, commits=commits, declared={}, digests={}, patches=patches)
 
     def _slice(self, start: int, stop: int) -> Block:
         classes = None
@@ -145,7 +167,15 @@ class Block:
             piece = self._slice(start, stop)
             last = number == len(cuts) - 1
             declared, digests = (self.declared, self.digests) if last else ({}, {})
-            yield replace(piece, after=after, upto=upto, commits=commits, declared=declared, digests=digests)
+            yield replace(
+                piece,
+                after=after,
+                upto=upto,
+                commits=commits,
+                declared=declared,
+                digests=digests,
+                patches=restricted(self.patches, after, upto),
+            )
             start, after = stop, upto
 
 
@@ -187,6 +217,7 @@ def concat(blocks: Sequence[Block]) -> Block:
         classes,
         declared,
         digests,
+        concat_patches([block.patches for block in blocks]),
     )
 
 
@@ -200,9 +231,12 @@ def _condensed(commits: list[Commit], seqs: npt.NDArray[np.uint64]) -> tuple[Com
     has_rows[-1] = True
     kept: list[Commit] = []
     shed = updates = partly = 0
+    unsent: Unsent | None = None
     for commit, keep in zip(commits, has_rows.tolist(), strict=True):
         shed, updates, partly = shed + commit.shed, updates + commit.shed_updates, partly + commit.partly_shed
+        unsent = merged(unsent, commit.unsent)
         if keep:
-            kept.append(replace(commit, shed=shed, shed_updates=updates, partly_shed=partly))
+            kept.append(replace(commit, shed=shed, shed_updates=updates, partly_shed=partly, unsent=unsent))
             shed = updates = partly = 0
+            unsent = None
     return tuple(kept)

@@ -15,6 +15,7 @@ from headgate.model import (
     Admission,
     Column,
     Link,
+    LinkQueue,
     Links,
     Plan,
     Quality,
@@ -115,16 +116,22 @@ def decode_site(name: str, document: Mapping[str, Any]) -> Site:
 def encode_links(links: Links) -> dict[str, Any]:
     """Links with their pairs in the order of their names."""
     pairs = [
-        [*sorted(link.ends), link.delay_s, *([] if link.capacity_bytes_per_s is None else [link.capacity_bytes_per_s])]
+        [*sorted(link.ends), link.delay_s, link.capacity_bytes_per_s, _encode(link.queue)]
         for link in links.pairs.values()
     ]
-    return {"default_delay_s": links.default_delay_s, "pairs": sorted(pairs)}
+    ordered = sorted(pairs, key=lambda pair: pair[:2])
+    found: dict[str, Any] = {"default_delay_s": links.default_delay_s, "pairs": ordered}
+    return found if links.queue == LinkQueue() else {**found, "queue": _encode(links.queue)}
 
 
 def decode_links(document: Mapping[str, Any]) -> Links:
     """The inverse of `encode_links`."""
-    links = [Link(frozenset((one, other)), delay_s, *rest) for one, other, delay_s, *rest in document["pairs"]]
-    return Links(document["default_delay_s"], {link.ends: link for link in links})
+    links = [
+        Link(frozenset((one, other)), delay_s, capacity, LinkQueue(**queue))
+        for one, other, delay_s, capacity, queue in document["pairs"]
+    ]
+    defaults = LinkQueue(**document.get("queue", {}))
+    return Links(document["default_delay_s"], {link.ends: link for link in links}, defaults)
 
 
 def encode_subscription(subscription: Subscription) -> dict[str, Any]:

@@ -10,15 +10,17 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
 
 import numpy as np
 
 from headgate.wire.block import EXPIRED, Block
 from headgate.wire.histogram import Histogram
 from headgate.wire.manifest import Manifest
+from headgate.wire.unsent import add_reasons
 
+DELIVERED: Final = "delivered"
 # For each subscription id that a version serves on a stream, its delivery class.
 Members = Mapping[int, int]
 
@@ -33,6 +35,7 @@ class Since:
     shed: int = 0
     shed_updates: int = 0
     partly_shed: int = 0
+    unsent: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -55,6 +58,7 @@ class Tally:
     shed: int = 0
     shed_updates: int = 0
     partly_shed: int = 0
+    unsent: dict[str, int] = field(default_factory=dict)
     mark: int = 0
     inbox: int = 0
     since: Since = field(default_factory=Since)
@@ -93,6 +97,15 @@ class Tally:
             return None
 
 
+def counted_by(tally: Tally) -> dict[str, int]:
+    """Everything that a tally has counted up to its mark: rows delivered, and rows given up by reason."""
+    found = {DELIVERED: tally.delivered + tally.since.delivered, EXPIRED: tally.expired + tally.since.expired}
+    for reasons in (tally.reduced, tally.since.reduced):
+        for reason, count in reasons.items():
+            found[reason] = found.get(reason, 0) + count
+    return found
+
+
 class Account:
     """The subscriber's side: counts every block that it is handed and yields a `Tally` at each commit boundary."""
 
@@ -103,6 +116,22 @@ class Account:
     def coverage(self) -> int | None:
         """The sequence up to which everything was handed over; None before the first block."""
         return None if self.tally.starts is None else self.tally.mark
+
+    def rest(self, block: Block) -> Block:
+        """The part of a block past the coverage, with what it declares of that part only.
+
+        What lies unread in an inbox may expire while its reader has some of it in hand. The declaration then stands
+        for rows that this account has counted already: they are taken off it.
+        """
+        have, mine = self.coverage, self.tally.subscription
+        if have is None or block.after >= have or mine not in block.basis:
+            return block if have is None else block.since(have)
+        counted, before = counted_by(self.tally), block.basis[mine]
+        declared = dict(block.declared.get(mine, {}))
+        for reason, count in counted.items():
+            gone = EXPIRED if reason == DELIVERED else reason
+            declared[gone] = declared.get(gone, 0) - (count - before.get(reason, 0))
+        return replace(block.since(have), declared={mine: {why: count for why, count in declared.items() if count}})
 
     def add(self, block: Block, inbox: int, now_ms: int) -> None:
         """Count a block that continues the coverage."""
@@ -118,11 +147,11 @@ class Account:
                 since.expired += count
             else:
                 since.reduced[reason] = since.reduced.get(reason, 0) + count
-        for commit in block.commits:
-            if block.after < commit.upto <= block.upto:
-                since.shed += commit.shed
-                since.shed_updates += commit.shed_updates
-                since.partly_shed += commit.partly_shed
+        for commit in block.ended:
+            since.shed += commit.shed
+            since.shed_updates += commit.shed_updates
+            since.partly_shed += commit.partly_shed
+            add_reasons(since.unsent, commit.unsent.reasons if commit.unsent else {})
         tally.mark, tally.inbox, tally.time_ms = block.upto, inbox, now_ms
         self._observe(block, now_ms)
         if block.at_boundary:
@@ -146,6 +175,7 @@ class Account:
         tally.shed += since.shed
         tally.shed_updates += since.shed_updates
         tally.partly_shed += since.partly_shed
+        add_reasons(tally.unsent, since.unsent)
         tally.since = Since()
 
 
@@ -171,7 +201,8 @@ class Matched:
 
     Sums up to the mark lie in one table; what came after is kept per manifest, so that the sum can be taken at the
     boundary that each subscriber has acknowledged. `fold` moves the mark when all of them have passed it. `withheld`
-    counts rows by the tolerance of the group of classes that they were not matched for.
+    counts rows by the tolerance of the group of classes that they were not matched for, `unsent` by reason those that
+    senders gave up before they reached the stream: they are not among `rows_in`.
     """
 
     stream: str
@@ -189,6 +220,7 @@ class Matched:
     shed_updates: int = 0
     partly_shed: int = 0
     withheld: dict[str, int] = field(default_factory=dict)
+    unsent: dict[str, int] = field(default_factory=dict)
 
     @property
     def head(self) -> int:
@@ -225,6 +257,7 @@ class Matched:
         self.partly_shed += manifest.partly_shed
         for tolerance, count in manifest.withheld.items():
             self.withheld[tolerance] = self.withheld.get(tolerance, 0) + count
+        add_reasons(self.unsent, manifest.unsent.reasons if manifest.unsent else {})
 
     def add_history(self, subscription: int, class_id: int, manifests: Iterable[Manifest]) -> None:
         """Count a subscription from manifests that were committed before it was made, oldest first."""

@@ -85,7 +85,8 @@ class Logs:
 
     def input(self, stream: str) -> Log:
         """Rows that clients published into a stream, until its job has committed them."""
-        return Log(self._name("in", stream), (self.published(stream),), self.root_bytes, id_window_s=ID_WINDOW_S)
+        subjects = (self.published(stream), self.unsent(stream))
+        return Log(self._name("in", stream), subjects, self.root_bytes, id_window_s=ID_WINDOW_S)
 
     def site(self, site: str) -> Log:
         """What a site has received and not yet passed on to everybody below it."""
@@ -132,6 +133,10 @@ class Logs:
         """Rows that clients publish."""
         return self._subject("in", _token(stream))
 
+    def unsent(self, stream: str) -> str:
+        """What senders gave up before it was published."""
+        return self._subject("in", _token(stream), "unsent")
+
     def link(self, parent: str, child: str, stream: str) -> str:
         """Blocks of a stream from a parent, in the child's site log."""
         return self._subject("site", _token(child), "in", _token(stream), _token(parent))
@@ -141,8 +146,8 @@ class Logs:
         return self._subject("site", _token(child), "in", ">")
 
     def held(self, site: str, output: str) -> str:
-        """Decisions about an output that cannot be published yet."""
-        return self._subject("site", _token(site), "held", _token(output))
+        """Decisions about an output, by its token, that cannot be published yet."""
+        return self._subject("site", _token(site), "held", output)
 
     def delivery(self, site: str, subscription: int, stay: int = 0) -> str:
         """The inbox of a subscription: each of its stays at a site has one of its own."""

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from headgate.reduction import merged
 from headgate.wire.frame import Frame, decode_frame, encode_frame
 from headgate.wire.integers import decode_sorted, decode_uints, encode_sorted, encode_uints
+from headgate.wire.unsent import Unsent
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,9 @@ class Manifest:
     is the place in the root log up to which updates of contexts were applied, but for those at the places `skipped`,
     which were shed, and of those in `partly` the changes whose bits are set: with `version` they are the batch's pin.
     `shed_updates` counts the values that this batch shed, `partly_shed` the evaluated rows that were matched for some
-    groups of classes only, `withheld` by a group's tolerance the rows that were not matched for it.
+    groups of classes only, `withheld` by a group's tolerance the rows that were not matched for it. `unsent` is what
+    senders declared in this batch to have given up, `untold` what they had declared in the batches before it that had
+    no rows: subscribers hear of both with the rows of this one.
 
     `ranges` are what the batch read of each source; they begin where those of the manifest before it end. `files` is
     the place in the root log of the newest list of files that were read, 0 where the source is not one of files. `gaps`
@@ -71,6 +75,13 @@ class Manifest:
     withheld: Mapping[str, int] = field(default_factory=dict)
     ranges: tuple[SourceRange, ...] = ()
     files: int = 0
+    unsent: Unsent | None = None
+    untold: Unsent | None = None
+
+    @property
+    def told(self) -> Unsent | None:
+        """What senders gave up and subscribers are told with this manifest, or with the next one that has rows."""
+        return merged(self.untold, self.unsent)
 
     @property
     def evaluated(self) -> int:
@@ -134,6 +145,11 @@ def encode_manifest(manifest: Manifest) -> bytes:
         sections.append(encode_sorted(manifest.skipped))
     if manifest.withheld:
         header["withheld"] = dict(manifest.withheld)
+    header |= {
+        name: digest.to_dict()
+        for name, digest in (("unsent", manifest.unsent), ("untold", manifest.untold))
+        if digest is not None
+    }
     if manifest.partly:
         places = sorted(manifest.partly)
         bits = [manifest.partly[place] for place in places]
@@ -174,6 +190,8 @@ def decode_manifest(data: bytes) -> Manifest:
         withheld=header.get("withheld", {}),
         ranges=tuple(SourceRange(*each) for each in header.get("ranges", ())),
         files=header.get("files", 0),
+        unsent=Unsent.from_dict(header["unsent"]) if "unsent" in header else None,
+        untold=Unsent.from_dict(header["untold"]) if "untold" in header else None,
     )
 
 

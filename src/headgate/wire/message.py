@@ -22,7 +22,9 @@ from headgate.reduction import Digest
 from headgate.wire.block import Block, Commit, Declared
 from headgate.wire.frame import WireError, decode_frame, encode_frame
 from headgate.wire.integers import decode_lists, decode_sorted, encode_lists, encode_sorted
+from headgate.wire.patch import Patches, decode_patches, encode_patches
 from headgate.wire.rows import decode_rows, encode_rows
+from headgate.wire.unsent import Unsent
 
 
 def _header(block: Block) -> dict[str, Any]:
@@ -35,20 +37,34 @@ def _header(block: Block) -> dict[str, Any]:
     }
     if block.declared:
         header["declared"] = {str(receiver): dict(reasons) for receiver, reasons in block.declared.items()}
+    if block.basis:
+        header["basis"] = {str(receiver): dict(counted) for receiver, counted in block.basis.items()}
     if block.digests:
         header["digests"] = {str(receiver): digest.to_dict() for receiver, digest in block.digests.items()}
     return header
 
 
-def _commit(commit: Commit) -> list[int]:
-    """A commit as numbers; what was shed otherwise than as whole rows is written where there is any."""
+def _commit(commit: Commit) -> list[Any]:
+    """A commit as numbers; what was shed otherwise than as whole rows, or never sent, is written where there is any."""
     found = [commit.after, commit.upto, commit.version, commit.time_ms, commit.lag_ms, commit.shed]
     more = [commit.shed_updates, commit.partly_shed]
+    if commit.unsent is not None:
+        return [*found, *more, commit.unsent.to_dict()]
     return [*found, *more] if any(more) else found
+
+
+def _commits(header: Mapping[str, Any]) -> tuple[Commit, ...]:
+    return tuple(
+        Commit(*numbers[:8], *(Unsent.from_dict(found) for found in numbers[8:])) for numbers in header["commits"]
+    )
 
 
 def _declared(header: Mapping[str, Any]) -> Declared:
     return {int(receiver): reasons for receiver, reasons in header.get("declared", {}).items()}
+
+
+def _basis(header: Mapping[str, Any]) -> Mapping[int, Mapping[str, int]]:
+    return {int(receiver): counted for receiver, counted in header.get("basis", {}).items()}
 
 
 def _digests(header: Mapping[str, Any]) -> Mapping[int, Digest]:
@@ -63,6 +79,9 @@ def encode_block(block: Block) -> bytes:
     if sections and block.classes is not None:
         header["ids"] = len(block.classes.ids)
         sections.extend(encode_lists(block.classes.offsets, block.classes.ids))
+        if block.patches:
+            header["patches"], patches = encode_patches(block.patches, block.after)
+            sections.extend(patches)
     return encode_frame("b", header, sections)
 
 
@@ -72,22 +91,34 @@ def decode_block(data: bytes, schema: pa.Schema) -> Block:
         return _decode_json(data, schema)
     frame = decode_frame(data, "b")
     header = frame.header
-    commits = tuple(Commit(*commit) for commit in header["commits"])
+    commits = _commits(header)
     if not commits:
         raise WireError("a block names no commit")
     count, after = int(header["rows"]), int(header["after"])
     classes = None
+    patches: Patches = {}
     if count:
         seqs = decode_sorted(frame.sections[0], count) + np.uint64(after)
         rows = decode_rows(frame.sections[1], schema, count)
         if "ids" in header:
             classes = ClassLists(*decode_lists(frame.sections[2], frame.sections[3], count, int(header["ids"])))
+        patches = decode_patches(header.get("patches", ()), frame.sections[4:], after, schema)
     else:
         seqs, rows = np.zeros(0, dtype=np.uint64), schema.empty_table().to_batches()
         rows = rows[0] if rows else pa.RecordBatch.from_pylist([], schema=schema)
         classes = ClassLists.empty(0)
     return Block(
-        header["stream"], after, int(header["upto"]), commits, seqs, rows, classes, _declared(header), _digests(header)
+        header["stream"],
+        after,
+        int(header["upto"]),
+        commits,
+        seqs,
+        rows,
+        classes,
+        _declared(header),
+        _digests(header),
+        patches,
+        _basis(header),
     )
 
 
@@ -148,7 +179,7 @@ def json_value(value: Any) -> Any:
 
 def _decode_json(data: bytes, schema: pa.Schema) -> Block:
     header = json.loads(data)
-    commits = tuple(Commit(*commit) for commit in header["commits"])
+    commits = _commits(header)
     documents = header["rows"]
     seqs = np.array([row["_seq"] for row in documents], dtype=np.uint64)
     columns = [_json_column([row[field.name] for row in documents], field.type) for field in schema]
@@ -163,6 +194,7 @@ def _decode_json(data: bytes, schema: pa.Schema) -> Block:
         None,
         _declared(header),
         _digests(header),
+        basis=_basis(header),
     )
 
 

@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 
 from headgate.fabric import SyncFabric
 from headgate.pipeline.sources.arrow import spark_arrow_schema, split_range
+from headgate.pipeline.sources.declarations import decode_declarations
 from headgate.pipeline.sources.nats_options import Settings
 from headgate.pipeline.sources.options import SourceError
 from headgate.pipeline.sources.payloads import Message, dead_row, decode_arrow, decode_text
@@ -163,7 +164,8 @@ class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: Offset) -> None:
         """Delete what a committed batch has read, all but its last message, where the log is ours."""
         if self.settings.purge and end["sequence"] > 1 and end.get("made") in (None, self._bounds()[2]):
-            self.fabric.purge(self.log, self.settings.subject, end["sequence"])
+            for subject in filter(None, (self.settings.subject, self.settings.unsent)):
+                self.fabric.purge(self.log, subject, end["sequence"])
 
     def stop(self) -> None:
         """Close the planner's connection."""
@@ -189,6 +191,10 @@ class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     yield from decode_arrow(messages, self.target)
                 else:
                     yield decode_text(messages, lines=self.settings.payload == "jsonl").cast(self.target)
+                given_up = [stored for stored in found if stored.subject == self.settings.unsent]
+                yield from decode_declarations(
+                    [Message(stored.sequence, stored.data) for stored in given_up], self.target
+                )
 
     def _gap(self, gap: Gap) -> pa.RecordBatch:
         reason = f"{GAP}: messages {gap.first} to {gap.last} of {gap.log} were deleted before they were read"

@@ -36,7 +36,7 @@ OPTIONS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The options of a NATS source, checked."""
+    """The options of a NATS source, checked. `unsent` is the subject of what senders gave up, in the log of our own."""
 
     url: str
     log: str | None
@@ -48,6 +48,7 @@ class Settings:
     max_messages: int | None
     partitions: int
     namespace: str
+    unsent: str | None = None
     access: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -82,6 +83,7 @@ class Settings:
             max_messages=count(options, "max_messages_per_trigger"),
             partitions=count(options, "partitions", 2) or 2,
             namespace=namespace,
+            unsent=Logs(namespace).unsent(stream) if own and stream is not None else None,
             access={
                 name: options[name]
                 for name in ("user", "password", "token", "user_credentials", "tls_ca")

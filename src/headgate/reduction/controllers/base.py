@@ -24,7 +24,10 @@ class Controller(Protocol):
         """The level that is applied at least."""
 
     def want(self, pressure: Pressure) -> float:
-        """The fraction of the queue that the pack should free; levels are climbed until it does or none is left."""
+        """The fraction of the queue that the pack should free; levels are climbed until it does or none is left.
+
+        A level that drops as many rows as needed frees the policy's headroom and no more.
+        """
 
     def enough(self, pressure: Pressure) -> int:
         """The level from which on a pack that brings the queue under its limit is enough, whatever it was to free."""

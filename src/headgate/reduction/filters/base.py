@@ -50,6 +50,13 @@ class ReductionFilter(ABC):
     about: ClassVar[str] = ""
     rewrites: ClassVar[bool] = False
     directed: ClassVar[bool] = False
+    newest_first: ClassVar[bool] = False
+    """Whether it prefers new rows to old ones: where only some of the rows that it marks have to go, the oldest do."""
+
+    @property
+    def as_needed(self) -> bool:
+        """Whether it drops as many rows as have to go (`Moment.need_rows`), and not a part that it fixes itself."""
+        return False
 
     @classmethod
     @abstractmethod

@@ -17,6 +17,7 @@ class Last(First):
 
     name: ClassVar[str] = "last"
     about: ClassVar[str] = "of the rows whose attribute is in the set, keep the last"
+    newest_first: ClassVar[bool] = True
 
     def chosen(self, groups_of: Ints, groups: int, indices: Ints) -> Ints:
         """The last index of each group."""

@@ -21,6 +21,7 @@ class Latest(ReductionFilter):
     name: ClassVar[str] = "latest"
     main: ClassVar[str | None] = "n"
     about: ClassVar[str] = "keep only the last n rows"
+    newest_first: ClassVar[bool] = True
 
     @classmethod
     def read(cls, reader: Reader) -> Self:

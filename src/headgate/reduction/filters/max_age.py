@@ -22,6 +22,7 @@ class MaxAge(ReductionFilter):
     name: ClassVar[str] = "max_age"
     main: ClassVar[str | None] = "age"
     about: ClassVar[str] = "drop rows older than `age`, by event time or else by arrival in the queue"
+    newest_first: ClassVar[bool] = True
 
     @classmethod
     def read(cls, reader: Reader) -> Self:

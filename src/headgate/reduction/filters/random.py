@@ -38,6 +38,11 @@ class Random(ReductionFilter):
     main: ClassVar[str | None] = "fraction"
     about: ClassVar[str] = "drop each row with probability `fraction`"
 
+    @property
+    def as_needed(self) -> bool:
+        """Whether no fraction was given."""
+        return self.fraction is None
+
     @classmethod
     def read(cls, reader: Reader) -> Self:
         """Fraction and seed."""

@@ -20,6 +20,11 @@ class Tail(ReductionFilter):
     name: ClassVar[str] = "tail"
     about: ClassVar[str] = "drop the newest rows, as many as have to go"
 
+    @property
+    def as_needed(self) -> bool:
+        """Always."""
+        return True
+
     @classmethod
     def read(cls, reader: Reader) -> Self:
         """It has no parameters; a policy's default attribute does not matter to it."""

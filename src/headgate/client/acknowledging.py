@@ -1,0 +1,100 @@
+"""Acknowledging: what a consumer is done with is stored, at most twice a second, by one reader at a time."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headgate.client.errors import ClientError
+from headgate.protocol.kernel import Mutex, Task
+from headgate.protocol.port import FabricError, FencedError, MachinePort
+from headgate.wire.ledger import Tally
+
+_ACK_EVERY_S: Final = 0.5
+
+
+class Acknowledger:
+    """The acknowledgements of one reader. Each is fenced by the one before it, so that a second reader takes over.
+
+    `sequence` is the place of the acknowledgement that this reader stands on, None for one that only looks. `floor` is
+    the boundary that was acknowledged before: a reader who goes back behind it acknowledges again from there on.
+    """
+
+    def __init__(self, name: str, sequence: int | None, floor: int) -> None:
+        self._name = name
+        self._sequence = sequence
+        self._floor = floor
+        self._acked_s = 0.0
+        self._unsure: bytes | None = None
+        self._port: MachinePort | None = None
+        self._storing: Mutex | None = None
+        self._task: Task[None] | None = None
+        self.pending: bytes | None = None
+        self.taken_over: ClientError | None = None
+
+    def run_in(self, port: MachinePort) -> None:
+        """Belong to a machine from now on."""
+        self._port, self._storing, self._task = port, Mutex(port.machine), None
+
+    def note(self, tally: Tally) -> None:
+        """The consumer is done with everything in a tally: store it soon."""
+        if self._sequence is None or tally.boundary < self._floor:
+            return
+        self.pending = tally.to_json()
+        if self._port is not None and (self._task is None or self._task.done):
+            self._task = self._port.machine.spawn(self._soon(self._port), "acknowledge")
+
+    async def _soon(self, port: MachinePort) -> None:
+        """Store positions while there are new ones, at most so often."""
+        while self.pending is not None:
+            await port.sleep(self._acked_s + _ACK_EVERY_S - port.now)
+            try:
+                await self.store()
+            except ClientError as error:
+                self.taken_over = error
+                return
+
+    async def store(self) -> None:
+        """Store the last position now; `pending` stays set where nobody knows whether it was."""
+        assert self._port is not None
+        assert self._storing is not None
+        async with self._storing:
+            await self._store(self._port)
+
+    async def _store(self, port: MachinePort) -> None:
+        if self.pending is None or self._sequence is None:
+            return
+        sent = self.pending
+        self._acked_s = port.now
+        unsure, self._unsure = self._unsure, sent
+        try:
+            await self._append(port, sent, unsure)
+        except FencedError as error:
+            raise ClientError(
+                f"another client has taken over the subscription {self._name!r}", hint="one reader at a time"
+            ) from error
+        except FabricError:
+            return  # stored or not: the next acknowledgement finds out
+        self._unsure = None
+        if self.pending is sent:
+            self.pending = None
+
+    async def _append(self, port: MachinePort, sent: bytes, unsure: bytes | None) -> None:
+        """Append an acknowledgement behind the last one, which may be one whose fate was not known."""
+        subject = port.logs.ack(Tally.from_json(sent).subscription)
+        if unsure is not None:
+            await self._adopt(port, subject, unsure)
+        try:
+            self._sequence = await port.publish(subject, sent, expect=self._sequence)
+        except FencedError:
+            # One that was interrupted on its way may have been stored only now.
+            if unsure is None or not await self._adopt(port, subject, unsure):
+                raise
+            self._sequence = await port.publish(subject, sent, expect=self._sequence)
+
+    async def _adopt(self, port: MachinePort, subject: str, unsure: bytes) -> bool:
+        """Stand on an acknowledgement whose fate was not known, if it is the last one that was stored."""
+        stored = await port.last(port.logs.state, subject)
+        if stored is None or stored.data != unsure:
+            return False
+        self._sequence = stored.sequence
+        return True

@@ -1,0 +1,197 @@
+"""A subscriber's reader as a machine: messages of its inboxes in, blocks in order and without duplicates out.
+
+A block is handed to the consumer (`HandOver`) and counts as done when the consumer asks for the next one. What is done
+is acknowledged. A range that is missing is asked for, first at the site that should have sent it, then at the root.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from headgate.client.acknowledging import Acknowledger
+from headgate.client.errors import ClientError
+from headgate.client.stays import Arrived, Missing, Stays
+from headgate.model import Stay
+from headgate.protocol.codec import Codec, UnreadableError
+from headgate.protocol.kernel import Machine
+from headgate.protocol.port import FabricError, MachinePort
+from headgate.relay.repair import fetch_range, forgotten_past
+from headgate.relay.tables import MachineTables
+from headgate.wire.block import Block
+from headgate.wire.ledger import Account
+from headgate.wire.logs import Logs
+from headgate.wire.snapshot import Snapshot
+
+_REPAIR_S: Final = 60.0
+_STALL_S: Final = 0.5
+DONE: Final = "done"
+STORE: Final = "store"
+
+
+@dataclass
+class Reading:
+    """What stays of a reader between two loops over it: its account, its acknowledgements, what it is asked for."""
+
+    name: str
+    snapshot: Snapshot
+    account: Account
+    acks: Acknowledger
+    floor: int = 0
+    max_rows: int | None = None
+    on_gap: Callable[[int, int], None] | None = None
+    unreadable: int = 0
+    site: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.site = self.snapshot.deployment.subscriptions[self.name].site
+
+    @property
+    def id(self) -> int:
+        """The subscription."""
+        return self.snapshot.subscription_ids[self.name]
+
+
+class ReaderMachine(Machine):
+    """Reads one subscription until it is closed."""
+
+    def __init__(self, reading: Reading, logs: Logs, max_payload: int, codec: Codec | None = None) -> None:
+        super().__init__(f"reader {reading.name}")
+        self._reading = reading
+        self._port = MachinePort(self, logs, max_payload, codec)
+        self._tables = MachineTables(self._port)
+        subscription = reading.snapshot.deployment.subscriptions[reading.name]
+        self._stream = subscription.stream
+        self._root = reading.snapshot.deployment.streams[subscription.stream].root
+        self._stays = Stays(self._port, self._tables, reading.name, reading.snapshot, reading.account, reading.floor)
+        reading.acks.run_in(self._port)
+        self.serve(DONE, self._done)
+        self.serve(STORE, self._store)
+        self.spawn(self._read(), "read")
+
+    async def _done(self, _: Any) -> None:
+        """The consumer is done with what it was handed, without asking for more."""
+        self._reading.acks.note(self._reading.account.tally)
+
+    async def _store(self, _: Any) -> ClientError | None:
+        """Acknowledge now; an error is the answer where another reader has taken over."""
+        try:
+            await self._reading.acks.store()
+        except ClientError as error:
+            return error
+        return None
+
+    async def _read(self) -> None:
+        reading = self._reading
+        async for found in self._stays.follow():
+            self._enter(found.stay)
+            async for block, place in self._blocks(found):
+                for piece in self._cut(block):
+                    if reading.acks.taken_over is not None:
+                        raise reading.acks.taken_over
+                    # A message counts as read with its last row, so that a reader can stop inside of it.
+                    inbox = place if piece.upto == block.upto else place - 1
+                    reading.account.add(piece, inbox, int(self._port.wall_s * 1000))
+                    await self._port.hand_over(piece)
+                    reading.acks.note(reading.account.tally)
+
+    def _enter(self, stay: Stay) -> None:
+        """Read on in the inbox of a stay: those before it are finished with."""
+        tally = self._reading.account.tally
+        if stay.number != tally.stay:
+            tally.stay, tally.inbox = stay.number, 0
+        self._reading.site = stay.site
+
+    def _cut(self, block: Block) -> Iterator[Block]:
+        """The block in pieces of at most `max_rows` rows, which the consumer may change between them."""
+        while self._reading.max_rows is not None and len(block.seqs) > self._reading.max_rows:
+            end = int(block.seqs[self._reading.max_rows - 1])
+            yield block.until(end)
+            block = block.since(end)
+        yield block
+
+    async def _blocks(self, found: Arrived | Missing) -> AsyncIterator[tuple[Block, int]]:
+        """What is new in what has come, with the place in the inbox that it is read up to."""
+        tally = self._reading.account.tally
+        if isinstance(found, Missing):
+            async for block in self._missing(tally.mark, found.upto):
+                yield block, tally.inbox
+            return
+        for stored in found.messages:
+            try:
+                whole = await self._decode(stored.data)
+            except UnreadableError:
+                self._reading.unreadable += 1  # the next message shows what is missing, and it is fetched
+                continue
+            async for block in self._in_order(whole):
+                yield block, stored.sequence if block.upto == whole.upto else stored.sequence - 1
+
+    async def _decode(self, data: Any) -> Block:
+        """A message of the inbox, in the columns of the version that it came under."""
+        snapshot = await self._tables.snapshot(self._port.codec.version(data))
+        mine = snapshot.deployment.subscriptions[self._reading.name]
+        schema = snapshot.deployment.streams[mine.stream].schema.select(mine.select).arrow
+        return self._port.codec.block(data, schema)
+
+    async def _in_order(self, block: Block) -> AsyncIterator[Block]:
+        """The block, behind whatever is missing before it; nothing when it was seen before."""
+        have = self._reading.account.coverage
+        if have is not None and block.upto <= have:
+            return
+        if have is not None and block.after > have:
+            async for missing in self._missing(have, block.after):
+                yield missing
+        yield self._reading.account.rest(block)
+
+    async def _missing(self, have: int, upto: int) -> AsyncIterator[Block]:
+        """A range that did not come, fetched again."""
+        while have < upto:
+            if self._reading.on_gap:
+                self._reading.on_gap(have, upto)
+            for data in await self._fetch(have, upto):
+                missing = (await self._decode(data)).since(have)
+                if missing.after > have:
+                    raise self._forgotten(have, missing.after)
+                yield missing
+                have = missing.upto
+
+    async def _fetch(self, after: int, upto: int) -> list[Any]:
+        """Ask for a missing range, again while nobody answers: a relay may be restarting.
+
+        First the site that should have sent it, then the stream's root, which has everything: a site that the
+        subscription has left may be gone.
+        """
+        deadline = self._port.now + _REPAIR_S
+        stream, site, root = self._stream, self._reading.site, self._root
+        for number, place in enumerate(itertools.cycle((site, root))):
+            try:
+                return await fetch_range(
+                    self._port, place, stream, after, upto, subscription=self._reading.id, tries=number // 2
+                )
+            except FabricError as error:
+                past = await self._past()
+                if after < past:
+                    raise self._forgotten(after, min(past, upto)) from error
+                if self._port.now > deadline:
+                    raise ClientError(
+                        f"rows {after + 1} to {upto} of {stream!r} are missing, and neither {site!r} nor {root!r} sends"
+                        " them again",
+                        hint="are the sites' relays running?",
+                    ) from error
+                await self._port.sleep(_STALL_S)
+        raise AssertionError("unreachable")
+
+    async def _past(self) -> int:
+        """Up to where the root log was forgotten, as all sites had passed it on to the inboxes."""
+        try:
+            return await forgotten_past(self._port, self._stream)
+        except FabricError:
+            return 0  # nobody knows now: asked again
+
+    def _forgotten(self, after: int, upto: int) -> ClientError:
+        return ClientError(
+            f"rows {after + 1} to {upto} of {self._stream!r} are no longer kept",
+            hint="read on from what was last acknowledged, without a position",
+        )

@@ -1,0 +1,122 @@
+"""Blocks, manifests and parts as messages: bytes on a real server, the values themselves in virtual time.
+
+Machines read and write messages through the codec of their port only. What cannot be read, for whatever reason, is an
+`UnreadableError`: the reader sets the message aside and goes on.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
+
+from headgate.errors import HeadgateError
+from headgate.wire.block import Block
+from headgate.wire.manifest import Manifest, decode_manifest
+from headgate.wire.message import block_range, block_version, decode_block, encode_block, encode_json
+from headgate.wire.part import Part, decode_part
+
+T = TypeVar("T")
+
+
+class UnreadableError(HeadgateError):
+    """A stored message is not what its subject says; `cause` is what was wrong with it."""
+
+    def __init__(self, what: str, cause: Exception) -> None:
+        super().__init__(f"this is no {what}: {cause}")
+        self.cause = cause
+
+
+class Codec(Protocol):
+    """How messages are written and read."""
+
+    def encode(self, block: Block, *, as_json: bool = False) -> Any:
+        """A block as a message."""
+        ...
+
+    def block(self, data: Any, schema: pa.Schema) -> Block:
+        """The block of a message; the version and the output that it came on say which columns it has."""
+        ...
+
+    def coverage(self, data: Any) -> tuple[int, int]:
+        """The range (after, upto] that a message covers."""
+        ...
+
+    def version(self, data: Any) -> int:
+        """The version of the catalog that routed a message."""
+        ...
+
+    def manifest(self, data: Any) -> Manifest:
+        """A manifest."""
+        ...
+
+    def part(self, data: Any, schema: pa.Schema) -> Part:
+        """A staged part."""
+        ...
+
+    def size(self, data: Any) -> int:
+        """How many bytes a message takes."""
+        ...
+
+    def join(self, messages: Iterable[Any]) -> Any:
+        """Several messages as one answer."""
+        ...
+
+    def split(self, answer: Any) -> list[Any]:
+        """The messages of an answer."""
+        ...
+
+
+def _readable(what: str, read: Callable[[], T]) -> T:
+    """Whatever a decoder trips over is the message's fault: it came from outside."""
+    try:
+        return read()
+    except Exception as error:
+        raise UnreadableError(what, error) from error
+
+
+class WireCodec:
+    """Messages as bytes."""
+
+    def encode(self, block: Block, *, as_json: bool = False) -> bytes:
+        """A block as a message."""
+        return encode_json(block) if as_json else encode_block(block)
+
+    def block(self, data: bytes, schema: pa.Schema) -> Block:
+        """The block of a message."""
+        return _readable("block", lambda: decode_block(data, schema))
+
+    def coverage(self, data: bytes) -> tuple[int, int]:
+        """The range (after, upto] that a message covers."""
+        return _readable("block", lambda: block_range(data))
+
+    def version(self, data: bytes) -> int:
+        """The version of the catalog that routed a message."""
+        return _readable("block", lambda: block_version(data))
+
+    def manifest(self, data: bytes) -> Manifest:
+        """A manifest."""
+        return _readable("manifest", lambda: decode_manifest(data))
+
+    def part(self, data: bytes, schema: pa.Schema) -> Part:
+        """A staged part."""
+        return _readable("part", lambda: decode_part(data, schema))
+
+    def size(self, data: bytes) -> int:
+        """How many bytes a message takes."""
+        return len(data)
+
+    def join(self, messages: Iterable[bytes]) -> bytes:
+        """Several messages as one answer."""
+        return b"".join(struct.pack("<I", len(message)) + message for message in messages)
+
+    def split(self, answer: bytes) -> list[bytes]:
+        """The messages of an answer."""
+        found, position = [], 0
+        while position + 4 <= len(answer):
+            (size,) = struct.unpack_from("<I", answer, position)
+            found.append(answer[position + 4 : position + 4 + size])
+            position += 4 + size
+        return found

@@ -1,0 +1,393 @@
+"""What a machine can ask for: appends, reads, purges, other sites, tables, time.
+
+`LogPort` is what coroutines of the protocol are written against. `MachinePort` turns each call into a command of a
+machine; `headgate.fabric.Fabric` answers the same calls at once, so that a script on a real connection can use the
+same coroutines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from headgate.errors import HeadgateError
+from headgate.protocol.codec import Codec, WireCodec
+from headgate.protocol.kernel import Machine
+from headgate.wire.logs import Log, Logs
+from headgate.wire.snapshot import Snapshot
+
+T = TypeVar("T")
+
+
+class FabricError(HeadgateError):
+    """The fabric could not do what was asked, or nobody knows whether it has."""
+
+
+class FencedError(FabricError):
+    """An append expected another last message: somebody else has written to the subject."""
+
+
+class LogFullError(FabricError):
+    """An append was refused because the log, the subject or the disk is full."""
+
+
+class NoLogError(FabricError):
+    """There is no log with this name, or none that takes this subject."""
+
+
+class TooLargeError(FabricError):
+    """A message is larger, with its headers, than the server takes."""
+
+
+class GoneError(FabricError):
+    """A version of the catalog was deleted, as no log that is still to be read named it."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(
+            f"version {version} of the catalog is gone, as nothing that is still to be read needed it",
+            hint="read on from what was last acknowledged",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A message in a log, and when the server stored it (seconds since the epoch)."""
+
+    sequence: int
+    subject: str
+    data: bytes
+    time_s: float = 0.0
+    header_bytes: int = 0
+
+    @property
+    def size(self) -> int:
+        """The bytes that it took on its way: payload, headers and subject."""
+        return len(self.data) + self.header_bytes + len(self.subject)
+
+
+@dataclass(frozen=True, slots=True)
+class LogInfo:
+    """How full a log is."""
+
+    bytes: int
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Append to a log. `expect` fences it, `replace` takes everything before it off the subject in the same step."""
+
+    subject: str
+    data: Any
+    expect: int | None = None
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """Read the last message of a subject."""
+
+    log: Log
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
+class Get:
+    """Read a message by its sequence."""
+
+    log: Log
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read the next messages of a subject after a sequence."""
+
+    log: Log
+    subject: str
+    after: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """As `Read`, but answered only when there is at least one message."""
+
+    log: Log
+    subject: str
+    after: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Be woken when something is published on one of some subjects, or when the time is over.
+
+    A hint only: it may be lost, so the time should be short enough to look without one.
+    """
+
+    subjects: tuple[str, ...]
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lasts:
+    """Read the last message of each of some subjects."""
+
+    log: Log
+    subjects: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Subjects:
+    """List the subjects of a log that hold messages, and how many."""
+
+    log: Log
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """List the logs that take messages of a subject."""
+
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """Delete the messages of a subject with a sequence below this one."""
+
+    log: Log
+    subject: str
+    below: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ensure:
+    """Make a log if there is none."""
+
+    log: Log
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """Ask how full a log is."""
+
+    log: Log
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask a service for something and wait for its answer."""
+
+    subject: str
+    data: Any
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class NeedTable:
+    """Get a version of the catalog, as soon as it is there."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Compute something that takes long; it may run beside other things and touches nothing but its own values."""
+
+    run: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """Give something to the consumer of a machine; answered when the consumer is done with it."""
+
+    item: Any
+
+
+class LogPort(Protocol):
+    """Logs as coroutines of the protocol use them. Whatever fails raises a `FabricError`."""
+
+    @property
+    def logs(self) -> Logs:
+        """The table of logs and subjects."""
+        ...
+
+    @property
+    def max_payload(self) -> int:
+        """The largest message that the server takes."""
+        ...
+
+    @property
+    def codec(self) -> Codec:
+        """How messages are written and read."""
+        ...
+
+    async def publish(self, subject: str, data: bytes, *, expect: int | None = None, replace: bool = False) -> int:
+        """Append to a log and return the sequence, once it is stored."""
+        ...
+
+    async def last(self, log: Log, subject: str) -> Stored | None:
+        """The last message of a subject."""
+        ...
+
+    async def get(self, log: Log, sequence: int) -> Stored | None:
+        """The message with that sequence, None when it was purged."""
+        ...
+
+    async def read(self, log: Log, subject: str, after: int, *, limit: int = 256) -> list[Stored]:
+        """The next messages of a subject after a sequence."""
+        ...
+
+    async def next(self, log: Log, subject: str, after: int, *, limit: int = 256) -> list[Stored]:
+        """The next messages of a subject after a sequence, as soon as there is one."""
+        ...
+
+    async def lasts(self, log: Log, subjects: Sequence[str]) -> dict[str, Stored]:
+        """The last message of each of some subjects that has one."""
+        ...
+
+    async def subjects(self, log: Log, pattern: str) -> dict[str, int]:
+        """Subjects of a log that hold messages, and how many."""
+        ...
+
+    async def names(self, subject: str) -> list[str]:
+        """The names of all logs that take messages of a subject."""
+        ...
+
+    async def purge(self, log: Log, subject: str, below: int) -> None:
+        """Delete a subject's messages with a sequence below this one."""
+        ...
+
+    async def ensure(self, log: Log) -> None:
+        """Make a log, or bring it to the table's limits."""
+        ...
+
+    async def usage(self, log: Log) -> LogInfo | None:
+        """How full a log is, None when there is none."""
+        ...
+
+    async def request(self, subject: str, data: bytes, timeout_s: float = 10.0) -> bytes:
+        """Ask a service and return its answer."""
+        ...
+
+    async def gather(self, *work: Coroutine[Any, Any, T]) -> list[T]:
+        """Run coroutines side by side."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for some time."""
+        ...
+
+    @property
+    def wall_s(self) -> float:
+        """The wall clock."""
+        ...
+
+
+class MachinePort:
+    """The port of a machine: every call is a command, and the machine waits for its answer."""
+
+    def __init__(self, machine: Machine, logs: Logs, max_payload: int, codec: Codec | None = None) -> None:
+        self.machine = machine
+        self.logs = logs
+        self.max_payload = max_payload
+        self.codec: Codec = codec or WireCodec()
+
+    @property
+    def now(self) -> float:
+        """A clock that never goes back, in seconds."""
+        return self.machine.now.monotonic_s
+
+    @property
+    def wall_s(self) -> float:
+        """The wall clock, in seconds since the epoch."""
+        return self.machine.now.wall_s
+
+    async def publish(self, subject: str, data: Any, *, expect: int | None = None, replace: bool = False) -> int:
+        """Append to a log and return the sequence, once it is stored."""
+        return int(await self.machine.perform(Append(subject, data, expect, replace)))
+
+    async def last(self, log: Log, subject: str) -> Stored | None:
+        """The last message of a subject."""
+        found: Stored | None = await self.machine.perform(Last(log, subject))
+        return found
+
+    async def get(self, log: Log, sequence: int) -> Stored | None:
+        """The message with that sequence, None when it was purged."""
+        found: Stored | None = await self.machine.perform(Get(log, sequence))
+        return found
+
+    async def read(self, log: Log, subject: str, after: int, *, limit: int = 256) -> list[Stored]:
+        """The next messages of a subject after a sequence."""
+        found: list[Stored] = await self.machine.perform(Read(log, subject, after, limit))
+        return found
+
+    async def next(self, log: Log, subject: str, after: int, *, limit: int = 256) -> list[Stored]:
+        """The next messages of a subject after a sequence, as soon as there is one."""
+        found: list[Stored] = await self.machine.perform(Next(log, subject, after, limit))
+        return found
+
+    async def listen(self, subjects: Sequence[str], timeout_s: float) -> None:
+        """Wait until something comes on one of some subjects, or for some time."""
+        await self.machine.perform(Listen(tuple(subjects), timeout_s))
+
+    async def lasts(self, log: Log, subjects: Sequence[str]) -> dict[str, Stored]:
+        """The last message of each of some subjects that has one."""
+        found: dict[str, Stored] = await self.machine.perform(Lasts(log, tuple(subjects)))
+        return found
+
+    async def subjects(self, log: Log, pattern: str) -> dict[str, int]:
+        """Subjects of a log that hold messages, and how many."""
+        found: dict[str, int] = await self.machine.perform(Subjects(log, pattern))
+        return found
+
+    async def names(self, subject: str) -> list[str]:
+        """The names of all logs that take messages of a subject."""
+        found: list[str] = await self.machine.perform(Names(subject))
+        return found
+
+    async def purge(self, log: Log, subject: str, below: int) -> None:
+        """Delete a subject's messages with a sequence below this one."""
+        await self.machine.perform(Purge(log, subject, below))
+
+    async def ensure(self, log: Log) -> None:
+        """Make a log if there is none."""
+        await self.machine.perform(Ensure(log))
+
+    async def usage(self, log: Log) -> LogInfo | None:
+        """How full a log is, None when there is none."""
+        found: LogInfo | None = await self.machine.perform(Info(log))
+        return found
+
+    async def request(self, subject: str, data: Any, timeout_s: float = 10.0) -> Any:
+        """Ask a service and return its answer."""
+        return await self.machine.perform(Ask(subject, data, timeout_s))
+
+    async def table(self, version: int) -> Snapshot:
+        """A version of the catalog, as soon as it is there."""
+        found: Snapshot = await self.machine.perform(NeedTable(version))
+        return found
+
+    async def work(self, run: Callable[[], T]) -> T:
+        """Compute something that takes long."""
+        found: T = await self.machine.perform(Work(run))
+        return found
+
+    async def hand_over(self, item: Any) -> Any:
+        """Give something to the consumer, and wait until it is done with it."""
+        return await self.machine.perform(HandOver(item))
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for some time."""
+        await self.machine.sleep(seconds)
+
+    async def gather(self, *work: Coroutine[Any, Any, T]) -> list[T]:
+        """Run coroutines side by side."""
+        return await self.machine.gather(*work)
+
+    def serve(self, subject: str, handler: Callable[[Any], Awaitable[Any]]) -> None:
+        """Answer what others ask."""
+        self.machine.serve(subject, handler)

@@ -1,0 +1,158 @@
+"""The inboxes at a site: what their readers have acknowledged is purged, what waits too long for them expires.
+
+A subscription that moves leaves an inbox at its old site, which its reader drains before the one at the new site
+(PACK section 2). No output writes to it any more; the catalog says which ones were left here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from headgate.model import Subscription
+from headgate.protocol.acks import read_tally
+from headgate.protocol.codec import UnreadableError
+from headgate.protocol.port import FabricError, Stored
+from headgate.relay.core import Key
+from headgate.relay.expiry import expire_messages, expire_rows
+from headgate.relay.output import Output
+from headgate.relay.routes import Receiver
+from headgate.relay.state import SiteState
+from headgate.relay.tables import head_revision
+from headgate.wire.block import Block
+from headgate.wire.ledger import Tally, counted_by
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """What takes the place of an inbox's unread messages, and the place of the last of them."""
+
+    block: Block
+    sequence: int
+
+
+class Inboxes:
+    """Looks after the inboxes of one site."""
+
+    def __init__(self, state: SiteState) -> None:
+        self._state = state
+        self._revision: int | None = None
+        self._left: dict[Key, Subscription] = {}
+        self._read: dict[Key, int] = {}
+
+    async def keep(self) -> None:
+        """Look after each of them once."""
+        for key, output in list(self._state.core.outputs.items()):
+            if key.subscription is not None and output.sequence:
+                await self._keep(key, output)
+        await self._find_left()
+        for key, subscription in self._left.items():
+            if key not in self._state.core.outputs:
+                await self._keep_left(key, subscription)
+
+    async def _keep(self, key: Key, output: Output) -> None:
+        """Purge what was read of an inbox that is written to, and let what waits too long expire."""
+        state = self._state
+        assert key.subscription is not None
+        tally = await read_tally(state.port, key.subscription)
+        read = min(tally.place(key.stay), output.sequence)
+        if tally.stay > key.stay and not output.queue and output.busy is None:
+            read = output.sequence + 1  # its reader has moved on, and nothing will be written behind it
+        if read > output.purged:
+            await state.port.purge(state.port.logs.inbox(state.site), state.subject(key), read)
+            output.purged = read
+        target = state.targets.get(key)
+        if isinstance(target, Receiver) and tally.stay <= key.stay and output.busy is None:
+            await self._expire(key, output, target, tally)
+
+    async def _expire(self, key: Key, output: Output, target: Receiver, tally: Tally) -> None:
+        state = self._state
+        gone = await self._overdue(key, target.subscription, tally)
+        if gone is None or gone.sequence != output.sequence or output.busy is not None:
+            return
+        output.busy = gone.block  # nothing else is published meanwhile
+        try:
+            data = state.port.codec.encode(gone.block)
+            sequence = await state.port.publish(state.subject(key), data, expect=output.sequence, replace=True)
+        except FabricError:
+            state.resume(key, output, *await state.tail(key))
+            raise
+        output.busy = None
+        output.sequence = sequence
+        output.give_up_all(lambda block: expire_rows(block, target.id))
+
+    async def _find_left(self) -> None:
+        """Take what the newest revision says was left here."""
+        state = self._state
+        revision = await head_revision(state.port)
+        if revision is None or revision == self._revision:
+            return
+        snapshot = await state.tables.snapshot(revision)
+        self._left = {
+            Key(each.stream, subscription=snapshot.subscription_ids[name], stay=stay.number): each
+            for name, each in snapshot.deployment.subscriptions.items()
+            for stay in each.left
+            if stay.site == state.site
+        }
+        self._read = {key: read for key, read in self._read.items() if key in self._left}
+        self._revision = revision
+
+    async def _keep_left(self, key: Key, subscription: Subscription) -> None:
+        """Purge what was read of an inbox that was left, and let what waits too long expire."""
+        port, subject = self._state.port, self._state.subject(key)
+        log = port.logs.inbox(self._state.site)
+        assert key.subscription is not None
+        tally = await read_tally(port, key.subscription)
+        done = tally.stay > key.stay
+        stored = await port.last(log, subject)
+        if stored is None:
+            return
+        # A stay that was read to its end needs no tail: nothing will be written behind it.
+        read = stored.sequence + 1 if done else tally.place(key.stay)
+        if read > self._read.get(key, 0):
+            await port.purge(log, subject, read)
+            self._read[key] = read
+        gone = None if done else await self._overdue(key, subscription, tally)
+        if gone is not None and gone.sequence == stored.sequence:
+            await port.publish(subject, port.codec.encode(gone.block), expect=stored.sequence, replace=True)
+
+    async def _overdue(self, key: Key, subscription: Subscription, tally: Tally) -> Overdue | None:
+        """The unread rows of an inbox as one declaration, None while they need not expire.
+
+        A reader who said how long it would be away is given that time, others what the subscription says.
+        """
+        port, log = self._state.port, self._state.port.logs.inbox(self._state.site)
+        grace_s = tally.grace_s if tally.detached_ms and tally.grace_s is not None else subscription.expires_s
+        if grace_s is None:
+            return None
+        place = tally.place(key.stay)
+        first = await port.read(log, self._state.subject(key), place, limit=1)
+        if not first or port.wall_s - max(tally.time_ms / 1000, first[0].time_s) < grace_s:
+            return None
+        found: list[Stored] = []
+        while batch := await port.read(log, self._state.subject(key), place):
+            found += batch
+            place = batch[-1].sequence
+        blocks = await self._unread(found, subscription, tally)
+        if sum(len(block.seqs) for block in blocks) == 0:
+            return None
+        basis = {tally.subscription: counted_by(tally)}
+        return Overdue(replace(expire_messages(blocks, tally.subscription), basis=basis), found[-1].sequence)
+
+    async def _unread(self, found: list[Stored], subscription: Subscription, tally: Tally) -> list[Block]:
+        """What was not handed over of some messages; nothing where one cannot be read, as its rows are not known."""
+        codec, blocks = self._state.port.codec, []
+        for stored in found:
+            try:
+                if tally.starts is None or codec.coverage(stored.data)[1] > tally.mark:
+                    # A reader may have stopped inside its last message: what it was handed is not expired.
+                    blocks.append((await self._decode(stored, subscription)).since(tally.mark))
+            except UnreadableError as error:
+                self._state.put_aside(self._state.port.logs.inbox(self._state.site), stored, error)
+                return []
+        return blocks
+
+    async def _decode(self, stored: Stored, subscription: Subscription) -> Block:
+        codec = self._state.port.codec
+        deployment = (await self._state.tables.snapshot(codec.version(stored.data))).deployment
+        mine = deployment.subscriptions.get(subscription.name, subscription)
+        return codec.block(stored.data, deployment.streams[mine.stream].schema.select(mine.select).arrow)

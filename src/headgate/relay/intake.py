@@ -1,0 +1,158 @@
+"""What comes in: manifests of streams that start here, and blocks that parents have put into the site log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headgate.protocol.codec import UnreadableError
+from headgate.protocol.port import FabricError, GoneError, Stored
+from headgate.protocol.records import RelayMark
+from headgate.relay.core import key_of
+from headgate.relay.gaps import Gaps
+from headgate.relay.repair import fetch_history
+from headgate.relay.root import EARLIEST, load_block
+from headgate.relay.routes import Receiver, Routes
+from headgate.relay.state import Intake, SiteState
+from headgate.wire.block import Block
+from headgate.wire.manifest import Manifest
+
+
+class Intakes:
+    """The inputs of one relay."""
+
+    def __init__(self, state: SiteState, gaps: Gaps) -> None:
+        self._state = state
+        self._gaps = gaps
+        self._versions: dict[str, int] = {}
+
+    async def follow_root(self, stream: str) -> None:
+        """Read the root log of a stream that starts here."""
+        state, logs = self._state, self._state.port.logs
+        log, subject = logs.root(stream), logs.commit(stream)
+        mark = await state.record(RelayMark, logs.mark(state.site, stream))
+        done, place, reached = (-1 if mark is None else mark.upto), 0, None
+        while True:
+            for stored in await state.port.next(log, subject, place):
+                place = stored.sequence
+                try:
+                    manifest = state.port.codec.manifest(stored.data)
+                except UnreadableError as error:
+                    state.put_aside(log, stored, error)
+                    continue
+                if reached is not None and manifest.after > reached:
+                    state.stopped[stream] = (
+                        f"the commit of rows {reached + 1} to {manifest.after} cannot be read in {log.name} before "
+                        f"sequence {stored.sequence}: restore the log from a backup"
+                    )
+                    return
+                reached = max(manifest.upto, reached or 0)
+                if manifest.upto > done and manifest.evaluated:
+                    await self._commit(manifest, stored)
+
+    async def _commit(self, manifest: Manifest, stored: Stored) -> None:
+        """Take in the rows of a manifest."""
+        routes = await self._state.tables.routes(manifest.version, self._state.site, manifest.stream)
+        if routes is not None:
+            await self._receive(await self._load(manifest, routes), routes, stored)
+
+    async def _load(self, manifest: Manifest, routes: Routes) -> Block:
+        """Read the rows of a manifest, however long the server takes to answer."""
+        while True:
+            try:
+                return await load_block(self._state.port, manifest, routes.schema, routes)
+            except FabricError:
+                self._state.totals.failures += 1
+                await self._state.port.sleep(self._state.stall_s)
+
+    async def follow_site(self) -> None:
+        """Read what parents have published into the site log."""
+        state, logs = self._state, self._state.port.logs
+        log, place = logs.site(state.site), 0
+        while True:
+            for stored in await state.port.next(log, logs.links_into(state.site), place):
+                place = stored.sequence
+                try:
+                    await self._take(stored)
+                except UnreadableError as error:
+                    # The next block shows the gap, and the range is asked for again.
+                    state.put_aside(log, stored, error)
+
+    async def _take(self, stored: Stored) -> None:
+        """Take in a message of the site log."""
+        state = self._state
+        stream, parent = stored.subject.split(".")[-2:]
+        version = state.port.codec.version(stored.data)
+        try:
+            routes = await state.tables.routes(version, state.site, stream)
+        except GoneError:  # a version goes when this relay has stated that all of it is settled
+            async with state.routing:
+                self._gaps.begin(stream)
+                state.core.cover(stream, state.port.codec.coverage(stored.data)[1], state.port.now)
+                await state.pack_overfull()
+            return
+        state.meters.arrived.note(parent, max(state.port.wall_s - stored.time_s, 0.0))
+        if routes is None:
+            error = ValueError(f"version {version} does not route {stream!r} to {state.site!r}")
+            raise UnreadableError("block for this site", error)
+        block = state.port.codec.block(stored.data, routes.schema)
+        await self._receive(block, routes, stored)
+
+    async def _receive(self, block: Block, routes: Routes, stored: Stored) -> None:
+        """Route a block, and see to what is missing before it."""
+        state, stream = self._state, routes.stream
+        async with state.routing:
+            await state.restore_outputs(routes)
+            await self._backfill(routes, block.after)
+            if routes.parent is not None:
+                self._gaps.begin(stream)
+            gap = state.core.receive(block, routes, state.port.now)
+            same = self._versions.get(stream) == block.version
+            if gap is None:
+                self._versions[stream] = block.version
+            state.current[stream] = frozenset(key_of(stream, target) for target in routes.targets)
+            await state.pack_overfull()
+        state.meters.blocks += 1
+        taken = Intake(block.upto, stored.sequence, stored.subject, block.version, stored.size)
+        state.taken.setdefault(stream, []).append(taken)
+        if gap is not None and routes.parent is not None:
+            self._gaps.mend(gap.stream, routes.parent, same=same)
+
+    async def _backfill(self, routes: Routes, upto: int) -> None:
+        """Give subscriptions that start earlier what the root log holds of their class, before their first block."""
+        state = self._state
+        for target in routes.local:
+            output = state.core.outputs[key_of(routes.stream, target)]
+            mine = target.subscription
+            if mine.start != EARLIEST or mine.stay or output.reach is not None or upto == 0:
+                continue
+            root = (await state.tables.snapshot(routes.version)).deployment.streams[routes.stream].root
+            reached = 0
+            while reached < upto:
+                answers = await self._history(root, target, routes, reached, upto)
+                if not answers:
+                    break
+                for data in answers:
+                    block = _as_own(state.port.codec.block(data, target.schema), target, routes.version)
+                    output.offer(block, target, state.port.now)
+                    reached = block.upto
+
+    async def _history(self, root: str, target: Receiver, routes: Routes, after: int, upto: int) -> list[bytes]:
+        state = self._state
+        while True:
+            try:
+                return await fetch_history(
+                    state.port, root, routes.stream, after, upto, target.class_id, target.schema.names
+                )
+            except FabricError:
+                state.totals.failures += 1
+                await state.port.sleep(state.stall_s)
+
+
+def _as_own(block: Block, target: Receiver, version: int) -> Block:
+    """A block of history as if it had been routed to this receiver, under the version that now serves it."""
+    return replace(
+        block,
+        classes=None,
+        commits=tuple(replace(commit, version=version) for commit in block.commits),
+        declared={target.id: next(iter(block.declared.values()))} if block.declared else {},
+    )

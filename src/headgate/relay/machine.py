@@ -1,0 +1,84 @@
+"""One site's relay as a machine: what comes in, what goes out, what is missing, what is answered, what is kept up.
+
+The walk of a row: `Intakes.follow_root` or `follow_site` gets a message (`Next`) and its version (`NeedTable`),
+restores the outputs that it meets first (`Last`), and routes it (`RelayCore.receive`). `Sending.run` takes what is due
+from the outputs and appends it (`Append`), fenced by what stands there. A range that is missing is asked for (`Ask`) by
+`Gaps`; another site's question (`Asked`) is answered by `RepairService`. Once a second `Upkeep` records, purges
+(`Purge`) and reports (`Append`).
+"""
+
+from __future__ import annotations
+
+from headgate.protocol.codec import Codec
+from headgate.protocol.kernel import Machine
+from headgate.protocol.port import FabricError, MachinePort
+from headgate.relay.budget import Budgets
+from headgate.relay.gaps import Gaps
+from headgate.relay.holds import Held
+from headgate.relay.intake import Intakes
+from headgate.relay.output import QueueLimits, limits_of
+from headgate.relay.repair import RepairService
+from headgate.relay.sending import Sending
+from headgate.relay.state import SiteState
+from headgate.relay.upkeep import Upkeep
+from headgate.wire.logs import Logs
+
+
+class RelayMachine(Machine):
+    """The relay of one site. `state` is its own; others may look."""
+
+    def __init__(
+        self,
+        site: str,
+        logs: Logs,
+        *,
+        max_payload: int = 8 << 20,
+        budgets: Budgets | None = None,
+        limits: QueueLimits | None = None,
+        codec: Codec | None = None,
+    ) -> None:
+        """`budgets` may be shared by the relays of one process; without them the deployment's bandwidths hold."""
+        super().__init__(f"relay {site}")
+        port = MachinePort(self, logs, max_payload, codec)
+        self.state = SiteState(self, port, site, limits)
+        self.state.budgets = budgets
+        self.service = logs.repair(site)
+        held = Held(port, site)
+        self._gaps = Gaps(self.state, held)
+        self._intakes = Intakes(self.state, self._gaps)
+        self._sending = Sending(self.state)
+        self._upkeep = Upkeep(self.state, held)
+        port.serve(self.service, RepairService(port, site, self.state.tables).answer)
+        self.spawn(self._begin(), "start")
+
+    async def _begin(self) -> None:
+        """Make the site's logs, learn what is in force, and start everything."""
+        state = self.state
+        logs = state.port.logs
+        for log in (logs.site(state.site), logs.inbox(state.site)):
+            while True:
+                try:
+                    await state.port.ensure(log)
+                    break
+                except FabricError:
+                    state.totals.failures += 1
+                    await state.port.sleep(state.stall_s)
+        deployment = (await state.tables.newest()).deployment
+        state.budgets = state.budgets or Budgets(deployment)
+        state.core.limits = limits_of(deployment, state.core.limits)
+        state.roots = tuple(each.name for each in deployment.streams.values() if each.root == state.site)
+        await self._gaps.restore()
+        for stream in state.roots:
+            self.spawn(self._intakes.follow_root(stream), f"root of {stream}")
+        self.spawn(self._intakes.follow_site(), "site log")
+        self.spawn(self._follow_bandwidths(state.budgets), "bandwidths")
+        self.spawn(self._sending.run(), "sending")
+        self.spawn(self._upkeep.run(), "upkeep")
+
+    async def _follow_bandwidths(self, budgets: Budgets) -> None:
+        """Keep to bandwidths as they change."""
+        state, place = self.state, 0
+        while True:
+            stored = (await state.port.next(state.port.logs.state, state.port.logs.head, place))[-1]
+            place = stored.sequence
+            budgets.update((await state.tables.snapshot(int(stored.data))).deployment)

@@ -1,0 +1,219 @@
+"""The state of one site's relay: its queues, where it stands in its logs, and what it has measured.
+
+It is changed by the coroutines of the relay's machine only (`headgate.relay.machine`). A restart begins with an empty
+one: everything that has to survive is in the logs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from headgate.errors import HeadgateError
+from headgate.protocol.acks import read_tally
+from headgate.protocol.codec import UnreadableError
+from headgate.protocol.kernel import Machine, Mutex, Signal
+from headgate.protocol.port import FabricError, MachinePort, Stored
+from headgate.protocol.records import SetAside
+from headgate.relay.budget import Budgets
+from headgate.relay.core import Key, RelayCore, key_of
+from headgate.relay.meters import Meters
+from headgate.relay.output import Output, QueueLimits
+from headgate.relay.routes import Child, Receiver, Routes
+from headgate.relay.tables import MachineTables
+from headgate.wire.logs import Log
+
+_SET_ASIDE: Final = 64
+_EVERYTHING: Final = 1 << 62
+
+
+class OvertakenError(HeadgateError):
+    """Another relay of the same site has sent what this one had decided on: what this one knows is out of date."""
+
+    def __init__(self, site: str, output: str) -> None:
+        super().__init__(
+            f"another relay of site {site!r} has written to {output}",
+            hint="run one relay for each site; this one starts again from the logs",
+        )
+
+
+@dataclass
+class RelayTotals:
+    """What a relay has done since it started."""
+
+    messages: int = 0
+    rows: int = 0
+    link_bytes: dict[str, int] = field(default_factory=dict)
+    link_messages: dict[str, int] = field(default_factory=dict)
+    link_rows: dict[str, int] = field(default_factory=dict)
+    inbox_bytes: int = 0
+    inbox_messages: int = 0
+    repairs: int = 0
+    refused: int = 0
+    oversize: int = 0
+    failures: int = 0
+    unreadable: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """A message that was taken from a log: the end of what it covers, its place, subject, version and size in bytes."""
+
+    upto: int
+    place: int
+    subject: str
+    version: int
+    size: int
+
+
+class SiteState:
+    """What one relay knows."""
+
+    stall_s: float = 0.5
+    """How long to wait before something that failed is tried again."""
+
+    def __init__(self, machine: Machine, port: MachinePort, site: str, limits: QueueLimits | None) -> None:
+        self.port = port
+        self.site = site
+        self.tables = MachineTables(port)
+        self.core = RelayCore(site, limits, defer=True)
+        self.budgets: Budgets | None = None
+        self.totals = RelayTotals()
+        self.meters = Meters()
+        self.targets: dict[Key, Child | Receiver] = {}
+        # By stream, the outputs of its newest routes: others end when they are empty.
+        self.current: dict[str, frozenset[Key]] = {}
+        # Held from restoring a block's outputs to routing it, so that none is forgotten in between.
+        self.routing = Mutex(machine)
+        self.taken: dict[str, list[Intake]] = {}
+        self.roots: tuple[str, ...] = ()
+        self.stopped: dict[str, str] = {}
+        self.recorded: set[Key] = set()  # outputs with decisions in the site log, which may be out of date
+        self.waiting = Signal(machine)  # set when an output may have something to send
+        self.set_aside: deque[SetAside] = deque(maxlen=_SET_ASIDE)
+
+    def subject(self, key: Key) -> str:
+        """The subject of an output."""
+        logs = self.port.logs
+        if key.child is not None:
+            return logs.link(self.site, key.child, key.stream)
+        assert key.subscription is not None
+        return logs.delivery(self.site, key.subscription, key.stay)
+
+    def log_of(self, key: Key) -> Log:
+        """The log of an output."""
+        logs = self.port.logs
+        return logs.site(key.child) if key.child is not None else logs.inbox(self.site)
+
+    def put_aside(self, log: Log, stored: Stored, error: Exception) -> None:
+        """Count a message that cannot be read, and remember the last ones by their places."""
+        self.totals.unreadable += 1
+        place = SetAside(log=log.name, subject=stored.subject, sequence=stored.sequence, cause=str(error))
+        if place not in self.set_aside:
+            self.set_aside.append(place)
+
+    async def last(self, log: Log, subject: str) -> Stored | None:
+        """The last message of a subject, however long the server takes to answer; a log that is missing is made."""
+        while True:
+            try:
+                return await self.port.last(log, subject)
+            except FabricError:
+                self.totals.failures += 1
+                await self.port.sleep(self.stall_s)
+            try:
+                await self.port.ensure(log)
+            except FabricError:
+                self.totals.failures += 1
+
+    async def record(self, kind: Any, subject: str) -> Any:
+        """A record of the state log, None where there is none or it cannot be read."""
+        log = self.port.logs.state
+        stored = await self.last(log, subject)
+        if stored is None:
+            return None
+        try:
+            return kind.decode(stored.data)
+        except UnreadableError as error:
+            self.put_aside(log, stored, error)
+            return None
+
+    async def tail(self, key: Key) -> tuple[int | None, int]:
+        """The coverage of an output's last message that can be read, and the sequence of its last message."""
+        log, subject = self.log_of(key), self.subject(key)
+        stored = await self.last(log, subject)
+        if stored is None:
+            return None, 0
+        try:
+            return self.port.codec.coverage(stored.data)[1], stored.sequence
+        except UnreadableError as error:
+            self.put_aside(log, stored, error)
+            return await self._readable_tail(log, subject), stored.sequence
+
+    async def _readable_tail(self, log: Log, subject: str) -> int | None:
+        """The coverage of the last message of a subject that can be read, where the very last one cannot."""
+        reached, place = None, 0
+        while True:
+            try:
+                batch = await self.port.read(log, subject, place)
+            except FabricError:
+                self.totals.failures += 1
+                await self.port.sleep(self.stall_s)
+                continue
+            if not batch:
+                return reached
+            place = batch[-1].sequence
+            for stored in batch:
+                try:
+                    reached = self.port.codec.coverage(stored.data)[1]
+                except UnreadableError:
+                    continue  # it was counted when it was met as the last one, or will be by its reader
+
+    async def restore_outputs(self, routes: Routes) -> None:
+        """Take up each output where its log ends, before its first block."""
+        for target in routes.targets:
+            key = key_of(routes.stream, target)
+            self.targets[key] = target
+            if key in self.core.outputs:
+                continue
+            coverage, sequence = await self.tail(key)
+            if coverage is None and await self._read_out(key):
+                coverage = _EVERYTHING
+            log, subject = self.port.logs.site(self.site), self.port.logs.held(self.site, key.token)
+            held = await self.last(log, subject)
+            output = self.core.restore(key, coverage, sequence)
+            if held is None:
+                continue
+            self.recorded.add(key)
+            try:
+                block = self.port.codec.block(held.data, target.schema)
+            except UnreadableError as error:
+                self.put_aside(log, held, error)
+                continue
+            classes = block.classes if key.child is not None else None
+            output.restore_held(replace(block, classes=classes), target, self.port.now)
+
+    def resume(self, key: Key, output: Output, coverage: int | None, sequence: int) -> None:
+        """Let an output go on from its tail; a relay that another one has overtaken starts again from the logs."""
+        if not output.resume(coverage, sequence):
+            raise OvertakenError(self.site, key.token)
+
+    async def _read_out(self, key: Key) -> bool:
+        """Whether a reader has come to the end of an inbox and gone on at another site: nobody will read it again."""
+        if key.subscription is None:
+            return False
+        while True:
+            try:
+                return (await read_tally(self.port, key.subscription)).stay > key.stay
+            except FabricError:
+                self.totals.failures += 1
+                await self.port.sleep(self.stall_s)
+
+    async def pack_overfull(self) -> None:
+        """Give up rows where that takes long, beside everything else; `routing` is held, so nothing comes in."""
+        while self.core.overfull:
+            output = self.core.overfull.pop()
+            work = output.begin_pack(self.port.now)
+            if work is not None:
+                output.end_pack(await self.port.work(work))
+        self.waiting.set()

@@ -1,0 +1,129 @@
+"""What every subscriber should have got, worked out from what was committed and what was in force, by brute force.
+
+Nothing of the product's routing, queues or ledger is used: a row is a number, a delivery class is a rule on it, and a
+subscription is owed the rows of its class in every commit whose version serves it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from headgate.wire.snapshot import Snapshot
+
+Ints = npt.NDArray[np.int64]
+
+
+def wanted(class_id: int, values: Ints) -> npt.NDArray[np.bool_]:
+    """Which values a delivery class takes: all, some, few or none of them."""
+    step = (1, 2, 3, 5, 60)[class_id % 5]
+    if class_id % 11 == 10:
+        return np.zeros(len(values), dtype=np.bool_)
+    return np.asarray((values + class_id) % step == 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A commit as it happened: rows (after, upto] with their values, under a version."""
+
+    after: int
+    upto: int
+    version: int
+    values: Ints
+
+
+@dataclass
+class StreamTruth:
+    """Everything that was committed to one stream."""
+
+    commits: list[Committed] = field(default_factory=list)
+    _ends: list[int] = field(default_factory=list)
+
+    @property
+    def head(self) -> int:
+        """The last sequence number."""
+        return self.commits[-1].upto if self.commits else 0
+
+    def add(self, commit: Committed) -> None:
+        """The next commit."""
+        if commit.after != self.head:
+            raise AssertionError(f"a commit after {commit.after} does not continue the stream at {self.head}")
+        self.commits.append(commit)
+        self._ends.append(commit.upto)
+
+    def withdraw(self) -> None:
+        """Take the last commit back: it was refused."""
+        self.commits.pop()
+        self._ends.pop()
+
+    def between(self, after: int, upto: int) -> list[Committed]:
+        """The commits that have rows in (after, upto]."""
+        first = bisect_right(self._ends, after)
+        found = []
+        for commit in self.commits[first:]:
+            if commit.after >= upto:
+                break
+            found.append(commit)
+        return found
+
+    def value(self, seq: int) -> int:
+        """The value of a row."""
+        commit = self.commits[bisect_right(self._ends, seq - 1)]
+        return int(commit.values[seq - commit.after - 1])
+
+
+class Oracle:
+    """Rows that subscriptions are owed."""
+
+    def __init__(self) -> None:
+        self.streams: dict[str, StreamTruth] = {}
+        self.versions: dict[int, Snapshot] = {}
+        self._classes: dict[tuple[int, int], int | None] = {}
+        self._alive: dict[tuple[int, str], frozenset[int]] = {}
+
+    def class_of(self, version: int, subscription: int) -> int | None:
+        """The delivery class of a subscription under a version, None when it is not served then."""
+        key = (version, subscription)
+        if key not in self._classes:
+            snapshot = self.versions[version]
+            name = next((each for each, found in snapshot.subscription_ids.items() if found == subscription), None)
+            self._classes[key] = None if name is None else snapshot.class_ids[name]
+        return self._classes[key]
+
+    def classes(self, version: int, stream: str) -> frozenset[int]:
+        """The delivery classes that a version matches on a stream."""
+        key = (version, stream)
+        if key not in self._alive:
+            snapshot = self.versions[version]
+            self._alive[key] = frozenset(
+                snapshot.class_ids[name]
+                for name, each in snapshot.deployment.subscriptions.items()
+                if each.stream == stream
+            )
+        return self._alive[key]
+
+    def starts(self, stream: str, subscription: int) -> int | None:
+        """The sequence number before the first row that a subscription is owed from its first commit on."""
+        for commit in self.streams[stream].commits:
+            if self.class_of(commit.version, subscription) is not None:
+                return commit.after
+        return None
+
+    def rows(self, stream: str, subscription: int, after: int, upto: int, *, past: int | None = None) -> list[int]:
+        """The sequence numbers in (after, upto] that a subscription is owed.
+
+        `past` is the class by which a subscription that starts with the earliest row gets what came before it.
+        """
+        found: list[int] = []
+        for commit in self.streams[stream].between(after, upto):
+            class_id = self.class_of(commit.version, subscription)
+            if class_id is None and past is not None and past in self.classes(commit.version, stream):
+                class_id = past
+            if class_id is None:
+                continue
+            places = np.flatnonzero(wanted(class_id, commit.values)) + commit.after + 1
+            found += [int(seq) for seq in places if after < seq <= upto]
+        return found
