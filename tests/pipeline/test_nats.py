@@ -64,6 +64,11 @@ def reader(nats_url, schema=ARROW, **options):
     return NatsReader(Settings.of({"url": nats_url, "namespace": "nsrc", **given}), schema)
 
 
+def at(source, sequence):
+    """An offset in the log as it is now."""
+    return {"sequence": sequence, "made": source.reportLatestOffset()["made"]}
+
+
 def numbers(source, start, end):
     found = []
     for part in source.partitions(start, end):
@@ -105,10 +110,10 @@ def test_what_senders_gave_up_is_read_in_its_place_and_garbage_is_a_dead_letter(
 def test_offsets_are_sequences_and_ranges_are_exact(nats_url, filled):
     source = reader(nats_url, stream=filled, partitions=2)
     start = source.initialOffset()
-    assert start == {"sequence": 0}
-    assert source.latestOffset(start, ReadMaxRows(7)) == {"sequence": 7}
+    assert start == at(source, 0)
+    assert source.latestOffset(start, ReadMaxRows(7)) == at(source, 7)
     end = source.latestOffset(start, ReadAllAvailable())
-    assert end == {"sequence": 40} == source.reportLatestOffset()
+    assert end == at(source, 40) == source.reportLatestOffset()
     assert [row["n"] for row in numbers(source, start, end)] == list(range(400))
     assert [row["n"] for row in numbers(source, {"sequence": 3}, {"sequence": 5})] == list(range(30, 50))
     assert source.partitions(end, end) == []
@@ -122,7 +127,7 @@ def test_available_now_ends_where_the_log_did(nats_url, filled, fabric):
     source = reader(nats_url, stream=filled)
     source.prepareForTriggerAvailableNow()
     fabric.publish(fabric.logs.published(filled), message(400))
-    assert source.latestOffset({"sequence": 0}, ReadAllAvailable()) == {"sequence": 40}
+    assert source.latestOffset(at(source, 0), ReadAllAvailable()) == at(source, 40)
     source.stop()
 
 
@@ -133,7 +138,7 @@ def test_committed_messages_are_purged_but_the_last(nats_url, filled, fabric):
     assert fabric.get(log, 29) is None
     assert fabric.get(log, 30) is not None
     assert [row["n"] for row in numbers(source, {"sequence": 30}, {"sequence": 40})] == list(range(300, 400))
-    assert reader(nats_url, stream=filled).initialOffset() == {"sequence": 29}
+    assert reader(nats_url, stream=filled).initialOffset()["sequence"] == 29
     kept = reader(nats_url, stream=filled, purge="never")
     kept.commit({"sequence": 40})
     assert fabric.get(log, 35) is not None
@@ -174,8 +179,8 @@ def test_another_subject_in_the_same_log_is_no_gap(nats_url, fabric):
     only = reader(nats_url, TEXT, subject="shared.b.>", log="NSRC_SHARED", payload="json")
     found = [json.loads(row["value"])["n"] for row in numbers(only, {"sequence": 0}, end)]
     assert found == list(range(1, 20, 3))
-    assert reader(nats_url, TEXT, subject="shared.>", start="new").initialOffset() == {"sequence": 20}
-    assert reader(nats_url, TEXT, subject="shared.>", start="11").initialOffset() == {"sequence": 10}
+    assert reader(nats_url, TEXT, subject="shared.>", start="new").initialOffset()["sequence"] == 20
+    assert reader(nats_url, TEXT, subject="shared.>", start="11").initialOffset()["sequence"] == 10
     fabric.run(fabric.fabric._js.delete_stream("NSRC_SHARED"))
 
 
@@ -255,3 +260,28 @@ def test_json_lines_are_rows_and_bad_ones_dead_letters(spark, nats_url, filled, 
         "not a JSON object of the stream's schema": "oops",
         "message 42 is not UTF-8": '{"station": "c"}\ufffd',
     }
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_a_log_that_moved_backwards_is_refused_or_declared(nats_url, fabric, filled, anew):
+    """Before, messages with numbers that had been read before were passed over without a word."""
+    read = at(reader(nats_url, stream=filled), 40)
+    log = fabric.logs.input(filled)
+    if anew:
+        fabric.run(fabric.fabric.delete(log))
+        fabric.ensure(log)
+        fabric.publish_all(fabric.logs.published(filled), [message(first) for first in range(1000, 1500, 10)])
+    else:
+        read["sequence"] = 45
+    strict, lenient = (reader(nats_url, stream=filled, on_gap=word) for word in ("fail", "declare"))
+    with pytest.raises(
+        SourceGapError, match="was made anew" if anew else "ends with message 40, but messages up to 45"
+    ):
+        strict.latestOffset(read, ReadAllAvailable())
+    end = lenient.latestOffset(read, ReadAllAvailable())
+    (declared,) = numbers(lenient, read, end)
+    assert declared["_error"].startswith("source gap: ")
+    later = lenient.latestOffset(end, ReadAllAvailable())
+    assert len(numbers(lenient, end, later)) == (500 if anew else 0)
+    ahead = reader(nats_url, stream=filled, start="100")
+    assert ahead.latestOffset(ahead.initialOffset(), ReadAllAvailable()) == ahead.initialOffset()

@@ -176,6 +176,13 @@ def json_lines():
         "wrong type": json.dumps({**good, "temp": "warm"}),
         "overflow": json.dumps({**good, "n": 2**40}),
         "bad time": json.dumps({**good, "at": "soon"}),
+        "two wrong": json.dumps({**good, "temp": "warm", "n": "many"}),
+        "object as text": json.dumps({**good, "station": {"name": "oslo"}}),
+        "list as text": json.dumps({**good, "station": ["oslo"]}),
+        "text like an object": json.dumps({**good, "station": '{"name": "oslo"}'}),
+        "beyond a double": json.dumps(good).replace("1.5", "-1e999"),
+        "infinite by name": json.dumps({**good, "temp": "Infinity"}),
+        "not UTF-8": json.dumps(good).replace("oslo", "o\udcffslo"),
         "truncated": json.dumps(good)[:-5],
         "not json": "hello",
         "array": json.dumps([good, good]),
@@ -189,8 +196,16 @@ def json_lines():
 REASONS = {
     "null key": "key column 'station' is null",
     "missing time": "event time 'at' is null",
-    **dict.fromkeys(["wrong type", "overflow", "bad time", "truncated", "not json", "array", "number"], "unread"),
-    **dict.fromkeys(["two objects", "two in a list", "rubbish behind"], "unread"),
+    "wrong type": "column 'temp' is not a double",
+    "overflow": "column 'n' is not a int",
+    "bad time": "column 'at' is not a timestamp",
+    "two wrong": "column 'temp' is not a double; column 'n' is not a int",
+    "object as text": "column 'station' is not a string but an object or a list",
+    "list as text": "column 'station' is not a string but an object or a list",
+    "beyond a double": "column 'temp' is beyond what a double holds",
+    "not UTF-8": "not UTF-8",
+    **dict.fromkeys(["truncated", "not json", "array", "number"], "not one JSON object"),
+    **dict.fromkeys(["two objects", "two in a list", "rubbish behind"], "not one JSON object"),
 }
 
 
@@ -198,39 +213,47 @@ REASONS = {
 def test_json_files_give_good_rows_and_dead_letters_with_reasons(spark, tmp_path, json_lines):
     folder = tmp_path / "incoming files"
     folder.mkdir()
-    (folder / "one.json").write_text("\n\n".join(json_lines.values()) + "\r\n  \n", encoding="utf-8")
+    (folder / "one.json").write_bytes(as_bytes("\n\n".join(json_lines.values()) + "\r\n  \n"))
     stream = Stream("s", READINGS, Source("json", {"path": str(folder)}), "root", ("station",), "at")
     rows, _ = run(validate(read(spark, stream), stream), "json_files", tmp_path / "checkpoint")
-    check_dead(rows, json_lines, "not a JSON object of the stream's schema")
+    check_dead(rows, json_lines)
 
 
 @pytest.mark.spark
 def test_json_messages_are_judged_like_json_files(spark, json_lines):
     stream = Stream("s", READINGS, Source("kafka", {"payload": "json"}), "root", ("station",), "at")
-    values = [(line.encode(), None) for line in json_lines.values()]
+    values = [(as_bytes(line), None) for line in json_lines.values()]
     frame = spark.createDataFrame(values, "value binary, _error string")
     rows = validate(from_json(frame, stream), stream).toArrow()
-    check_dead(rows, json_lines, "not a JSON object of the stream's schema")
+    check_dead(rows, json_lines)
     broken = spark.createDataFrame([(None, None), ("", None), ("x", "no such codec")], "value string, _error string")
     dead = validate(from_json(broken, stream), stream).select(DEAD).toArrow()[DEAD].to_pylist()
-    assert dead == ["not a JSON object of the stream's schema"] * 2 + ["no such codec"]
+    assert dead == ["not one JSON object"] * 2 + ["no such codec"]
     strict = Stream("s", READINGS, Source("kafka", {"payload": "json", "unknown_columns": "dead"}), "root")
     dead = validate(from_json(frame, strict), strict).select(DEAD).toArrow()[DEAD].to_pylist()
     assert [reason for reason in dead if reason and "unknown" in reason] == ["unknown columns: unknown"]
 
 
-def check_dead(rows, lines, unread):
+def as_bytes(text):
+    """The text in UTF-8, with the byte FF where it has the code that stands for it."""
+    return text.encode(errors="surrogateescape")
+
+
+def check_dead(rows, lines):
     assert rows.num_rows == len(lines)
     by_reason = {}
     for row in rows.to_pylist():
         by_reason.setdefault(row[DEAD], []).append(row)
     assert len(by_reason[None]) == len(lines.keys() - REASONS)
     assert all(row["_raw"] is None for row in by_reason[None])
-    assert {row["station"] for row in by_reason[None]} == {"oslo", "Å😀"}
-    assert {row["_raw"] for row in by_reason[unread]} == {
-        line for name, line in lines.items() if REASONS.get(name) == "unread"
-    }
-    assert len(by_reason["key column 'station' is null"]) == len(by_reason["event time 'at' is null"]) == 1
+    assert {row["station"] for row in by_reason[None]} == {"oslo", "Å😀", '{"name": "oslo"}'}
+    for reason in set(REASONS.values()):
+        wanted = [name for name in lines if REASONS.get(name) == reason]
+        assert len(by_reason[reason]) == len(wanted), (reason, by_reason)
+        if "is null" not in reason:
+            shown = {as_bytes(lines[name]).decode(errors="replace") for name in wanted}
+            assert {row["_raw"] for row in by_reason[reason]} == shown
+    assert set(by_reason) == {None, *REASONS.values()}
 
 
 @pytest.mark.spark
@@ -251,7 +274,7 @@ def test_csv_files_keep_what_they_cannot_read(spark, tmp_path):
         run(validate(read(spark, stream), stream), "csv_header", tmp_path / "other")
     assert found == {
         (None, None),
-        ("oslo,warm,2026-01-01T00:00:00Z", "not a csv record of the stream's schema"),
+        ("oslo,warm,2026-01-01T00:00:00Z", "column 'temp' is not a double"),
         (None, "event time 'at' is null; key column 'station' is null"),
         ("bergen", "not a csv record of the stream's schema"),
     }

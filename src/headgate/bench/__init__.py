@@ -31,6 +31,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "algebra": Benchmark("headgate.bench.algebra", "filters: covering and merging against brute force, refusals"),
     "matching": Benchmark("headgate.bench.matching", "the compiled index against rtree, DuckDB, Polars, Spark, a scan"),
     "pipeline": Benchmark("headgate.bench.pipeline", "the whole Spark job with 500,000 profiles against no matching"),
+    "recovery": Benchmark(
+        "headgate.bench.recovery", "live: the Spark driver is killed, where the time to recover goes"
+    ),
     "admission": Benchmark(
         "headgate.bench.admission", "live: context updates beyond what a Spark job can apply, by method of control"
     ),

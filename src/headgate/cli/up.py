@@ -44,7 +44,8 @@ def up(
     trigger: Annotated[str, typer.Option(help="How often a micro-batch starts.")] = "1 s",
     partitions: Annotated[int | None, typer.Option(help="Repartition every micro-batch to so many tasks.")] = None,
     new_lineage: Annotated[
-        bool, typer.Option("--new-lineage", help="Accept a checkpoint directory that starts anew.")
+        bool,
+        typer.Option("--new-lineage", help="Go on with the checkpoints as they are; rows that are gone are declared."),
     ] = False,
     relays: Annotated[bool, typer.Option(help="Run the relays of all sites in this process.")] = True,
     job: Annotated[bool, typer.Option(help="Run the Spark job.")] = True,

@@ -1,7 +1,8 @@
 """The driver's side of a micro-batch: pin what it runs under before it, commit one manifest after it.
 
-A batch is committed once, whatever is replayed: the last manifest is read first, a batch that is not newer is dropped,
-and the append is fenced by the manifest that was read, so that an older driver that still runs cannot get between.
+A batch is committed once, whatever is replayed: the last manifest is read first, a batch that reads the same ranges of
+its sources under the same number is dropped, one that does not begin where the last manifest ends is refused, and the
+append is fenced by the manifest that was read, so that an older driver that still runs cannot get between.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,19 +21,17 @@ from headgate.errors import HeadgateError
 from headgate.fabric import FencedError, SyncFabric
 from headgate.matching.admission import UpdatePlan
 from headgate.matching.skipped import Skipped
+from headgate.pipeline.checkpoint import LineageError
 from headgate.pipeline.counts import read_counts
+from headgate.pipeline.record import follows, same_ranges
 from headgate.protocol.published import head_revision
 from headgate.protocol.records import Purging
 from headgate.reduction import merged
 from headgate.wire.ledger import check_counts
-from headgate.wire.manifest import Manifest, PartRef, decode_manifest, encode_manifest
+from headgate.wire.manifest import Manifest, PartRef, SourceRange, decode_manifest, encode_manifest
 from headgate.wire.sealed import read_object, write_object
 from headgate.wire.unreadable import decode_message
 from headgate.wire.unsent import Unsent, decode_unsent
-
-
-class LineageError(HeadgateError):
-    """The checkpoint that numbers the batches is not the one that numbered the committed ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +144,21 @@ def _kept(fabric: SyncFabric, version: int) -> bool:
     return fabric.last(logs.tables, logs.table(version)) is not None
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a batch read of its sources, for its manifest.
+
+    `files` gives the place of the list of files that goes on from the last manifest's.
+    """
+
+    ranges: tuple[SourceRange, ...] = ()
+    files: Callable[[Manifest | None], int] = lambda last: last.files if last else 0
+
+
+NO_SOURCE: Final = Reading()
+"""Of batches that were made here and not read from a source: their number alone says which they are."""
+
+
 def commit(
     fabric: SyncFabric,
     stream: str,
@@ -152,26 +166,20 @@ def commit(
     batch: int,
     pin: Pin,
     staged: Sequence[Any],
-    *,
-    new_lineage: bool = False,
+    reading: Reading = NO_SOURCE,
 ) -> Manifest | None:
     """Append the manifest of a batch, None when the batch was committed before.
 
-    `staged` are the rows that the match pass returned, in partition order. `new_lineage` accepts a checkpoint that
-    starts anew: its batches go on from the last sequence number.
+    `staged` are the rows that the match pass returned, in partition order.
     """
     logs = fabric.logs
     while True:
         stored = fabric.last(logs.root(stream), logs.commit(stream))
         last = decode_message(logs.root(stream).name, stored, decode_manifest) if stored else None
-        if last is not None and last.lineage != lineage and not new_lineage:
-            raise LineageError(
-                f"stream {stream!r} was committed by the checkpoint {last.lineage}, this one is {lineage}",
-                hint="restore the checkpoint directory, or start with --new-lineage to go on from the source's start",
-            )
-        if last is not None and last.lineage == lineage and batch <= last.batch:
+        if last is not None and _committed(stream, lineage, batch, reading, last):
             return None
         manifest = build_manifest(stream, lineage, batch, pin, staged, last.upto if last else 0)
+        manifest = replace(manifest, ranges=reading.ranges, files=reading.files(last))
         if last is not None and not last.evaluated:
             manifest = replace(manifest, untold=last.told)  # nobody below the root has seen that manifest
         faults.reach("driver.before_manifest")
@@ -181,6 +189,34 @@ def commit(
             continue
         faults.reach("driver.after_manifest")
         return manifest
+
+
+def _committed(stream: str, lineage: str, batch: int, reading: Reading, last: Manifest) -> bool:
+    """Whether a batch is the one that was committed last; a `LineageError` where it neither is nor follows that one."""
+    if last.lineage != lineage:
+        raise LineageError(
+            f"stream {stream!r} was committed by the checkpoint {last.lineage}, this one is {lineage}",
+            hint="is another driver running? else restore the checkpoint directory",
+        )
+    if batch <= last.batch:
+        if not reading.ranges or (batch == last.batch and same_ranges(last, reading.ranges)):
+            return True
+        raise LineageError(
+            f"batch {batch} of stream {stream!r} reads {_shown(reading.ranges)}, but the root log already has batch "
+            f"{last.batch}, which ends with {_shown(last.ranges)}: the checkpoint has moved backwards",
+            hint="nothing is lost: the stream is started again with a checkpoint that is made from the root log",
+        )
+    if not follows(last, reading.ranges):
+        raise LineageError(
+            f"batch {batch} of stream {stream!r} reads {_shown(reading.ranges)}, which does not begin where the last "
+            f"commit, batch {last.batch}, ends: {_shown(last.ranges)}",
+            hint="nothing is lost: the stream is started again with a checkpoint that is made from the root log",
+        )
+    return False
+
+
+def _shown(ranges: Sequence[SourceRange]) -> str:
+    return ", ".join(f"{each.before or 'the start'} to {each.after}" for each in ranges) or "no stated range"
 
 
 def build_manifest(stream: str, lineage: str, batch: int, pin: Pin, staged: Sequence[Any], after: int) -> Manifest:

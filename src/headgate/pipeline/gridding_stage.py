@@ -159,11 +159,11 @@ class GriddingStage:
         """What was held after a micro-batch; None where nothing ever was."""
         path = self._file(batch)
         if not path.exists():
-            if any(self.directory.glob(HELD)) and batch >= 0:
+            if batch >= 0:
                 raise HeadgateError(
                     f"the stations that were held after micro-batch {batch} are gone",
                     where=str(path),
-                    hint="restore the checkpoint directory as a whole, or start with --new-lineage",
+                    hint="restore the checkpoint directory as a whole, or delete it and start with --new-lineage",
                 )
             return None
         with pa.OSFile(str(path), "rb") as file:

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -22,11 +23,8 @@ from headgate.diagnostics import configure, noted, stream_log
 from headgate.errors import masked
 from headgate.fabric import SyncFabric
 from headgate.model import Stream
-from headgate.pipeline.commit import newest_revision
-from headgate.pipeline.query import start_query
-from headgate.pipeline.session import make_session
-from headgate.pipeline.states import read_snapshot
-from headgate.pipeline.worker import Address
+from headgate.pipeline.causes import cause_of
+from headgate.pipeline.stages import Stages
 from headgate.wire.logs import Logs
 from headgate.wire.sealed import write_object
 
@@ -34,12 +32,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from headgate.pipeline.worker import Address
+
 _CHECK_S: Final = 0.5
 _RESTART_S: Final = 2.0
 _SAY_S: Final = 5.0
 _FIRST_S: Final = 90.0
 CONNECTION: Final = "HEADGATE_JOB_CONNECTION"
 """The environment variable with the job's address of NATS and its credentials, as JSON."""
+_STOP_S: Final = 10.0
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,8 @@ class JobConfig:
     @property
     def address(self) -> Address:
         """How to reach the fabric."""
+        from headgate.pipeline.worker import Address
+
         return Address(self.url, Logs(self.namespace), self.nats_options)
 
 
@@ -84,6 +87,7 @@ class Job:
 
     def __init__(self, config: JobConfig) -> None:
         self.config = config
+        self.stages = Stages()
         self._stop = threading.Event()
         self._queries: dict[str, StreamingQuery] = {}
 
@@ -92,29 +96,56 @@ class Job:
         self._stop.set()
 
     def run(self) -> None:
-        """Start every query, watch them, and stop them."""
-        config = self.config
-        state = Path(config.state_dir)
-        with config.address.connect() as fabric:
+        """Start every query, watch them, and stop them.
+
+        What does not need each other runs side by side: Java starts while this process imports what it runs, and the
+        workers load what they run while the queries are planned.
+        """
+        with ThreadPoolExecutor(2, "start") as pool, self.config.address.connect() as fabric:
             self._say(fabric, "starting Spark")
-            spark = make_session("headgate", config.master, config.spark_options, state)
+            session = pool.submit(self._session)
+            import headgate.pipeline.query  # noqa: F401 - while Java starts
+            from headgate.pipeline.commit import newest_revision
+            from headgate.pipeline.states import read_snapshot
+
+            self.stages.end("imports")
+            spark = session.result()
             try:
-                self._warm_up(spark)
+                warmed = pool.submit(self._warm_up, spark)
                 streams = read_snapshot(fabric, newest_revision(fabric)).deployment.streams
                 wanted = [
-                    stream for name, stream in streams.items() if config.streams is None or name in config.streams
+                    stream
+                    for name, stream in streams.items()
+                    if self.config.streams is None or name in self.config.streams
                 ]
                 for stream in wanted:
                     self._try_start(spark, fabric, stream)
+                self.stages.end("queries")
                 self._say(fabric, "running the first micro-batches")
-                self._wait_first()
-                self._say(fabric, "ready")
+                self._wait_first(warmed)
+                self._say(fabric, "ready", stages=self.stages.ends_s)
+                print(f"headgate: ready; stages ended after (s): {json.dumps(self.stages.ends_s)}", flush=True)
                 self._watch(spark, fabric, {stream.name: stream for stream in wanted})
             finally:
-                for name, query in self._queries.items():
-                    with noted(stream_log(name), "the query did not stop cleanly", Exception, level=logging.WARNING):
-                        query.stop()
-                spark.stop()
+                self._end(spark)
+
+    def _session(self) -> SparkSession:
+        from headgate.pipeline.session import make_session
+
+        config = self.config
+        spark = make_session("headgate", config.master, config.spark_options, Path(config.state_dir))
+        self.stages.end("session")
+        return spark
+
+    def _end(self, spark: SparkSession) -> None:
+        """Stop the queries, each between two micro-batches if it can be, since Spark breaks one off noisily."""
+        deadline = time.monotonic() + _STOP_S
+        for name, query in self._queries.items():
+            with noted(stream_log(name), "the query did not stop cleanly", Exception, level=logging.WARNING):
+                while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+                    time.sleep(_CHECK_S / 25)
+                query.stop()
+        spark.stop()
 
     def _try_start(self, spark: SparkSession, fabric: SyncFabric, stream: Stream) -> None:
         """Start a stream's query; one that cannot start says why and is tried again, and stops no other."""
@@ -125,10 +156,13 @@ class Job:
 
     def _failed(self, fabric: SyncFabric, name: str, error: object) -> None:
         self._queries.pop(name, None)
-        stream_log(name).error("the query of stream %r has stopped and is tried again: %s", name, error)
-        self._say(fabric, "failed", stream=name, error=_brief(str(error)))
+        cause = masked(cause_of(error))
+        stream_log(name).error("the query of stream %r has stopped and is tried again: %s", name, cause)
+        self._say(fabric, "failed", stream=name, error=cause)
 
     def _start(self, spark: SparkSession, fabric: SyncFabric, stream: Stream) -> None:
+        from headgate.pipeline.query import start_query
+
         count = self.config.partitions
         self._queries[stream.name] = start_query(
             spark,
@@ -139,18 +173,22 @@ class Job:
             trigger_s=float(stream.options.get("trigger_s", self.config.trigger_s)),
             new_lineage=self.config.new_lineage,
             shape=None if count is None else lambda frame: frame.repartition(count),
+            told=lambda _: self.stages.end("first commit"),
         )
 
     def _warm_up(self, spark: SparkSession) -> None:
-        """Start the Python workers and load what they import, so that the first rows do not wait for it."""
+        """Start the Python workers, so that the first rows do not wait for what they import."""
         cores = spark.sparkContext.defaultParallelism
         spark.range(cores, numPartitions=cores).mapInArrow(_import_all, "id bigint").count()
+        self.stages.end("workers")
 
-    def _wait_first(self) -> None:
+    def _wait_first(self, warmed: Future[None]) -> None:
         """Wait until every query has run once: the first micro-batch compiles its plan and starts its workers."""
         deadline = time.monotonic() + _FIRST_S
         while time.monotonic() < deadline and not self._stop.wait(_CHECK_S / 5):
-            if all(query.lastProgress is not None or not query.isActive for query in self._queries.values()):
+            queries = self._queries.values()
+            if warmed.done() and all(query.lastProgress is not None or not query.isActive for query in queries):
+                self.stages.end("first micro-batches")
                 return
 
     def _watch(self, spark: SparkSession, fabric: SyncFabric, streams: Mapping[str, Stream]) -> None:
@@ -168,13 +206,11 @@ class Job:
                 for stream in missing:
                     self._try_start(spark, fabric, stream)
 
-    def _say(self, fabric: SyncFabric, state: str, **more: str) -> None:
+    def _say(self, fabric: SyncFabric, state: str, stream: str = "_", **more: Any) -> None:
         document = {"state": state, "pid": os.getpid(), "time_ms": int(time.time() * 1000), **more}
-        fabric.publish(fabric.logs.stats("job", more.get("stream", "_")), write_object(document))
-
-
-def _brief(text: str) -> str:
-    return masked(text.strip().split("\n", 1)[0])[:500]
+        if stream != "_":
+            document["stream"] = stream
+        fabric.publish(fabric.logs.stats("job", stream), write_object(document))
 
 
 def _import_all(batches: Any) -> Any:

@@ -25,58 +25,18 @@ from headgate.pipeline.commit import Pin
 from headgate.pipeline.control import gate_of
 from headgate.pipeline.counts import Counted
 from headgate.pipeline.graded import Graded
+from headgate.pipeline.letters import SHARE, mark_oversize, pack_dead, split_dead
 from headgate.pipeline.ordering import DRAWN, Ordering, micros
 from headgate.pipeline.sources.declarations import take_declarations
+from headgate.pipeline.staged import STAGED, staged_row
 from headgate.pipeline.states import IndexRef
 from headgate.pipeline.validate import DEAD
 from headgate.pipeline.worker import Address, Worker, worker
-from headgate.wire.frame import encode_frame
 from headgate.wire.integers import encode_lists
-from headgate.wire.message import json_value
 from headgate.wire.part import Part, encode_part
 from headgate.wire.unsent import Unsent
 
-RAW: Final = "_raw"
-STAGED_DDL: Final = (
-    "kind string, log_sequence bigint, evaluated bigint, kept bigint, dead bigint, shed bigint, "
-    "classes bigint, class_ids binary, class_counts binary, event_ms double, events bigint, busy_s double, "
-    "match_s double, class_s double, class_bytes bigint, sampled bigint, missed double, missed_var double, "
-    "wrong double, wrong_var double, trouble string, given bigint, age_s double, updates bigint, update_s double, "
-    "partly_shed bigint, withheld string, late bigint, unsent string"
-)
-STAGED = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("log_sequence", pa.int64()),
-        ("evaluated", pa.int64()),
-        ("kept", pa.int64()),
-        ("dead", pa.int64()),
-        ("shed", pa.int64()),
-        ("classes", pa.int64()),
-        ("class_ids", pa.binary()),
-        ("class_counts", pa.binary()),
-        ("event_ms", pa.float64()),
-        ("events", pa.int64()),
-        ("busy_s", pa.float64()),
-        ("match_s", pa.float64()),
-        ("class_s", pa.float64()),
-        ("class_bytes", pa.int64()),
-        ("sampled", pa.int64()),
-        ("missed", pa.float64()),
-        ("missed_var", pa.float64()),
-        ("wrong", pa.float64()),
-        ("wrong_var", pa.float64()),
-        ("trouble", pa.string()),
-        ("given", pa.int64()),
-        ("age_s", pa.float64()),
-        ("updates", pa.int64()),
-        ("update_s", pa.float64()),
-        ("partly_shed", pa.int64()),
-        ("withheld", pa.string()),
-        ("late", pa.int64()),
-        ("unsent", pa.string()),
-    ]
-)
+_AHEAD_US: Final = 60_000_000  # clocks differ
 
 
 @dataclass(slots=True)
@@ -126,7 +86,8 @@ class MatchPass:
             if not batch.num_rows:
                 continue
             began = time.perf_counter()
-            good, dead = split_dead(batch, stream.schema.arrow)
+            room = int(me.fabric.max_payload * SHARE)
+            good, dead = split_dead(mark_oversize(batch, stream.schema.arrow, room), stream.schema.arrow)
             rows: list[dict[str, object]] = []
             unsent: Unsent | None = None
             if dead is not None:
@@ -134,8 +95,12 @@ class MatchPass:
             if unsent is not None:
                 rows.append({"kind": "unsent", "unsent": unsent.to_bytes().decode()})
             if dead is not None and dead.num_rows:
-                (place,) = me.fabric.publish_all(me.fabric.logs.dead(self.stream), [encode_dead(dead)])
-                rows.append({"kind": "dead", "log_sequence": place, "dead": dead.num_rows})
+                counts, letters = zip(*pack_dead(dead, room), strict=True)
+                places = me.fabric.publish_all(me.fabric.logs.dead(self.stream), list(letters))
+                rows += [
+                    {"kind": "dead", "log_sequence": place, "dead": count}
+                    for place, count in zip(places, counts, strict=True)
+                ]
             age_s = self._age(good, stream.event_time)
             first = None if victims is None else victims.evaluate(good, {})
             gated = gate.admit(self.batch, good.num_rows, age_s, self.row_cost_s, first, self.levels)
@@ -150,7 +115,7 @@ class MatchPass:
             rows[-1]["busy_s"] = time.perf_counter() - began
             rows[-1].update(self._estimate(gate, graded, ordering))
             rows[-1]["trouble"], trouble = trouble, ""
-            yield pa.RecordBatch.from_pylist([{**_ZERO, **row} for row in rows], schema=STAGED)
+            yield pa.RecordBatch.from_pylist([staged_row(**row) for row in rows], schema=STAGED)
         row = {
             "kind": "counts",
             **counted.packed(),
@@ -160,7 +125,7 @@ class MatchPass:
             "updates": state.bound - bound,
             "update_s": state.bound_s - bound_s,
         }
-        yield pa.RecordBatch.from_pylist([{**_ZERO, **row}], schema=STAGED)
+        yield pa.RecordBatch.from_pylist([staged_row(**row)], schema=STAGED)
 
     def _stricter(self, me: Worker, tolerance: float) -> ContextState:
         """The classes that tolerate less."""
@@ -170,7 +135,7 @@ class MatchPass:
         """The age of the oldest row."""
         age_s = time.time() - self.began_s if self.began_s else 0.0
         if event_time is not None and good.num_rows:
-            oldest = pc.min(micros(good, event_time)).as_py()
+            oldest = pc.min(possible_times(micros(good, event_time), int(time.time() * 1e6))).as_py()
             age_s = max(age_s, 0.0 if oldest is None else time.time() - oldest / 1e6)
         return age_s
 
@@ -183,7 +148,7 @@ class MatchPass:
         event_time: str | None,
         counted: Counted,
     ) -> list[dict[str, object]]:
-        parts = list(cut(good, lists, int(me.fabric.max_payload * 0.9), spent))
+        parts = list(cut(good, lists, int(me.fabric.max_payload * SHARE), spent))
         data = [encoded for _, encoded in parts if encoded is not None]
         places = iter(me.fabric.publish_all(me.fabric.logs.part(self.stream), data) if data else [])
         if data:
@@ -202,10 +167,11 @@ class MatchPass:
         spent.class_s += time.thread_time() - began
         rows[-1].update({"match_s": spent.match_s, "class_s": spent.class_s, "class_bytes": spent.class_bytes})
         if event_time is not None and good.num_rows:
-            mean = pc.mean(micros(good, event_time)).as_py()
+            possible = possible_times(micros(good, event_time), int(time.time() * 1e6))
+            mean = pc.mean(possible).as_py()
             if mean is not None:
                 rows[0]["event_ms"] = float(mean) / 1000
-                rows[0]["events"] = good.num_rows
+                rows[0]["events"] = len(possible) - possible.null_count
         return rows
 
     def _estimate(self, gate: BatchGate, graded: Graded, ordering: Ordering) -> dict[str, object]:
@@ -236,57 +202,15 @@ class MatchPass:
         return {**found, "sampled": sampled}
 
 
-_ZERO: dict[str, object] = {
-    "log_sequence": 0,
-    "evaluated": 0,
-    "kept": 0,
-    "dead": 0,
-    "shed": 0,
-    "classes": 0,
-    "class_ids": b"",
-    "class_counts": b"",
-    "event_ms": 0.0,
-    "events": 0,
-    "busy_s": 0.0,
-    "match_s": 0.0,
-    "class_s": 0.0,
-    "class_bytes": 0,
-    "sampled": 0,
-    "missed": 0.0,
-    "missed_var": 0.0,
-    "wrong": 0.0,
-    "wrong_var": 0.0,
-    "trouble": "",
-    "given": 0,
-    "age_s": 0.0,
-    "updates": 0,
-    "update_s": 0.0,
-    "partly_shed": 0,
-    "withheld": "",
-    "late": 0,
-    "unsent": "",
-}
+def possible_times(times_us: pa.Array, now_us: int) -> pa.Array:
+    """The times that a row can have been made at, without those before 1970 or more than a minute from now.
 
+    A single row of the year 9999 would otherwise make a batch look as if it had no delay.
 
-def split_dead(batch: pa.RecordBatch, schema: pa.Schema) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
-    """Good rows in the stream's schema, and the dead letters beside them."""
-    alive = pc.is_null(batch.column(DEAD))
-    good, dead = batch, None
-    if not pc.all(alive).as_py():
-        good, dead = batch.filter(alive), batch.filter(pc.invert(alive))
-    columns = [good.column(field.name).cast(field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(columns, schema=schema), dead
-
-
-def encode_dead(dead: pa.RecordBatch) -> bytes:
-    """Dead letters as stored: reason, raw text and row of each, as JSON lines in a frame."""
-    lines = []
-    for row in dead.to_pylist():
-        reason, raw = row.pop(DEAD), row.pop(RAW)
-        lines.append(json.dumps({"reason": reason, "raw": raw, "row": row}, default=json_value))
-    text = "\n".join(lines).encode()
-    packed = pa.compress(text, codec="zstd", asbytes=True)
-    return encode_frame("x", {"rows": dead.num_rows, "size": len(text)}, [packed])
+    >>> possible_times(pa.array([-5, 7, None, 253_402_300_799_000_000]), 1_000_000).to_pylist()
+    [7]
+    """
+    return times_us.filter(pc.and_(pc.greater_equal(times_us, 0), pc.less(times_us, now_us + _AHEAD_US)))
 
 
 def cut(

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import os
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headgate.errors import HeadgateError
 from headgate.fabric import SyncFabric
 from headgate.grid.gridding_document import station_schema
 from headgate.model import Stream
-from headgate.pipeline.commit import commit, pin_batch
+from headgate.pipeline.causes import cause_of
+from headgate.pipeline.checkpoint import FileEntry, SparkCheckpoint
+from headgate.pipeline.commit import Reading, commit, pin_batch
 from headgate.pipeline.control import Controller
 from headgate.pipeline.errors import Errors
+from headgate.pipeline.filelists import FileLists, files_read
 from headgate.pipeline.gridding_stage import GriddingStage
 from headgate.pipeline.indexes import IndexKeeper
-from headgate.pipeline.match import STAGED_DDL, MatchPass
+from headgate.pipeline.match import MatchPass
+from headgate.pipeline.record import note, resume
 from headgate.pipeline.roots import own_rows
 from headgate.pipeline.session import local_uri
 from headgate.pipeline.sources import read
+from headgate.pipeline.staged import STAGED_DDL
 from headgate.pipeline.validate import validate
 from headgate.pipeline.worker import Address
+from headgate.wire.manifest import Manifest
 from headgate.wire.sealed import write_object
 
 if TYPE_CHECKING:
@@ -31,15 +37,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
-def lineage_of(checkpoint: Path) -> str:
-    """The identity of a checkpoint directory, written beside it when it is made."""
-    checkpoint.mkdir(parents=True, exist_ok=True)
-    known = checkpoint / "lineage"
-    if not known.exists():
-        fresh = known.with_suffix(".new")
-        fresh.write_text(uuid.uuid4().hex, encoding="utf-8")
-        fresh.replace(known)
-    return known.read_text(encoding="utf-8").strip()
+class BatchError(HeadgateError):
+    """A micro-batch failed; the message is the cause."""
 
 
 class Batches:
@@ -51,7 +50,7 @@ class Batches:
         fabric: SyncFabric,
         stream: Stream,
         checkpoint: Path,
-        new_lineage: bool = False,
+        lineage: str,
         gridding: GriddingStage | None = None,
         told: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> None:
@@ -59,8 +58,10 @@ class Batches:
         self.address = address
         self.fabric = fabric
         self.stream = stream
-        self.lineage = lineage_of(checkpoint)
-        self.new_lineage = new_lineage
+        self.directory = checkpoint
+        self.checkpoint = SparkCheckpoint(checkpoint / "spark")
+        self.lineage = lineage
+        self.lists = FileLists(fabric, stream.name)
         self.keeper = IndexKeeper(checkpoint.absolute() / "indexes", stream.name)
         self.control = Controller(stream)
         self.errors = Errors.read(fabric, stream.name)
@@ -68,7 +69,19 @@ class Batches:
         self._purged = 0
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
-        """Match, stage and commit one micro-batch."""
+        """Match, stage and commit one micro-batch.
+
+        What Spark raises is passed on as its cause alone: when a query is stopped, Spark searches the text of the error
+        with a pattern that recurses at each character, and a long one ends in a StackOverflowError.
+        """
+        try:
+            self._run(frame, batch)
+        except HeadgateError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever Spark, Arrow or NATS raise
+            raise BatchError(cause_of(error)) from None
+
+    def _run(self, frame: DataFrame, batch: int) -> None:
         began = time.perf_counter()
         name = self.stream.name
         pin = pin_batch(self.fabric, name, batch, self.control.plan)
@@ -92,12 +105,26 @@ class Batches:
         troubles = {row["trouble"] for row in staged if row["trouble"]}
         if troubles:
             self.keeper.complained(pin.version, troubles)
-        manifest = commit(self.fabric, name, self.lineage, batch, pin, staged, new_lineage=self.new_lineage)
-        self.new_lineage = False
+        manifest = commit(self.fabric, name, self.lineage, batch, pin, staged, self._reading(batch))
         if manifest is not None:
+            note(self.directory, manifest)
+            self.lists.purge()
             self.errors = self.errors.after(staged, self.fabric, name)
             self._report(batch, manifest.rows_in, staged, time.perf_counter() - began)
         self._purge()
+
+    def _reading(self, batch: int) -> Reading:
+        """What the running micro-batch reads. Spark wrote its offsets before it called us, and would replay by them."""
+        ranges = self.checkpoint.ranges(batch)
+        new = files_read(self.checkpoint, ranges)
+
+        def everything() -> dict[int, list[FileEntry]]:
+            return files_read(self.checkpoint, [replace(each, before=None) for each in ranges])
+
+        def place(last: Manifest | None) -> int:
+            return self.lists.append(last, new, everything)
+
+        return Reading(ranges, place)
 
     def _purge(self) -> None:
         """Free the context log of updates that every index in use has in it."""
@@ -155,7 +182,9 @@ def start_query(
     frame = validate(read(spark, given, nats=server), given)
     frame = frame if gridding is None else gridding.with_marks(frame)
     frame = shape(frame) if shape else frame
-    work = Batches(address, fabric, stream, checkpoint, new_lineage, gridding, told)
+    compact_every = int(str(spark.conf.get("spark.sql.streaming.fileSource.log.compactInterval", "10")))
+    lineage = resume(fabric, stream, checkpoint, accept=new_lineage, compact_every=compact_every)
+    work = Batches(address, fabric, stream, checkpoint, lineage, gridding, told)
     return (
         frame.writeStream.queryName(stream.name)
         .foreachBatch(work)

@@ -85,6 +85,7 @@ def settings(master: str = "local[*]", state_dir: Path | None = None) -> dict[st
         "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
         "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
         "spark.python.worker.faulthandler.enabled": "true",
+        "spark.python.daemon.module": "headgate.pipeline.daemon",
         "spark.executorEnv.NUMBA_NUM_THREADS": "1",
         "spark.executorEnv.PYTHONPATH": _python_path(),
         "spark.ui.enabled": "false",

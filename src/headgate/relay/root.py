@@ -28,7 +28,7 @@ def commit_of(manifest: Manifest) -> Commit:
         manifest.version,
         manifest.time_ms,
         manifest.lag_ms,
-        manifest.shed,
+        manifest.shed + manifest.gaps,
         manifest.shed_updates,
         manifest.partly_shed,
         manifest.told,

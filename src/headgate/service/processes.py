@@ -15,7 +15,9 @@ from headgate.diagnostics import SERVICE, noted
 from headgate.pipeline.job import CONNECTION, JobConfig
 
 _STOP_S: Final = 20.0
-_BACKOFF_S: Final = (1.0, 2.0, 5.0, 10.0)
+_BACKOFF_S: Final = (0.1, 1.0, 2.0, 5.0, 10.0)
+_LIVED_S: Final = 60.0
+"""A job that lived for so long is started again at once: what ended it is not what it does at its start."""
 
 
 class JobProcess:
@@ -33,6 +35,7 @@ class JobProcess:
         self._state_dir = state_dir
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = False
+        self._short_lives = 0
         self.restarts = 0
 
     @property
@@ -59,13 +62,16 @@ class JobProcess:
                     env={**os.environ, **more, CONNECTION: config.connection()},
                     start_new_session=True,
                 )
+            began = asyncio.get_running_loop().time()
             await self._process.wait()
             if not self._stopping:
-                delay = _BACKOFF_S[min(self.restarts, len(_BACKOFF_S) - 1)]
+                self._short_lives += 1
+                if asyncio.get_running_loop().time() - began > _LIVED_S:
+                    self._short_lives = 0
                 self.restarts += 1
-                code = self._process.returncode
-                SERVICE.warning("the Spark job ended with code %s; started again in %g s", code, delay)
-                await asyncio.sleep(delay)
+                code, delay_s = self._process.returncode, _BACKOFF_S[min(self._short_lives, len(_BACKOFF_S) - 1)]
+                SERVICE.warning("the Spark job ended with code %s; started again in %g s", code, delay_s)
+                await asyncio.sleep(delay_s)
 
     async def stop(self) -> None:
         """Stop the job: ask, then kill."""

@@ -6,13 +6,14 @@ Who reads it later can tell a deployment that was stopped from one that ended wi
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from typing import Any, Final, Literal, TypedDict
 
 from headgate.diagnostics import SERVICE, noted
+from headgate.errors import HeadgateError
 from headgate.fabric import Fabric, FabricError
+from headgate.wire.sealed import read_object, write_object
 
 _EVERY_S: Final = 2.0
 SILENT_MS: Final = 15_000
@@ -44,7 +45,7 @@ async def say_stopped(fabric: Fabric) -> None:
 
 async def _say(fabric: Fabric, state: State) -> None:
     document = {"state": state, "time_ms": int(time.time() * 1000)}
-    await fabric.publish(fabric.logs.stats("service", "_"), json.dumps(document).encode())
+    await fabric.publish(fabric.logs.stats("service", "_"), write_object(document))
 
 
 async def read_pulse(fabric: Fabric, now_ms: int) -> Pulse:
@@ -52,8 +53,8 @@ async def read_pulse(fabric: Fabric, now_ms: int) -> Pulse:
     stored = await fabric.last(fabric.logs.state, fabric.logs.stats("service", "_"))
     if stored is None:
         return {"state": "unknown", "time_ms": None}
-    with noted(SERVICE, "the service's last word cannot be read", ValueError, TypeError, KeyError):
-        document = json.loads(stored.data)
+    with noted(SERVICE, "the service's last word cannot be read", HeadgateError, ValueError, TypeError, KeyError):
+        document = read_object(stored.data)
         return judged(document["state"], int(document["time_ms"]), now_ms)
     return {"state": "unknown", "time_ms": None}
 

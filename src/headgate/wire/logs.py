@@ -54,6 +54,7 @@ class Logs:
     | log | subjects | written by | holds |
     |---|---|---|---|
     | root | `root.STREAM.part`, `.dead`, `.commit` | the stream's Spark job | staged parts, dead letters, manifests |
+    | | `root.STREAM.files` | the stream's Spark job | files that a source of files has given |
     | | `root.STREAM.context` | the service | updates of contexts, in one order with what is committed |
     | input | `in.STREAM` | publishers | rows published into a stream |
     | site | `site.SITE.in.STREAM.PARENT`, `.held.OUTPUT` | the parent; the site | blocks; decisions not yet sent |
@@ -120,6 +121,10 @@ class Logs:
     def commit(self, stream: str) -> str:
         """Manifests."""
         return self._subject("root", stream, "commit")
+
+    def files(self, stream: str) -> str:
+        """Lists of the files that a source of files has given."""
+        return self._subject("root", stream, "files")
 
     def context(self, stream: str) -> str:
         """Updates of the contexts of a stream's classes."""

@@ -24,6 +24,17 @@ class PartRef:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceRange:
+    """What a batch read of one source: its offsets before and after, as the JSON text that the source gave Spark.
+
+    `before` is None where the batch began at the source's start.
+    """
+
+    before: str | None
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """What a micro-batch committed: rows (after, upto] of the stream's sequence, under one pinned version.
 
@@ -35,6 +46,11 @@ class Manifest:
     groups of classes only, `withheld` by a group's tolerance the rows that were not matched for it. `unsent` is what
     senders declared in this batch to have given up, `untold` what they had declared in the batches before it that had
     no rows: subscribers hear of both with the rows of this one.
+
+    `ranges` are what the batch read of each source; they begin where those of the manifest before it end. `files` is
+    the place in the root log of the newest list of files that were read, 0 where the source is not one of files. `gaps`
+    counts sequence numbers at the manifest's start whose rows were lost with a part of the root log: they are among the
+    evaluated rows, so that no number is given twice.
     """
 
     stream: str
@@ -57,6 +73,8 @@ class Manifest:
     partly_shed: int = 0
     partly: Mapping[int, bytes] = field(default_factory=dict, repr=False)
     withheld: Mapping[str, int] = field(default_factory=dict)
+    ranges: tuple[SourceRange, ...] = ()
+    files: int = 0
     unsent: Unsent | None = None
     untold: Unsent | None = None
 
@@ -116,6 +134,10 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "classes": len(manifest.class_ids),
     }
     sections = [encode_sorted(manifest.class_ids), encode_uints(manifest.class_counts)]
+    if manifest.ranges:
+        header["ranges"] = [[each.before, each.after] for each in manifest.ranges]
+    if manifest.files:
+        header["files"] = manifest.files
     if manifest.partly_shed:
         header["partly_shed"] = manifest.partly_shed
     if len(manifest.skipped) or manifest.shed_updates:
@@ -166,6 +188,8 @@ def decode_manifest(data: bytes) -> Manifest:
         partly_shed=header.get("partly_shed", 0),
         partly=_decode_partly(frame) if "partly" in header else {},
         withheld=header.get("withheld", {}),
+        ranges=tuple(SourceRange(*each) for each in header.get("ranges", ())),
+        files=header.get("files", 0),
         unsent=Unsent.from_dict(header["unsent"]) if "unsent" in header else None,
         untold=Unsent.from_dict(header["untold"]) if "untold" in header else None,
     )

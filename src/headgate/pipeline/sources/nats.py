@@ -1,9 +1,10 @@
 """The Spark source `nats`: a JetStream subject with exact offsets, a continuity check and admission control.
 
-An offset is the last sequence of the log that was read. Every sequence of a range must be there: a hole means that
-somebody deleted messages that were not read, and fails the batch or is declared as a row with the reason, as the
-option `on_gap` says. The log is therefore read whole and filtered by subject here: with a filter in the server, other
-subjects' messages could not be told from missing ones.
+An offset is the last sequence of the log that was read, and when that log was made. Every sequence of a range must be
+there: a hole means that somebody deleted messages that were not read, and fails the batch or is declared as a row with
+the reason, as the option `on_gap` says. A log that was made anew, or ends before what was read of it, is such a hole
+too: its next messages have numbers that were read before. The log is read whole and filtered by subject here: with a
+filter in the server, other subjects' messages could not be told from missing ones.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from headgate.pipeline.sources.options import SourceError
 from headgate.pipeline.sources.payloads import Message, dead_row, decode_arrow, decode_text
 from headgate.wire.logs import Log
 
+Offset = dict[str, Any]
+
 GAP = "source gap"
 """How the reason of a declared gap begins."""
 
@@ -40,11 +43,12 @@ class SourceGapError(SourceError):
 
 @dataclass
 class MessageRange(InputPartition):
-    """Messages [first, stop) of a log."""
+    """Messages [first, stop) of a log, after a gap with that reason if there is one."""
 
     log: str
     first: int
     stop: int
+    gap: str | None = None
 
 
 class NatsSource(DataSource):
@@ -61,7 +65,7 @@ class NatsSource(DataSource):
 
 
 class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are `{"sequence": last sequence read}`."""
+    """Offsets are `{"sequence": last sequence read, "made": when the log was made}`."""
 
     def __init__(self, settings: Settings, schema: StructType) -> None:
         self.settings = settings
@@ -88,49 +92,78 @@ class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._log = Log(name, (self.settings.subject,), -1)
         return self._log
 
-    def _bounds(self) -> tuple[int, int]:
-        """The first sequence that the log holds and the last that it ever held."""
+    def _bounds(self) -> tuple[int, int, str]:
+        """The first sequence that the log holds, the last that it ever held, and when it was made."""
         info = self.fabric.run(self.fabric.fabric.info(self.log))
         if info is None:
             raise SourceError(f"there is no log {self.log.name!r}", hint="is the deployment up, is `log` right?")
         last = int(info.state.last_seq)
-        return min(max(1, int(info.state.first_seq)), last + 1), last
+        made = "" if info.created is None else info.created.isoformat()
+        return min(max(1, int(info.state.first_seq)), last + 1), last, made
 
-    def initialOffset(self) -> dict[str, int]:
+    def initialOffset(self) -> Offset:
         """Where a new query starts."""
-        first, last = self._bounds()
+        first, last, made = self._bounds()
         if self.settings.start == "new":
-            return {"sequence": last}
-        return {"sequence": (first if self.settings.start == "first" else int(self.settings.start)) - 1}
+            return {"sequence": last, "made": made}
+        return {"sequence": (first if self.settings.start == "first" else int(self.settings.start)) - 1, "made": made}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """At most `max_messages_per_trigger`; a message counts as a row here."""
         limit = self.settings.max_messages
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """What the log holds, up to the limit of this micro-batch."""
-        last = self._bounds()[1] if self.closed_at is None else self.closed_at
+        first, last, made = self._bounds()
+        reason = self._backwards(start, last, made)
+        if reason is not None:
+            if not self.settings.declare_gaps:
+                raise SourceGapError(reason, hint="restore that log, or `on_gap: declare` goes on and declares it")
+            return {"sequence": last if start.get("made", made) == made else first - 1, "made": made}
+        last = last if self.closed_at is None else self.closed_at
         if isinstance(limit, ReadMaxRows):
             last = min(last, start["sequence"] + limit.max_rows)
-        return {"sequence": max(last, start["sequence"])}
+        return {**start, "sequence": max(last, start["sequence"])}
 
-    def reportLatestOffset(self) -> dict[str, int]:
+    def _backwards(self, start: Offset, last: int, made: str) -> str | None:
+        """What is wrong if the log is not the one that was read, or ends before what was read of it."""
+        name, read, before = self.log.name, start["sequence"], start.get("made", made)
+        if before != made:
+            return f"{GAP}: {name} was made anew at {made}; of one made at {before} messages up to {read} were read"
+        if last < read and self.settings.start != str(read + 1):
+            return (
+                f"{GAP}: {name} ends with message {last}, but messages up to {read} were read: it was restored from an "
+                "older state"
+            )
+        return None
+
+    def reportLatestOffset(self) -> Offset:
         """The log's end, for the query's progress."""
-        return {"sequence": self._bounds()[1]}
+        _, last, made = self._bounds()
+        return {"sequence": last, "made": made}
 
     def prepareForTriggerAvailableNow(self) -> None:
         """What is published from now on belongs to a later query."""
         self.closed_at = self._bounds()[1]
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[MessageRange]:
+    def partitions(self, start: Offset, end: Offset) -> list[MessageRange]:
         """Contiguous ranges in the log's order."""
+        made = str(end.get("made", ""))
+        reason = self._backwards(start, end["sequence"], made or start.get("made", ""))
+        now = self._bounds()[2]
+        if made not in ("", now):  # a batch that was planned before the log was made anew
+            reason = f"{GAP}: messages up to {end['sequence']} of {self.log.name} are gone: it was made anew at {now}"
+            if not self.settings.declare_gaps:
+                raise SourceGapError(reason, hint="restore that log, or `on_gap: declare` goes on and declares it")
+        if reason is not None:
+            return [MessageRange(self.log.name, 0, 0, reason)]
         ranges = split_range(start["sequence"] + 1, end["sequence"] + 1, self.settings.partitions, _PARTITION_MESSAGES)
         return [MessageRange(self.log.name, first, stop) for first, stop in ranges]
 
-    def commit(self, end: dict[str, int]) -> None:
+    def commit(self, end: Offset) -> None:
         """Delete what a committed batch has read, all but its last message, where the log is ours."""
-        if self.settings.purge and end["sequence"] > 1:
+        if self.settings.purge and end["sequence"] > 1 and end.get("made") in (None, self._bounds()[2]):
             for subject in filter(None, (self.settings.subject, self.settings.unsent)):
                 self.fabric.purge(self.log, subject, end["sequence"])
 
@@ -143,6 +176,9 @@ class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The rows of a range as Arrow batches, in the log's order."""
         wanted = subject_pattern(self.settings.subject)
+        if partition.gap is not None:
+            yield dead_row(None, partition.gap, self.target)
+            return
         with self.settings.connect() as fabric:
             for found in read_range(fabric, partition.log, partition.first, partition.stop):
                 if isinstance(found, Gap):

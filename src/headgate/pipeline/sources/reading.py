@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.model import Stream, type_name
 from headgate.model.schema import SchemaError
-from headgate.pipeline.sources.jsontext import CORRUPT, ERROR, RAW, from_json
+from headgate.pipeline.sources.jsontext import CORRUPT, ERROR, RAW, from_json, misfits
 from headgate.pipeline.sources.options import one_of
 
 if TYPE_CHECKING:
@@ -157,7 +157,12 @@ def _load_nats(
 def _text_file(frame: DataFrame, stream: Stream) -> DataFrame:
     from pyspark.sql import functions as f
 
-    error = f.when(f.col(CORRUPT).isNotNull(), f.lit(f"not a {stream.source.format} record of the stream's schema"))
+    reason = f.lit(f"not a {stream.source.format} record of the stream's schema")
+    if stream.source.format == "csv":
+        options = {name: str(value) for name, value in stream.source.options.items() if name.lower() != "path"}
+        texts = f.from_csv(CORRUPT, ", ".join(f"`{name}` string" for name in stream.schema.names), options)
+        reason = f.coalesce(misfits(stream.schema.columns, lambda name: f.col(f"`{name}`"), texts.getField), reason)
+    error = f.when(f.col(CORRUPT).isNotNull(), reason)
     return frame.select(
         *[f.col(f"`{name}`") for name in stream.schema.names], f.col(CORRUPT).alias(RAW), error.alias(ERROR)
     )
