@@ -19,7 +19,7 @@ from headgate.client.publishing import encode_rows
 from headgate.client.sender import Sender
 from headgate.errors import nearest
 from headgate.fabric import Fabric, FencedError
-from headgate.fabric.server import running_url
+from headgate.fabric.server import port_file, running_url
 from headgate.model import Stream, parse_duration
 from headgate.model.roots import members_named
 from headgate.relay.tables import Tables, head_revision
@@ -64,6 +64,8 @@ class Client:
         cls, url: str | None = None, *, state_dir: Path | None = None, namespace: str = "hg", **options: Any
     ) -> Self:
         """Connect by address, or to the deployment that runs in a state directory."""
+        if url is None:
+            options["port_file"] = str(port_file(state_dir or DEFAULT_STATE_DIR))  # to follow it to another port
         return cls(await Fabric.connect(find_url(url, state_dir), Logs(namespace), **options))
 
     async def __aenter__(self) -> Self:

@@ -4,7 +4,16 @@ This is the only package that speaks to NATS. Logs, subjects and limits stand in
 append that decides something is fenced by the expected last sequence of its subject.
 """
 
-from headgate.fabric.client import LASTS, Fabric, FabricError, FencedError, LogFullError, Stored, fenced_size
+from headgate.fabric.client import (
+    LASTS,
+    Fabric,
+    FabricError,
+    FencedError,
+    LogFullError,
+    NoAnswerError,
+    Stored,
+    fenced_size,
+)
 from headgate.fabric.crew import Crew, cancel_all
 from headgate.fabric.server import EmbeddedServer, find_server
 from headgate.fabric.sync import SyncFabric
@@ -17,6 +26,7 @@ __all__ = [
     "FabricError",
     "FencedError",
     "LogFullError",
+    "NoAnswerError",
     "Stored",
     "SyncFabric",
     "cancel_all",
