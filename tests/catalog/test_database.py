@@ -87,7 +87,7 @@ def test_sqlite_is_set_up_for_several_processes(tmp_path: Path) -> None:
     with engine.connect() as connection:
         values = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "foreign_keys")]
         assert values == ["wal", 1]
-        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 30_000
+        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 5_000
         with pytest.raises(sa.exc.IntegrityError, match="FOREIGN KEY"):
             connection.execute(
                 sa.insert(tables.subscription_version).values(subscription_id=7, class_id=7, body="", since=1)

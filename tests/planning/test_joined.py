@@ -16,7 +16,7 @@ from headgate.planning.joined import joined
 from headgate.planning.net import scalar_of
 from headgate.planning.search import Objective
 from headgate.planning.search.improve import wishes
-from headgate.service.control import extend_plan
+from headgate.service.extending import extend_plan
 
 
 @pytest.mark.parametrize("seed", range(4))

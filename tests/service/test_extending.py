@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from headgate.catalog import Catalog, parse_deployment
 from headgate.model import Plan, Tree
-from headgate.service.control import extend_plan
+from headgate.service.extending import extend_plan
 
 FILE = """
 sites:

@@ -5,7 +5,7 @@ import pytest
 from headgate.catalog import Catalog, parse_deployment
 from headgate.model import Plan, Tree
 from headgate.planning.measured import Bandwidth, Figures, Measured, Observed
-from headgate.service.control import extend_plan
+from headgate.service.extending import extend_plan
 from headgate.service.replanning import judge
 
 SITES = "abcdefgh"

@@ -26,7 +26,7 @@ from headgate.planning.oracle import ModelNetwork
 from headgate.planning.protocol import ControlPoint, Request
 from headgate.planning.replan import warm
 from headgate.planning.search import Search, improve
-from headgate.service.control import extend_plan
+from headgate.service.extending import extend_plan
 from headgate.wire.snapshot import Snapshot
 
 SUBSCRIPTIONS = (500, 5_000, 50_000)

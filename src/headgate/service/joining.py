@@ -58,7 +58,12 @@ class LiveFeedback:
     """
 
     def __init__(
-        self, catalog: Catalog, observer: Observer, publish: Callable[[], Awaitable[Snapshot]], settle_s: float
+        self,
+        snapshot: Snapshot,
+        catalog: Catalog,
+        observer: Observer,
+        publish: Callable[[], Awaitable[Snapshot]],
+        settle_s: float,
     ) -> None:
         self._catalog = catalog
         self._observer = observer
@@ -66,16 +71,15 @@ class LiveFeedback:
         self._settle_s = settle_s
         self._loop = asyncio.get_running_loop()
         self._stop = Event()
-        self._view = self._before = self.look()
+        self._view = self._before = self.look(snapshot)
         self.assignments = 0
 
     def stop(self) -> None:
         """Let whoever waits go."""
         self._stop.set()
 
-    def look(self) -> View:
-        """What is seen now."""
-        snapshot = self._catalog.snapshot()
+    def look(self, snapshot: Snapshot) -> View:
+        """What is seen now of a deployment."""
         found = View(
             shed={site: self._observer.shed(site) for site in snapshot.deployment.sites},
             hops=self._observer.hops(snapshot.deployment.links),
@@ -95,21 +99,28 @@ class LiveFeedback:
         """Let the parent serve the child from the next micro-batch on, wait, and look."""
         self._before = self._view
         self._call(self._assign(stream, child, parent))
-        self._view = self.look()
+        self._view = self.look(self._catalog.snapshot())
 
     async def _assign(self, stream: str, child: str, parent: str) -> None:
-        plan = self._catalog.snapshot().plan
-        assert plan is not None
-        tree = plan.trees[stream]
         self.assignments += 1
-        if tree.parents.get(child) != parent:
-            moved = Tree(stream, tree.root, {**tree.parents, child: parent})
-            self._catalog.set_plan(Plan({**plan.trees, stream: moved}))
+        if await asyncio.to_thread(self._planned, stream, child, parent):
             await self._publish()
             # What waited under the old plan is shed or sent first; only then what is seen is the new one's.
             await asyncio.sleep(self._settle_s)
         self._observer.forget()
         await self._observer.filled(self._settle_s)
+
+    def _planned(self, stream: str, child: str, parent: str) -> bool:
+        """Put an assignment into the catalog's plan; False when it is there."""
+        with self._catalog.edit(f"{parent} serves {child}") as edit:
+            plan = edit.snapshot().plan
+            assert plan is not None
+            tree = plan.trees[stream]
+            if tree.parents.get(child) == parent:
+                return False
+            moved = Tree(stream, tree.root, {**tree.parents, child: parent})
+            edit.set_plan(Plan({**plan.trees, stream: moved}))
+        return True
 
     def withdraw(self, stream: str, child: str) -> None:
         """Give up a temporary parent."""
@@ -180,7 +191,7 @@ class Joiner:
         """One member of one shedding site joins again, if there is any."""
         if self._observer.seconds < self._settle_s:
             return
-        snapshot = self._catalog.snapshot()
+        snapshot = await asyncio.to_thread(self._catalog.snapshot)
         if snapshot.plan is None:
             return
         for site, found in snapshot.deployment.sites.items():
@@ -211,7 +222,7 @@ class Joiner:
         ):
             return  # nothing was seen of the stream, or the site only relays
         tree = plan.trees[stream]
-        feedback = LiveFeedback(self._catalog, self._observer, self._publish, self._settle_s)
+        feedback = LiveFeedback(snapshot, self._catalog, self._observer, self._publish, self._settle_s)
         point, request = control_point(problem, plan, stream, site, feedback, self._slack)
         self.busy = True
         try:

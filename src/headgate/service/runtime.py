@@ -25,6 +25,7 @@ from headgate.relay.node import RelayNode
 from headgate.relay.output import QueueLimits
 from headgate.relay.tables import Tables
 from headgate.service.books import Keeper
+from headgate.service.clerk import Clerk
 from headgate.service.control import Control
 from headgate.service.following import Following
 from headgate.service.joining import Joiner
@@ -81,7 +82,8 @@ class Runtime:
         self.catalog = catalog
         self.server = server
         self.tables = Tables(fabric)
-        self.control = Control(fabric, catalog, self.status)
+        self.clerk = Clerk(catalog)
+        self.control = Control(fabric, self.clerk, self.status)
         self.nodes: dict[str, RelayNode] = {}
         self.keepers: dict[str, Keeper] = {}
         self.purger = Purger(fabric, self.tables, self.control.room, settings.tables)
@@ -100,7 +102,7 @@ class Runtime:
             await self.fabric.ensure(log)
         await self.control.contexts.recover()
         if deployment is not None:
-            self._apply(deployment)
+            await self.clerk.run(lambda catalog: _apply(catalog, deployment))
         await asyncio.to_thread(warm)
         snapshot = await self.control.publish()
         self.catalog.guard = self.control.room.check
@@ -109,6 +111,7 @@ class Runtime:
             if stream.source.format == "nats":
                 await self.fabric.ensure(logs.input(stream.name))
         await self.control.serve()
+        self._spawn(self.control.run(), "revisions")
         if self.settings.relays:
             budgets = Budgets(snapshot.deployment)
             for site in snapshot.deployment.sites:
@@ -140,14 +143,6 @@ class Runtime:
             self._spawn(self.job.run(), "Spark job")
         if self.server is not None:
             self._spawn(self._watch_server(self.server), "NATS server")
-
-    def _apply(self, deployment: Deployment) -> None:
-        before = self.catalog.head()
-        revision = self.catalog.apply(deployment)
-        if revision != before or self.catalog.snapshot().plan is None:
-            current = self.catalog.snapshot().deployment
-            planned = deployment.plan or plan_deployment(current, algorithm="search", search=_SEARCH).plan
-            self.catalog.set_plan(planned)
 
     def _replanner(self, snapshot: Snapshot, *, fixed: bool) -> Replanner:
         rules = self.settings.replan
@@ -239,7 +234,18 @@ class Runtime:
             with contextlib.suppress(HeadgateError):
                 await keeper.store()
         with contextlib.suppress(HeadgateError):
-            self.control.contexts.fold()
+            await self.control.contexts.fold()
+        await self.clerk.close()
+
+
+def _apply(catalog: Catalog, deployment: Deployment) -> None:
+    """Make the catalog agree with the file, and plan what that changes, as one revision."""
+    with catalog.edit("apply") as edit:
+        edit.apply(deployment)
+        after = edit.snapshot()
+        if edit.made or after.plan is None:
+            planned = deployment.plan or plan_deployment(after.deployment, algorithm="search", search=_SEARCH).plan
+            edit.set_plan(planned)
 
 
 @contextlib.contextmanager
