@@ -60,7 +60,10 @@ def _refuse_constant(text: str) -> float:
 
 def text_of(request: Request, key: str) -> str:
     """A text of a request."""
-    return str(_typed(request, key, str, "a text"))
+    text = str(_typed(request, key, str, "a text"))
+    if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise RequestError(f"{key!r} of the request has half a character", hint="write both halves of it")
+    return text
 
 
 def mapping_of(request: Request, key: str) -> dict[str, Any]:
