@@ -14,12 +14,15 @@ import typer
 from rich.table import Table
 
 from headgate.cli import options as o
+from headgate.cli.machine import machine_error, machine_lines
 from headgate.cli.words import milliseconds
 from headgate.client.client import Client
 from headgate.errors import HeadgateError, nearest
+from headgate.fabric import FabricError
 
 _REORDERINGS: Final = 5
 _JOINS: Final = 5
+_STATUS_S: Final = 60.0
 
 
 def register(app: typer.Typer) -> None:
@@ -56,9 +59,12 @@ async def read_document(nats: str | None, state_dir: Path, namespace: str, creds
     """The status of a deployment, running or not."""
     from headgate.service.status import read_status
 
-    async with _reading(nats, state_dir, namespace, creds) as client:
-        await client.snapshot()
-        return await read_status(client.fabric, client.tables)
+    try:
+        async with _reading(nats, state_dir, namespace, creds) as client, asyncio.timeout(_STATUS_S):
+            await client.snapshot()
+            return await read_status(client.fabric, client.tables)
+    except (FabricError, TimeoutError) as error:
+        raise await machine_error(error, nats, state_dir, namespace, creds) from error
 
 
 def status(
@@ -84,7 +90,7 @@ def status(
         console.print(planner_line(document["planner"]), markup=False)
     if document.get("tables"):
         console.print(tables_line(document["tables"]), markup=False, highlight=False)
-    for line in notes(document):
+    for line in [*notes(document), *machine_lines(document["machine"])]:
         console.print(line, markup=False, highlight=False)
     for line in error_lines(document):
         console.print(line, markup=False)

@@ -44,11 +44,14 @@ def up(
     ] = False,
     relays: Annotated[bool, typer.Option(help="Run the relays of all sites in this process.")] = True,
     job: Annotated[bool, typer.Option(help="Run the Spark job.")] = True,
+    disk_reserve: Annotated[
+        str, typer.Option(help="Pause intake when less than this is free on the disk of the state directory.")
+    ] = "64 MB",
     for_: Annotated[str | None, typer.Option("--for", help="Stop by itself after this long, such as `10 min`.")] = None,
 ) -> None:
     """Run a deployment until stopped (Ctrl-C). A second start resumes where the first ended."""
     from headgate.cli.deployment import read_deployment
-    from headgate.model import parse_duration
+    from headgate.model import parse_bytes, parse_duration
     from headgate.service.runtime import Settings
 
     deployment = read_deployment(file)
@@ -65,6 +68,7 @@ def up(
         job=job,
         spark_options=o.key_values(spark or []),
         nats_options=o.nats_options(creds),
+        disk_reserve_bytes=int(parse_bytes(disk_reserve)),
     )
     limit_s = parse_duration(for_) if for_ else None
     asyncio.run(_up(settings, deployment, limit_s))

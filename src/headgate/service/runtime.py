@@ -29,18 +29,18 @@ from headgate.service.clerk import Clerk
 from headgate.service.control import Control
 from headgate.service.following import Following
 from headgate.service.joining import Joiner
+from headgate.service.machine import RESERVE_BYTES, Machine
 from headgate.service.observer import WINDOW_S, Observer
 from headgate.service.processes import JobProcess
 from headgate.service.purging import Purger, TableRules
 from headgate.service.replanning import Replanner, Rules
 from headgate.service.status import read_status
-from headgate.wire.logs import Logs
+from headgate.wire.logs import Log, Logs
 from headgate.wire.snapshot import Snapshot
 
 _READY_POLL_S: Final = 0.2
 # Enough to better what QASDG builds for tens of sites in a fraction of a second; the same steps give the same plan.
 _SEARCH: Final = Search(steps=20_000)
-_WATCH_S: Final = 0.2
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,7 @@ class Settings:
     spark_options: Mapping[str, str] = field(default_factory=dict)
     job_environment: Callable[[int], Mapping[str, str]] | None = None
     nats_options: Mapping[str, Any] = field(default_factory=dict)
+    disk_reserve_bytes: int = RESERVE_BYTES
 
 
 ConfigureJob = Callable[["Runtime", int], JobConfig]
@@ -84,6 +85,9 @@ class Runtime:
         self.tables = Tables(fabric)
         self.clerk = Clerk(catalog)
         self.control = Control(fabric, self.clerk, self.status)
+        reserve_bytes = settings.disk_reserve_bytes
+        self.machine = Machine(fabric, settings.state_dir, server, reserve_bytes, self._pause, self._resume)
+        self.control.machine = lambda: self.machine.document
         self.nodes: dict[str, RelayNode] = {}
         self.keepers: dict[str, Keeper] = {}
         self.purger = Purger(fabric, self.tables, self.control.room, settings.tables)
@@ -105,7 +109,7 @@ class Runtime:
             await self.clerk.run(lambda catalog: _apply(catalog, deployment))
         await asyncio.to_thread(warm)
         snapshot = await self.control.publish()
-        self.catalog.guard = self.control.room.check
+        self.catalog.guard = self._guard
         streams = snapshot.deployment.streams
         for stream in streams.values():
             if stream.source.format == "nats":
@@ -141,8 +145,7 @@ class Runtime:
         if self.settings.job:
             self.job = JobProcess(self._configure, self.settings.state_dir, self.settings.job_environment)
             self._spawn(self.job.run(), "Spark job")
-        if self.server is not None:
-            self._spawn(self._watch_server(self.server), "NATS server")
+        self._spawn(self.machine.run(), "machine")
 
     def _replanner(self, snapshot: Snapshot, *, fixed: bool) -> Replanner:
         rules = self.settings.replan
@@ -161,12 +164,29 @@ class Runtime:
             held=lambda: self.joiner is not None and self.joiner.busy,
         )
 
-    async def _watch_server(self, server: EmbeddedServer) -> None:
-        """Start the embedded server again when it dies: its data and port are where they were."""
-        while True:
-            await asyncio.sleep(_WATCH_S)
-            if server.pid is None:
-                await asyncio.to_thread(server.start)
+    async def _pause(self) -> None:
+        """Take nothing more in: stop the job, and let the logs of what clients publish hold what they hold."""
+        if self.job is not None:
+            await self.job.pause()
+        for log in self._inputs():
+            info = await self.fabric.info(log)
+            await self.fabric.ensure(replace(log, max_bytes=max(0 if info is None else info.state.bytes, 1)))
+
+    async def _resume(self) -> None:
+        """Take rows in again."""
+        for log in self._inputs():
+            await self.fabric.ensure(log)
+        if self.job is not None:
+            self.job.resume()
+
+    def _inputs(self) -> list[Log]:
+        streams = self.control.contexts.snapshot.deployment.streams.values()
+        return [self.fabric.logs.input(stream.name) for stream in streams if stream.source.format == "nats"]
+
+    def _guard(self) -> None:
+        """Refuse a change of the catalog for which there is no room."""
+        self.machine.check()
+        self.control.room.check()
 
     def _configure(self, restarts: int) -> JobConfig:
         return self.configure_job(self, restarts) if self.configure_job else self.job_config()
@@ -184,7 +204,7 @@ class Runtime:
             partitions=settings.partitions,
             new_lineage=settings.new_lineage,
             spark_options=dict(settings.spark_options),
-            nats_options=dict(settings.nats_options),
+            nats_options=_nats_options(settings, self.server),
         )
 
     def _spawn(self, work: Any, what: str) -> None:
@@ -238,6 +258,12 @@ class Runtime:
         await self.clerk.close()
 
 
+def _nats_options(settings: Settings, server: EmbeddedServer | None) -> dict[str, Any]:
+    """How to connect: to an embedded server by its port file, so that everybody follows it to another port."""
+    followed = {} if server is None else {"port_file": str(server.port_file.absolute())}
+    return {**settings.nats_options, **followed}
+
+
 def _apply(catalog: Catalog, deployment: Deployment) -> None:
     """Make the catalog agree with the file, and plan what that changes, as one revision."""
     with catalog.edit("apply") as edit:
@@ -278,7 +304,7 @@ async def open_runtime(
         logs = Logs(
             settings.namespace, inbox_messages=settings.inbox_messages, tables_bytes=settings.tables.limit_bytes
         )
-        fabric = await stack.enter_async_context(await Fabric.connect(url, logs, **settings.nats_options))
+        fabric = await stack.enter_async_context(await Fabric.connect(url, logs, **_nats_options(settings, server)))
         place = settings.catalog or f"sqlite:///{settings.state_dir.absolute() / 'catalog.db'}"
         catalog = stack.enter_context(Catalog.open(place))
         runtime = Runtime(settings, fabric, catalog, server)

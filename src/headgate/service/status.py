@@ -35,9 +35,12 @@ async def read_status(fabric: Fabric, tables: Tables) -> dict[str, Any]:
     relays, jobs = await read_reports(fabric, "relay"), await read_reports(fabric, "job")
     errors, planner = await read_reports(fabric, "errors"), await read_reports(fabric, "planner")
     tallies, versions = await read_tallies(fabric), await read_reports(fabric, "tables")
+    machine = (await read_reports(fabric, "machine")).get("_", {})
     streams = {book.stream: _stream(snapshot, book, jobs, relays) for book in books}
     for name, stream in streams.items():
         stream["errors"] = errors.get(name)
+        if machine.get("paused_ms"):
+            stream["job"] = {**stream["job"], "state": "paused"}
     return {
         "revision": snapshot.revision,
         "time_ms": int(time.time() * 1000),
@@ -50,6 +53,7 @@ async def read_status(fabric: Fabric, tables: Tables) -> dict[str, Any]:
         "planner": planner.get("_", {}),
         "joins": planner.get("joins", {}).get("joins", []),
         "tables": versions.get("_", {}),
+        "machine": machine,
     }
 
 

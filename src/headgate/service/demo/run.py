@@ -91,8 +91,8 @@ async def run_demo(
     """Read everything until the sources end (or `seconds` have passed), then drain, then sum up."""
     snapshot = runtime.catalog.snapshot()
     expected = expected_rows(runtime)
-    url = runtime.settings.nats or (runtime.server.url if runtime.server else "")
-    async with await Client.connect(url, namespace=runtime.settings.namespace) as client:
+    settings = runtime.settings
+    async with await Client.connect(settings.nats, state_dir=settings.state_dir, namespace=settings.namespace) as client:
         readers = Readers(client, keep=keep)
         readers.start(readable(snapshot.deployment))
         try:
