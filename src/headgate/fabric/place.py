@@ -115,7 +115,7 @@ class FollowingClient(Client):  # type: ignore[misc]  # nats-py has no types
         """Choose where to reconnect (nats-py's `reconnect_to_server_handler`): where the file says, again and again."""
         place = self.place
         if place is not None and all(server.uri.port != place.port for server in servers):
-            _log.warning("the embedded NATS server is at port %d now: reconnecting there", place.port)
+            _log.info("the embedded NATS server is at port %d now: reconnecting there", place.port)
             self.set_server_pool([place.url])
             raise NatsError("the server has moved")  # nats-py asks again at once, with the new address to choose from
         return None, _RECONNECT_S

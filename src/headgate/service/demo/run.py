@@ -92,7 +92,9 @@ async def run_demo(
     snapshot = runtime.catalog.snapshot()
     expected = expected_rows(runtime)
     settings = runtime.settings
-    async with await Client.connect(settings.nats, state_dir=settings.state_dir, namespace=settings.namespace) as client:
+    async with await Client.connect(
+        settings.nats, state_dir=settings.state_dir, namespace=settings.namespace
+    ) as client:
         readers = Readers(client, keep=keep)
         readers.start(readable(snapshot.deployment))
         try:
