@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from headgate.catalog import Catalog, CatalogError, tables
+from headgate.catalog import Catalog, CatalogBusyError, CatalogError, tables
 from headgate.catalog.database import open_database
 from headgate.model import Deployment
 
@@ -126,3 +126,16 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     path.write_bytes(b"this is not a database, but long enough to look at" * 40)
     with pytest.raises(CatalogError, match="file is not a database"):
         Catalog.open(f"sqlite:///{path}")
+
+
+def test_a_catalog_that_another_program_holds_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headgate.catalog.database.BUSY_TIMEOUT_S", 0.2)
+    with Catalog.open(f"sqlite:///{tmp_path / 'c.db'}") as catalog:
+        other = sqlite3.connect(tmp_path / "c.db", isolation_level=None)
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(CatalogBusyError, match=r"is busy: another program has held its lock for 0\.2 s"):
+            catalog.fold_contexts({}, {"ticks": 5})
+        assert catalog.head() == 0  # who reads does not wait
+        other.execute("ROLLBACK")
+        other.close()
+        assert catalog.fold_contexts({}, {"ticks": 5}) == 1

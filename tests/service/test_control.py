@@ -62,7 +62,7 @@ HOSTILE = {
     b'{"name": "x", "subscription": {"stream": "fleet", "site": "leaf", "where": NaN}}': "NaN is no number",
     b'{"name": "x", "subscription": {"stream": "fleet", "site": "leaf", "where": 5}}': "expected text",
     b'{"name": "x", "subscription": {"stream": "fleet", "site": "leaf", "where": "\\ud83d"}}': "half a character",
-    b'{"name": "\\ud83d", "subscription": {"stream": "fleet", "site": "leaf"}}': "'name' of the request has half a character",
+    b'{"name": "\\ud83d", "subscription": {"stream": "fleet", "site": "leaf"}}': "has half a character",
     b'{"name": "x", "subscription": {}, "request": 5}': "the id of the request",
     b'{"name": "x", "subscription": {}, "request": "' + b"i" * 65 + b'"}': "the id of the request",
     json.dumps({"name": "x", "subscription": {"stream": "fleet", "site": "leaf", "select": ["a"] * 10**6}}).encode():
