@@ -244,7 +244,7 @@ class Campaign:
         while order or time.monotonic() - began < seconds:
             kind = order.pop() if order else self.random.choice(kinds)
             length_s = min(self.random.uniform(*lengths), 12.0)
-            await asyncio.sleep(length_s * (1 / SHARE - 1) * self.random.uniform(0.5, 0.8))
+            await asyncio.sleep(length_s * (1 / SHARE - 1) * self.random.uniform(0.75, 1.0))
             broken = {
                 FULL: lambda: full_disk(self.directory),
                 LOCKED: lambda: locked_catalog(self.directory / "state" / "catalog.db"),
