@@ -13,7 +13,9 @@ import pytest
 
 from headgate.fabric import EmbeddedServer, Fabric, FabricError, find_server
 from headgate.fabric.place import ServerPlace, choose_port, ephemeral_range, is_free
-from headgate.wire.logs import Log
+from headgate.pipeline.sources.nats_options import Settings
+from headgate.pipeline.worker import Address
+from headgate.wire.logs import Log, Logs
 
 LOG = Log("L", ("l.>",), 1 << 20)
 
@@ -80,6 +82,16 @@ def test_clients_follow_a_server_to_another_port(
 
     with caplog.at_level(logging.WARNING), EmbeddedServer(tmp_path / "state", sync_always=False) as server:
         asyncio.run(run(server))
+
+
+def test_the_spark_side_finds_a_server_that_has_moved(tmp_path: Path) -> None:
+    with EmbeddedServer(tmp_path, sync_always=False) as server:
+        options = {"port_file": str(server.port_file)}
+        old = f"nats://127.0.0.1:{choose_port()}"  # nobody is there any more
+        with Address(old, Logs(), options).connect() as fabric:
+            fabric.ensure(Logs().input("notes"))
+        with Settings.of({"url": old, "stream": "notes", **options}).connect() as fabric:
+            assert fabric.last(Logs().input("notes"), "hg.in.notes") is None
 
 
 def test_ports_are_outside_of_those_that_the_system_gives_to_connections() -> None:
