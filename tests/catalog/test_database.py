@@ -13,7 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from headgate.catalog import Catalog, CatalogBusyError, CatalogError, tables
-from headgate.catalog.database import open_database
+from headgate.catalog.database import open_database, writing
 from headgate.model import Deployment
 
 WRITER = """
@@ -128,14 +128,14 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
         Catalog.open(f"sqlite:///{path}")
 
 
-def test_a_catalog_that_another_program_holds_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_catalog_that_another_program_holds_is_busy(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headgate.catalog.database.BUSY_TIMEOUT_S", 0.2)
-    with Catalog.open(f"sqlite:///{tmp_path / 'c.db'}") as catalog:
-        other = sqlite3.connect(tmp_path / "c.db", isolation_level=None)
-        other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(CatalogBusyError, match=r"is busy: another program has held its lock for 0\.2 s"):
-            catalog.fold_contexts({}, {"ticks": 5})
-        assert catalog.head() == 0  # who reads does not wait
-        other.execute("ROLLBACK")
-        other.close()
+    other = open_database(url)
+    with Catalog.open(url) as catalog:
+        with writing(other) as connection:
+            connection.execute(sa.select(tables.head.c.revision).with_for_update())
+            with pytest.raises(CatalogBusyError, match=r"is busy: another program has held its lock for 0\.2 s"):
+                catalog.fold_contexts({}, {"ticks": 5})
+            assert catalog.head() == 0  # who reads does not wait
         assert catalog.fold_contexts({}, {"ticks": 5}) == 1
+    other.dispose()

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from headgate.cli import options as o
+from headgate.client import Client
 from headgate.errors import HeadgateError
+from headgate.fabric import FabricError
+
+_ASK_S: Final = 3.0
 
 
 def machine_lines(found: dict[str, Any]) -> list[str]:
@@ -26,13 +31,22 @@ def machine_lines(found: dict[str, Any]) -> list[str]:
     return lines
 
 
+async def ask_machine(client: Client) -> dict[str, Any] | None:
+    """What a running service says of its machine, which needs no log; None when none runs."""
+    with contextlib.suppress(FabricError, ValueError):
+        answer = await client.fabric.request(client.fabric.logs.control("machine"), b"", _ASK_S)
+        found: dict[str, Any] = json.loads(answer)
+        return found
+    return None
+
+
 async def machine_error(
     error: Exception, nats: str | None, state_dir: Path, namespace: str, creds: Path | None
 ) -> HeadgateError:
     """Why the logs of a deployment cannot be read: what its service says of the machine, else what was found here."""
     with contextlib.suppress(HeadgateError):
         async with await o.connect(nats, state_dir, namespace, creds) as client:
-            lines = machine_lines(await client.control("machine"))
+            lines = machine_lines(await ask_machine(client) or {})
             if lines:
                 return HeadgateError("; ".join(lines))
     if isinstance(error, HeadgateError):

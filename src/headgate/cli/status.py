@@ -14,7 +14,7 @@ import typer
 from rich.table import Table
 
 from headgate.cli import options as o
-from headgate.cli.machine import machine_error, machine_lines
+from headgate.cli.machine import ask_machine, machine_error, machine_lines
 from headgate.cli.words import milliseconds
 from headgate.client.client import Client
 from headgate.errors import HeadgateError, nearest
@@ -57,12 +57,15 @@ async def _reading(nats: str | None, state_dir: Path, namespace: str, creds: Pat
 
 async def read_document(nats: str | None, state_dir: Path, namespace: str, creds: Path | None) -> dict[str, Any]:
     """The status of a deployment, running or not."""
-    from headgate.service.status import read_status
+    from headgate.service.status import read_status, with_machine
 
     try:
         async with _reading(nats, state_dir, namespace, creds) as client, asyncio.timeout(_STATUS_S):
             await client.snapshot()
-            return await read_status(client.fabric, client.tables)
+            document = await read_status(client.fabric, client.tables)
+            # The log may have an old report: it cannot be written when the disk is full.
+            machine = await ask_machine(client)
+            return document if machine is None else with_machine(document, machine)
     except (FabricError, TimeoutError) as error:
         raise await machine_error(error, nats, state_dir, namespace, creds) from error
 

@@ -39,9 +39,7 @@ async def read_status(fabric: Fabric, tables: Tables) -> dict[str, Any]:
     streams = {book.stream: _stream(snapshot, book, jobs, relays) for book in books}
     for name, stream in streams.items():
         stream["errors"] = errors.get(name)
-        if machine.get("paused_ms"):
-            stream["job"] = {**stream["job"], "state": "paused"}
-    return {
+    document = {
         "revision": snapshot.revision,
         "time_ms": int(time.time() * 1000),
         "streams": streams,
@@ -53,8 +51,17 @@ async def read_status(fabric: Fabric, tables: Tables) -> dict[str, Any]:
         "planner": planner.get("_", {}),
         "joins": planner.get("joins", {}).get("joins", []),
         "tables": versions.get("_", {}),
-        "machine": machine,
     }
+    return with_machine(document, machine)
+
+
+def with_machine(document: dict[str, Any], machine: dict[str, Any]) -> dict[str, Any]:
+    """A status with what is known of the machine: streams do not run while the intake is paused."""
+    document["machine"] = machine
+    if machine.get("paused_ms"):
+        for stream in document["streams"].values():
+            stream["job"] = {**stream["job"], "state": "paused"}
+    return document
 
 
 def _stream(
