@@ -71,7 +71,9 @@ class Client:
     ) -> Self:
         """Connect by address, or to the deployment that runs in a state directory."""
         if url is None:
-            options["port_file"] = str(port_file(state_dir or DEFAULT_STATE_DIR))  # to follow it to another port
+            options["port_file"] = str(
+                port_file(state_dir or DEFAULT_STATE_DIR).absolute()
+            )  # to follow it to another port
         return cls(await Fabric.connect(find_url(url, state_dir), Logs(namespace), **options))
 
     async def __aenter__(self) -> Self:

@@ -121,9 +121,11 @@ class EmbeddedServer:
         """
         with contextlib.suppress(OSError), (self.directory / "server.log").open("rb") as log:
             log.seek(self._log_end)
-            for line in log:
+            said = log.read()
+            for line in said.splitlines():
                 if any(words in line for words in _WRITE_ERRORS):
                     return line.decode(errors="replace").strip().partition("[ERR] ")[2]
+            self._log_end += said.rfind(b"\n") + 1  # what was looked through is not read again
         return None
 
     def _configuration(self) -> str:

@@ -56,7 +56,8 @@ async def serve(
 
     async def end() -> None:
         if not client.is_closed:
-            await serving.unsubscribe()
+            with contextlib.suppress(NatsError):  # it is away, and so is what was asked of it
+                await serving.unsubscribe()
         for task in list(handling):
             task.cancel()
 

@@ -54,6 +54,7 @@ class Control:
         self.contexts = Contexts(fabric, clerk)
         self.room = Room(fabric)
         self._answers = Answers()
+        self._serving: list[Callable[[], Awaitable[None]]] = []
         self._changing = asyncio.Lock()
         self._publishing = asyncio.Lock()
         self._unpublished = asyncio.Event()
@@ -70,7 +71,14 @@ class Control:
         reports: dict[str, Handler] = {"status": self._status, "machine": self._machine}
         for verb, handler in {**verbs, **reports}.items():
             answering = self._answers.answering(handler, once=verb in verbs)
-            await self._fabric.serve(self._fabric.logs.control(verb), answering)
+            self._serving.append(await self._fabric.serve(self._fabric.logs.control(verb), answering))
+
+    async def close(self) -> None:
+        """Answer no more."""
+        for end in self._serving:
+            with contextlib.suppress(FabricError):
+                await end()
+        await self._answers.close()
 
     async def run(self) -> None:
         """Publish what could not be published when it was made, as soon as that is possible."""

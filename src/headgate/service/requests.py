@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from headgate.catalog import CatalogBusyError
 from headgate.errors import HeadgateError
+from headgate.fabric import cancel_all
 
 KEPT_ANSWERS: Final = 1024
 MAX_ID: Final = 64
@@ -118,6 +119,10 @@ class Answers:
             task = self._known[identity] = asyncio.create_task(_run(handler, request))
             task.add_done_callback(lambda done: self._ended(identity, done))
         return dict(await asyncio.shield(task))
+
+    async def close(self) -> None:
+        """End what is under way; who asked asks again, and what was not made yet is made then."""
+        await cancel_all(list(self._known.values()))
 
     def _ended(self, identity: str, task: asyncio.Task[dict[str, Any]]) -> None:
         """Remember what was done; what was refused may be tried again under the same id."""

@@ -246,6 +246,7 @@ class Runtime:
 
     async def stop(self) -> None:
         """Stop everything that `start` started."""
+        await self.control.close()
         await self.stop_job()
         if not self.failure.done():
             self.failure.cancel()
