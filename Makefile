@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint types check chaos-spine docs lock clean
+.PHONY: demo test lint types check chaos-spine chaos-machines docs lock clean
 
 demo: $(READY)
 	"$(BIN)/headgate" demo
@@ -22,6 +22,9 @@ check: lint types test
 
 chaos-spine: $(READY)
 	"$(BIN)/python" -m headgate.testing.chaos --rounds 20
+
+chaos-machines: $(READY)
+	"$(BIN)/python" -m headgate.testing.machines --seed 1 --seconds 300
 
 docs: $(READY)
 	"$(BIN)/python" -m headgate.testing.reference docs/reference

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from headgate.catalog import Catalog, CatalogError, tables
-from headgate.catalog.database import open_database
+from headgate.catalog import Catalog, CatalogBusyError, CatalogError, tables
+from headgate.catalog.database import open_database, writing
 from headgate.model import Deployment
 
 WRITER = """
@@ -87,7 +87,7 @@ def test_sqlite_is_set_up_for_several_processes(tmp_path: Path) -> None:
     with engine.connect() as connection:
         values = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "foreign_keys")]
         assert values == ["wal", 1]
-        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 30_000
+        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 5_000
         with pytest.raises(sa.exc.IntegrityError, match="FOREIGN KEY"):
             connection.execute(
                 sa.insert(tables.subscription_version).values(subscription_id=7, class_id=7, body="", since=1)
@@ -126,3 +126,16 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     path.write_bytes(b"this is not a database, but long enough to look at" * 40)
     with pytest.raises(CatalogError, match="file is not a database"):
         Catalog.open(f"sqlite:///{path}")
+
+
+def test_a_catalog_that_another_program_holds_is_busy(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headgate.catalog.database.BUSY_TIMEOUT_S", 0.2)
+    other = open_database(url)
+    with Catalog.open(url) as catalog:
+        with writing(other) as connection:
+            connection.execute(sa.select(tables.head.c.revision).with_for_update())
+            with pytest.raises(CatalogBusyError, match=r"is busy: another program has held its lock for 0\.2 s"):
+                catalog.fold_contexts({}, {"ticks": 5})
+            assert catalog.head() == 0  # who reads does not wait
+        assert catalog.fold_contexts({}, {"ticks": 5}) == 1
+    other.dispose()

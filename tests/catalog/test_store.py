@@ -292,3 +292,52 @@ def test_a_failed_change_leaves_the_catalog_usable(catalog: Catalog, deployment:
     with pytest.raises(ValueError, match="not JSON compliant"):
         catalog.apply(replace(deployment, sites={**deployment.sites, "lyon": site}))
     assert catalog.subscribe(live()) == 2
+
+
+def test_an_edit_is_one_revision_or_nothing(catalog: Catalog, deployment: Deployment) -> None:
+    catalog.apply(deployment)
+    with catalog.edit("several") as edit:
+        assert (edit.made, edit.revision) == (False, 1)
+        edit.subscribe(live())
+        edit.change(live(where="wind < 4"))
+        edit.set_plan(TREES)
+        during = edit.snapshot()
+        identity = edit.identity(live().name)
+    assert during == catalog.snapshot()
+    assert (edit.revision, catalog.head(), during.revision) == (2, 2, 2)
+    assert during.subscription_ids[live().name] == identity
+    assert during.deployment.subscriptions[live().name].where == "wind < 4"
+    with pytest.raises(CatalogError, match="unknown subscription"):
+        _end_one_and_move_another(catalog)
+    assert catalog.snapshot() == during
+    with catalog.edit("nothing") as edit:
+        edit.change(live(where="wind < 4"))
+    assert (edit.made, edit.revision, catalog.head()) == (False, 2, 2)
+
+
+def test_answers_are_kept_with_what_they_changed(
+    catalog: Catalog, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headgate.catalog.edit.KEPT_REQUESTS", 3)
+    catalog.apply(deployment)
+    assert catalog.answer("r0") is None
+    with pytest.raises(CatalogError):
+        _answer_and_fail(catalog)
+    assert catalog.answer("r0") is None
+    for number in range(4):
+        with catalog.edit("nothing") as edit:
+            edit.answered(f"r{number}", {"revision": number})
+    # The last 3 are kept.
+    assert [catalog.answer(f"r{number}") for number in range(4)] == [None, *({"revision": n} for n in (1, 2, 3))]
+
+
+def _end_one_and_move_another(catalog: Catalog) -> None:
+    with catalog.edit("several more") as edit:
+        edit.unsubscribe(live().name)
+        edit.move("nobody", "lyon")
+
+
+def _answer_and_fail(catalog: Catalog) -> None:
+    with catalog.edit("undone") as edit:
+        edit.answered("r0", {"revision": 1})
+        edit.unsubscribe("nobody")

@@ -13,7 +13,7 @@ import trustme
 from tests.live import until
 
 from headgate.fabric import Fabric, FabricError, find_server
-from headgate.fabric.server import _free_port
+from headgate.fabric.place import choose_port
 
 pytestmark = pytest.mark.nats
 
@@ -25,7 +25,7 @@ def test_connects_with_tls_and_a_password_and_says_why_it_cannot(tmp_path: Path)
     authority.cert_pem.write_to_path(ca)
     certificate.cert_chain_pems[0].write_to_path(cert)
     certificate.private_key_pem.write_to_path(key)
-    port = _free_port()
+    port = choose_port()
     config = tmp_path / "server.conf"
     config.write_text(
         f"host: 127.0.0.1\nport: {port}\njetstream {{ store_dir: {json.dumps(str(tmp_path / 'data'))} }}\n"

@@ -5,16 +5,19 @@ subscriptions and the plan in a database, one revision a change; a `Snapshot` of
 workers run from. May import `model`, `filters` and the other engines, and `wire`; no network, no Spark.
 """
 
-from headgate.catalog.database import CatalogError
+from headgate.catalog.database import CatalogBusyError, CatalogError
 from headgate.catalog.deployment_file import load_deployment, parse_deployment
+from headgate.catalog.edit import Edit
 from headgate.catalog.problems import DeploymentError, Problem
 from headgate.catalog.request import parse_subscription
 from headgate.catalog.store import Catalog
 
 __all__ = [
     "Catalog",
+    "CatalogBusyError",
     "CatalogError",
     "DeploymentError",
+    "Edit",
     "Problem",
     "load_deployment",
     "parse_deployment",

@@ -20,14 +20,21 @@ from alembic.util.exc import CommandError
 
 from headgate.errors import HeadgateError
 
-BUSY_TIMEOUT_S = 30
+BUSY_TIMEOUT_S = 5.0
+"""How long a change waits for another program's lock; shorter than a client waits for its answer."""
 _MIGRATIONS = Path(__file__).parent / "migrations"
 # Any number of our own: writers of the schema wait for each other on it.
 _ADVISORY_LOCK = 0x68656164
+# What SQLite and PostgreSQL say when a lock was not given in time.
+_LOCKED = ("database is locked", "lock timeout")
 
 
 class CatalogError(HeadgateError):
     """A change that the catalog refuses, or a catalog that cannot be reached."""
+
+
+class CatalogBusyError(CatalogError):
+    """Another program has held the catalog's lock for too long; nothing was changed."""
 
 
 def open_database(address: str) -> sa.Engine:
@@ -68,7 +75,7 @@ def _url(address: str) -> sa.URL:
 def _options(url: sa.URL) -> dict[str, Any]:
     if url.get_backend_name() == "sqlite":
         return {"connect_args": {"timeout": BUSY_TIMEOUT_S}}
-    return {"pool_pre_ping": True}
+    return {"pool_pre_ping": True, "connect_args": {"options": f"-c lock_timeout={int(BUSY_TIMEOUT_S * 1000)}"}}
 
 
 @contextmanager
@@ -80,6 +87,12 @@ def reported(url: sa.URL) -> Iterator[None]:
         cause = getattr(error, "orig", None) or error
         what = str(cause).strip().splitlines()[0]
         where = url.render_as_string(hide_password=True)
+        if isinstance(error, sa.exc.OperationalError) and any(word in what for word in _LOCKED):
+            raise CatalogBusyError(
+                f"the catalog at {where} is busy: another program has held its lock for {BUSY_TIMEOUT_S:g} s, "
+                "so nothing was changed",
+                hint="try again in a moment; if it stays so, find out who has it open",
+            ) from error
         raise CatalogError(
             f"the catalog at {where} failed: {what}", hint="check that it exists and can be written"
         ) from error
@@ -94,7 +107,7 @@ def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 def _prepare(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None  # transactions begin where `_begin` says, not where the driver guesses
-    connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_S * 1000}")
+    connection.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT_S * 1000)}")
     connection.execute("PRAGMA foreign_keys = ON")
     if connection.execute("PRAGMA journal_mode").fetchone()[0] == "delete":
         connection.execute("PRAGMA journal_mode = WAL")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import math
 from typing import Any
 
 from headgate.catalog.checks import check_spread
 from headgate.catalog.convert import to_subscription
 from headgate.catalog.document import SubscriptionEntry
-from headgate.catalog.positions import dotted, read_document
+from headgate.catalog.positions import MAX_DEPTH, MAX_NODES, Document, dotted
 from headgate.catalog.wording import validate
 from headgate.errors import HeadgateError
 from headgate.model import Deployment, Subscription
@@ -22,8 +22,9 @@ def parse_subscription(name: str, document: Any, deployment: Deployment) -> list
     Raises:
         HeadgateError: It has problems; all of them are listed, each with the key that it is about.
     """
-    read = read_document(json.dumps({name: document}), f"subscription {name!r}")
-    entry, problems = validate(SubscriptionEntry, read, (name,), read.value[name])
+    what = f"subscription {name!r}"
+    given = _Reading(what).value(document)
+    entry, problems = validate(SubscriptionEntry, Document(what, {name: given}, {}), (name,), given)
     if entry is None:
         raise HeadgateError("; ".join(_said(problem.message, problem.hint) for problem in problems))
     streams = dict(deployment.streams)
@@ -36,3 +37,38 @@ def parse_subscription(name: str, document: Any, deployment: Deployment) -> list
 
 def _said(message: str, hint: str | None) -> str:
     return f"{message} ({hint})" if hint else message
+
+
+class _Reading:
+    """Values of a JSON document as those of a deployment file: within its limits, and with numbers that fit."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._count = 0
+
+    def value(self, given: Any, depth: int = 0) -> Any:
+        self._count += 1
+        if depth > MAX_DEPTH:
+            raise self._refused(f"values are nested more than {MAX_DEPTH} deep", "it needs less than ten levels")
+        if self._count > MAX_NODES:
+            raise self._refused(f"it has more than {MAX_NODES} values", "ask for less")
+        if isinstance(given, dict):
+            return {self._text(key): self.value(item, depth + 1) for key, item in given.items()}
+        if isinstance(given, list):
+            return [self.value(item, depth + 1) for item in given]
+        if isinstance(given, str):
+            return self._text(given)
+        if isinstance(given, float) and not math.isfinite(given):
+            raise self._refused(f"{given} is no value", "use finite numbers")
+        if isinstance(given, int) and not isinstance(given, bool) and abs(given) >= 10**18:
+            return float(given) if abs(given) < 10**300 else str(given)  # as in a file
+        return given
+
+    def _text(self, given: object) -> str:
+        text = str(given)
+        if any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise self._refused(f"{text[:60]!r} has half a character", "write text in UTF-8, or both halves as escapes")
+        return text
+
+    def _refused(self, message: str, hint: str) -> HeadgateError:
+        return HeadgateError(f"{self._what}: {message}", hint=hint)

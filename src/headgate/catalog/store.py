@@ -6,32 +6,19 @@ everything that runs works from a snapshot and never from the database, so the c
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
 import sqlalchemy as sa
 
-from headgate.catalog import tables, versions
-from headgate.catalog.apply import apply_deployment
-from headgate.catalog.change import (
-    Change,
-    body_of,
-    changing,
-    class_of,
-    living,
-    refuse,
-    replace_subscription,
-    world,
-)
-from headgate.catalog.checks import check_plan
+from headgate.catalog.change import changing
 from headgate.catalog.database import CatalogError, open_database, reported
-from headgate.model import Deployment, Links, Plan, Subscription
-from headgate.wire import codec
-from headgate.wire.snapshot import Snapshot, decode_settings
+from headgate.catalog.edit import Edit
+from headgate.catalog.reading import read_answer, read_head, read_snapshot
+from headgate.model import Deployment, Plan, Subscription
+from headgate.wire.snapshot import Snapshot
 
 KEPT_REVISIONS = 1000
 
@@ -75,17 +62,17 @@ class Catalog:
     def head(self) -> int:
         """The current revision; 0 is an empty catalog."""
         with self._reading() as connection:
-            return _head(connection)
+            return read_head(connection)
 
     def snapshot(self, revision: int | None = None) -> Snapshot:
         """The catalog at a revision, by default the current one."""
         with self._reading() as connection:
-            head = _head(connection)
+            head = read_head(connection)
             wanted = head if revision is None else revision
             oldest = max(0, head - self._keep)
             if not oldest <= wanted <= head:
                 raise CatalogError(f"revision {wanted} is not kept", hint=f"revisions {oldest} to {head} are")
-            return _snapshot(connection, wanted)
+            return read_snapshot(connection, wanted)
 
     def apply(self, deployment: Deployment) -> int:
         """Make the catalog agree with a deployment file.
@@ -93,123 +80,66 @@ class Catalog:
         Only what the file says differently from the last time it was applied is changed. So applying the same file
         again changes nothing, and what was added, changed or planned while running stays.
         """
-        with self._changing("apply") as change:
-            apply_deployment(change, deployment)
-        return change.result
+        with self.edit("apply") as edit:
+            edit.apply(deployment)
+        return edit.revision
 
     def subscribe(self, subscription: Subscription) -> int:
         """Add a subscription under a new name."""
-        with self._changing(f"subscribe {subscription.name}") as change:
-            if versions.life(change.connection, subscription.name) is not None:
-                hint = "change that one, or choose another name"
-                raise CatalogError(f"there is already a subscription {subscription.name!r}", hint=hint)
-            found = class_of(change.connection, subscription, world(change.connection))
-            body = body_of(subscription)
-            versions.begin_life(change.connection, subscription.name, "live", found, body, change.revision)
-            change.made = True
-        return change.result
+        with self.edit(f"subscribe {subscription.name}") as edit:
+            edit.subscribe(subscription)
+        return edit.revision
 
     def change(self, subscription: Subscription, reading: int = 0) -> int:
-        """Replace a subscription by another of its name. It keeps its id unless it is of another stream.
-
-        At another site it begins its next stay; those before `reading`, where its reader is, are forgotten.
-        """
-        with self._changing(f"change {subscription.name}") as change:
-            replace_subscription(change, subscription, world(change.connection), reading=reading)
-        return change.result
+        """Replace a subscription by another of its name; see `Edit.change`."""
+        with self.edit(f"change {subscription.name}") as edit:
+            edit.change(subscription, reading)
+        return edit.revision
 
     def move(self, name: str, site: str, reading: int = 0) -> int:
-        """Deliver a subscription at another site from this revision on; see `change`."""
-        with self._changing(f"move {name} to {site}") as change:
-            old = codec.decode_subscription(name, json.loads(living(change.connection, name).body))
-            replace_subscription(change, replace(old, site=site), world(change.connection), reading=reading)
-        return change.result
+        """Deliver a subscription at another site from this revision on; see `Edit.change`."""
+        with self.edit(f"move {name} to {site}") as edit:
+            edit.move(name, site, reading)
+        return edit.revision
 
     def set_context(self, name: str, values: Mapping[str, Any]) -> int:
         """Give values of a subscription's context; those that are not given stay as they are."""
-        with self._changing(f"set context of {name}") as change:
-            old = codec.decode_subscription(name, json.loads(living(change.connection, name).body))
-            new = replace(old, context={**old.context, **values})
-            replace_subscription(change, new, world(change.connection))
-        return change.result
+        with self.edit(f"set context of {name}") as edit:
+            edit.set_context(name, values)
+        return edit.revision
 
     def fold_contexts(self, contexts: Mapping[str, Mapping[str, Any]], places: Mapping[str, int]) -> int:
-        """Take over contexts that were updated through the root logs, up to a place in each stream's log.
-
-        `contexts` are all values of each named subscription. Their classes stay what they are: class ids name the
-        subscriber's filter, the log its values.
-        """
-        with self._changing("contexts") as change:
-            for name, values in contexts.items():
-                found = versions.life(change.connection, name)
-                if found is None:
-                    continue
-                old = codec.decode_subscription(name, json.loads(found.body))
-                body = body_of(replace(old, context=dict(values)))
-                change.made |= versions.change_life(
-                    change.connection, found, found.origin, found.class_id, body, change.revision
-                )
-            for stream, place in places.items():
-                change.made |= versions.put(change.connection, versions.CONTEXT, stream, str(place), change.revision)
-        return change.result
+        """Take over contexts that were updated through the root logs; see `Edit.fold_contexts`."""
+        with self.edit("contexts") as edit:
+            edit.fold_contexts(contexts, places)
+        return edit.revision
 
     def unsubscribe(self, name: str) -> int:
         """Remove a subscription; its id is never used again."""
-        with self._changing(f"unsubscribe {name}") as change:
-            versions.end_life(change.connection, living(change.connection, name), change.revision)
-            change.made = True
-        return change.result
+        with self.edit(f"unsubscribe {name}") as edit:
+            edit.unsubscribe(name)
+        return edit.revision
 
     def set_plan(self, plan: Plan) -> int:
         """Replace the delivery trees of all streams."""
-        with self._changing("plan") as change:
-            around = world(change.connection)
-            refuse("plan", check_plan(plan, around.roots, around.sites))
-            old = {name for kind, name in versions.bodies(change.connection) if kind == versions.TREE}
-            for name in sorted(old | set(plan.trees)):
-                tree = plan.trees.get(name)
-                body = None if tree is None else codec.dumps(codec.encode_tree(tree))
-                change.made |= versions.put(change.connection, versions.TREE, name, body, change.revision)
-        return change.result
+        with self.edit("plan") as edit:
+            edit.set_plan(plan)
+        return edit.revision
+
+    def answer(self, request: str) -> dict[str, Any] | None:
+        """What the request of an id was answered (`Edit.answered`), None when nothing is known of it."""
+        with self._reading() as connection:
+            return read_answer(connection, request)
+
+    @contextmanager
+    def edit(self, what: str) -> Iterator[Edit]:
+        """Change as much as it takes in one transaction that makes one revision; an exception undoes all of it."""
+        with reported(self._engine.url), changing(self._engine, what, self._keep) as change:
+            yield Edit(change)
+            if change.made and self.guard is not None:
+                self.guard()
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
         with reported(self._engine.url), self._engine.connect() as connection, connection.begin():
             yield connection
-
-    @contextmanager
-    def _changing(self, what: str) -> Iterator[Change]:
-        with reported(self._engine.url), changing(self._engine, what, self._keep) as change:
-            yield change
-            if change.made and self.guard is not None:
-                self.guard()
-
-
-def _head(connection: sa.Connection) -> int:
-    return int(connection.execute(sa.select(tables.head.c.revision)).scalar_one())
-
-
-def _snapshot(connection: sa.Connection, revision: int) -> Snapshot:
-    parts: dict[str, dict[str, Any]] = {}
-    for (kind, name), body in sorted(versions.bodies(connection, revision).items()):
-        parts.setdefault(kind, {})[name] = json.loads(body)
-    lives = {life.name: life for life in versions.lives(connection, revision)}
-    trees = parts.get(versions.TREE)
-    plan = None if trees is None else codec.decode_plan(trees)
-    links = parts.get(versions.LINKS, {}).get("")
-    deployment = Deployment(
-        streams={name: codec.decode_stream(name, body) for name, body in parts.get(versions.STREAM, {}).items()},
-        sites={name: codec.decode_site(name, body) for name, body in parts.get(versions.SITE, {}).items()},
-        links=Links() if links is None else codec.decode_links(links),
-        subscriptions={name: codec.decode_subscription(name, json.loads(life.body)) for name, life in lives.items()},
-        plan=plan,
-        **decode_settings(parts.get(versions.SETTINGS, {}).get("", {})),
-    )
-    return Snapshot(
-        revision=revision,
-        deployment=deployment,
-        plan=plan,
-        subscription_ids={name: life.id for name, life in lives.items()},
-        class_ids={name: life.class_id for name, life in lives.items()},
-        contexts={name: int(place) for name, place in parts.get(versions.CONTEXT, {}).items()},
-    )

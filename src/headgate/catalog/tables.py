@@ -113,3 +113,13 @@ filed = Table(
     Column("name", _NAME, primary_key=True),
     Column("body", Text, nullable=False),
 )
+
+# What requests of clients were answered, so that one that is repeated is not done twice. `request` is the client's id.
+request = Table(
+    "request",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("request", String(64), nullable=False, unique=True),
+    Column("answer", Text, nullable=False),
+    sqlite_autoincrement=True,
+)

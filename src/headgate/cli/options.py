@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from rich.console import Console
 
-from headgate.client.client import Client, find_url
+from headgate.client.client import Client
 from headgate.errors import HeadgateError
 from headgate.fabric import cancel_all
 
@@ -56,7 +56,7 @@ def nats_options(credentials: Path | None) -> dict[str, Any]:
 
 async def connect(nats: str | None, state_dir: Path, namespace: str, credentials: Path | None) -> Client:
     """A client of the running deployment."""
-    return await Client.connect(find_url(nats, state_dir), namespace=namespace, **nats_options(credentials))
+    return await Client.connect(nats, state_dir=state_dir, namespace=namespace, **nats_options(credentials))
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

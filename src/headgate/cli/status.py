@@ -15,15 +15,18 @@ from rich.console import Console
 from rich.text import Text
 
 from headgate.cli import options as o
+from headgate.cli.machine import ask_machine, machine_error, machine_lines
 from headgate.cli.sheets import Sheet
 from headgate.cli.words import milliseconds, span
 from headgate.client.client import Client
 from headgate.errors import HeadgateError, nearest
+from headgate.fabric import FabricError
 from headgate.service.findings import Finding, Kind, age
 
 _REORDERINGS: Final = 5
 _JOINS: Final = 5
 _NOTES: Final = 8
+_STATUS_S: Final = 60.0
 
 
 def register(app: typer.Typer) -> None:
@@ -60,12 +63,18 @@ async def read_document(nats: str | None, state_dir: Path, namespace: str, creds
     """The status of a deployment, running or not."""
     from headgate.fabric.server import running_url
     from headgate.service.pulse import stream_state
-    from headgate.service.status import read_status
+    from headgate.service.status import read_status, with_machine
 
     answers = nats is not None or running_url(state_dir) is not None
-    async with reading(nats, state_dir, namespace, creds) as client:
-        await client.snapshot()
-        document = await read_status(client.fabric, client.tables, state_dir if nats is None else None)
+    try:
+        async with reading(nats, state_dir, namespace, creds) as client, asyncio.timeout(_STATUS_S):
+            await client.snapshot()
+            document = await read_status(client.fabric, client.tables, state_dir if nats is None else None)
+            # The log may have an old report: it cannot be written when the disk is full.
+            machine = await ask_machine(client)
+    except (FabricError, TimeoutError) as error:
+        raise await machine_error(error, nats, state_dir, namespace, creds) from error
+    document = document if machine is None else with_machine(document, machine)
     if not answers and document["service"]["state"] == "running":
         # Its server had to be started for this reading: the service was killed a moment ago.
         document["service"]["state"] = "silent"
@@ -98,7 +107,7 @@ def status(
         console.print(planner_line(document["planner"]), markup=False)
     if document.get("tables"):
         console.print(tables_line(document["tables"]), markup=False, highlight=False)
-    for line in notes(document):
+    for line in [*notes(document), *machine_lines(document["machine"])]:
         console.print(line, markup=False, highlight=False)
     for line in error_lines(document):
         console.print(line, markup=False)

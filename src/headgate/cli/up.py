@@ -49,13 +49,16 @@ def up(
     ] = False,
     relays: Annotated[bool, typer.Option(help="Run the relays of all sites in this process.")] = True,
     job: Annotated[bool, typer.Option(help="Run the Spark job.")] = True,
+    disk_reserve: Annotated[
+        str, typer.Option(help="Pause intake when less than this is free on the disk of the state directory.")
+    ] = "64 MB",
     for_: Annotated[str | None, typer.Option("--for", help="Stop by itself after this long, such as `10 min`.")] = None,
     log_level: o.LogLevel = "warning",
     log_format: o.LogFormat = "text",
 ) -> None:
     """Run a deployment until stopped (Ctrl-C). A second start resumes where the first ended."""
     from headgate.cli.deployment import read_deployment
-    from headgate.model import parse_duration
+    from headgate.model import parse_bytes, parse_duration
     from headgate.service.runtime import Settings
 
     configure(log_level, log_format)
@@ -75,6 +78,7 @@ def up(
         nats_options=o.nats_options(creds),
         log_level=log_level,
         log_format=log_format,
+        disk_reserve_bytes=int(parse_bytes(disk_reserve)),
     )
     limit_s = parse_duration(for_) if for_ else None
     asyncio.run(_up(settings, deployment, limit_s, Teller(log_format)))

@@ -4,10 +4,21 @@
 """
 
 from headgate.client.buffer import Buffered, LocalBuffer
-from headgate.client.client import Client
+from headgate.client.client import BusyError, Client
 from headgate.client.delivery import Delivery, Inbox
 from headgate.client.errors import ClientError
 from headgate.client.sender import Sender, Sent
 from headgate.client.sync import SyncClient
 
-__all__ = ["Buffered", "Client", "ClientError", "Delivery", "Inbox", "LocalBuffer", "Sender", "Sent", "SyncClient"]
+__all__ = [
+    "Buffered",
+    "BusyError",
+    "Client",
+    "ClientError",
+    "Delivery",
+    "Inbox",
+    "LocalBuffer",
+    "Sender",
+    "Sent",
+    "SyncClient",
+]

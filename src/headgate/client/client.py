@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet, WeakValueDictionary
 
 from headgate.client.delivery import Inbox, closing, decode_position, encode_position, read_position
@@ -19,8 +20,8 @@ from headgate.client.publishing import encode_rows
 from headgate.client.sender import Sender
 from headgate.diagnostics import CLIENT, noted
 from headgate.errors import nearest
-from headgate.fabric import Fabric, FabricError, FencedError, report_quarantine
-from headgate.fabric.server import running_url
+from headgate.fabric import Fabric, FabricError, FencedError, NoAnswerError, report_quarantine
+from headgate.fabric.server import port_file, running_url
 from headgate.model import Stream, parse_duration
 from headgate.model.roots import members_named
 from headgate.protocol.published import head_revision
@@ -35,6 +36,11 @@ if TYPE_CHECKING:
     from headgate.grid import Field
 
 DEFAULT_STATE_DIR = Path(".headgate")
+_TRIES: Final = 3
+
+
+class BusyError(ClientError):
+    """The service could not make a change for now, and made none: try again."""
 
 
 def find_url(url: str | None, state_dir: Path | None) -> str:
@@ -68,6 +74,10 @@ class Client:
         cls, url: str | None = None, *, state_dir: Path | None = None, namespace: str = "hg", **options: Any
     ) -> Self:
         """Connect by address, or to the deployment that runs in a state directory."""
+        if url is None:
+            options["port_file"] = str(
+                port_file(state_dir or DEFAULT_STATE_DIR).absolute()
+            )  # to follow it to another port
         return cls(await Fabric.connect(find_url(url, state_dir), Logs(namespace), **options))
 
     async def __aenter__(self) -> Self:
@@ -92,15 +102,34 @@ class Client:
             raise ClientError("no deployment is published here", hint="is `headgate up` running, is --namespace right?")
         return await self.tables.snapshot(revision)
 
-    async def control(self, verb: str, **arguments: Any) -> dict[str, Any]:
-        """Ask the running service for a change or a report."""
-        answer = await self.fabric.request(self.fabric.logs.control(verb), json.dumps(arguments).encode())
+    async def control(self, verb: str, *, request: str | None = None, **arguments: Any) -> dict[str, Any]:
+        """Ask the running service for a change or a report.
+
+        A request that is not answered in time is repeated, and it is never done twice: it has an id. Who wants to go on
+        trying after an error, or after a restart of this program, gives an id of their own as `request`.
+
+        Raises:
+            BusyError: The catalog is held by another program; nothing was changed.
+            ClientError: The request was refused, or the service does not answer.
+        """
+        identity = request or uuid.uuid4().hex
+        data = json.dumps({**arguments, "request": identity}).encode()
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                answer = await self.fabric.request(self.fabric.logs.control(verb), data)
+                break
+            except NoAnswerError as error:
+                if not tries_left:
+                    raise ClientError(
+                        f"the service does not answer to {verb!r}; what was asked for may still be done",
+                        hint=f"look with `headgate status`, or ask again with request={identity!r}: it is done once",
+                    ) from error
         try:
             document = read_object(answer)
         except (ValueError, WireError) as error:
             raise ClientError(f"the answer to {verb!r} cannot be read: {error}") from error
         if "error" in document:
-            raise ClientError(document["error"])
+            raise (BusyError if document.get("busy") else ClientError)(document["error"])
         return document
 
     async def subscribe(

@@ -9,7 +9,15 @@ from headgate.fabric.crew import Crew, cancel_all, in_daemon
 from headgate.fabric.quarantine import keep_quarantine, read_quarantine, report_quarantine
 from headgate.fabric.server import EmbeddedServer, find_server
 from headgate.fabric.sync import SyncFabric
-from headgate.protocol.port import FabricError, FencedError, LogFullError, NoLogError, Stored, TooLargeError
+from headgate.protocol.port import (
+    FabricError,
+    FencedError,
+    LogFullError,
+    NoAnswerError,
+    NoLogError,
+    Stored,
+    TooLargeError,
+)
 
 __all__ = [
     "LASTS",
@@ -19,6 +27,7 @@ __all__ = [
     "FabricError",
     "FencedError",
     "LogFullError",
+    "NoAnswerError",
     "NoLogError",
     "Stored",
     "SyncFabric",

@@ -13,18 +13,30 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-import nats
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
+from nats.errors import NoRespondersError
 from nats.js import api
 from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
 
 from headgate.diagnostics import FABRIC
+from headgate.fabric.place import ServerPlace, connect
+from headgate.fabric.serving import FAILED, serve
 from headgate.protocol.codec import Codec, WireCodec
-from headgate.protocol.port import FabricError, FencedError, LogFullError, LogInfo, NoLogError, Stored, TooLargeError
+from headgate.protocol.port import (
+    FabricError,
+    FencedError,
+    LogFullError,
+    LogInfo,
+    NoAnswerError,
+    NoLogError,
+    Stored,
+    TooLargeError,
+)
 from headgate.protocol.quarantine import Quarantine
 from headgate.wire.logs import Log, Logs
 from headgate.wire.sizes import EXPECTED, header_bytes
@@ -52,7 +64,14 @@ class Fabric:
 
     @classmethod
     async def connect(cls, url: str, logs: Logs | None = None, **options: Any) -> Self:
-        """Connect; `options` are nats-py's own, and `tls_ca`: a file with the authority that signed the server."""
+        """Connect; `options` are nats-py's own, and two more.
+
+        `tls_ca` is a file with the authority that signed the server. `port_file` is the file of an embedded server: the
+        connection goes where it says, also when the server comes back at another port.
+        """
+        file = Path(options.pop("port_file")) if "port_file" in options else None
+        place = None if file is None else ServerPlace.read(file)
+        url = url if place is None else place.url
         if "tls_ca" in options:
             options["tls"] = ssl.create_default_context(cafile=options.pop("tls_ca"))
         quiet = options.pop("error_cb", None) or _log
@@ -60,8 +79,8 @@ class Fabric:
         try:
             # A client that may reconnect never gives up on its first connection either: try once without.
             once = {"allow_reconnect": False, "max_reconnect_attempts": 1, "reconnect_time_wait": 0.1}
-            await (await nats.connect(url, **once, **known)).close()
-            client = await nats.connect(url, max_reconnect_attempts=-1, reconnect_time_wait=0.2, **known)
+            await (await connect(url, file, **once, **known)).close()
+            client = await connect(url, file, max_reconnect_attempts=-1, reconnect_time_wait=0.2, **known)
         except (NatsError, OSError, TimeoutError, ValueError) as error:
             raise FabricError(f"cannot connect to NATS at {url}: {error!r}", hint="is the server running?") from error
         return cls(client, logs or Logs())
@@ -344,26 +363,30 @@ class Fabric:
             await self._js.delete_stream(log.name)
 
     async def request(self, subject: str, data: bytes, timeout_s: float = _TIMEOUT_S) -> bytes:
-        """Ask a service and return its answer."""
+        """Ask a service and return its answer.
+
+        Raises:
+            NoAnswerError: It did not answer in time.
+            FabricError: Nobody is there, the request is too large, or the service failed.
+        """
+        if len(data) > self.max_payload:
+            raise FabricError(
+                f"a request to {subject} has {len(data):,} bytes, more than the {self.max_payload:,} that NATS takes",
+                hint="ask for less at a time",
+            )
         try:
             reply = await self._client.request(subject, data, timeout=timeout_s)
+        except NoRespondersError as error:
+            raise FabricError(f"{subject} does not answer: nobody is there", hint="is the deployment up?") from error
         except (NatsError, TimeoutError) as error:
-            raise FabricError(f"{subject} does not answer: {error!r}", hint="is the deployment up?") from error
+            raise NoAnswerError(f"{subject} does not answer: {error!r}", hint="is the deployment up?") from error
+        if reply.headers and FAILED in reply.headers:
+            raise FabricError(f"{subject}: {reply.headers[FAILED]}")
         return bytes(reply.data)
 
     async def serve(self, subject: str, handler: Callable[[bytes], Awaitable[bytes]]) -> Callable[[], Awaitable[None]]:
-        """Answer requests: `handler` takes the request's bytes and gives the answer's. Returns what ends it."""
-
-        async def answer(message: Any) -> None:
-            await message.respond(await handler(message.data))
-
-        serving = await self._client.subscribe(subject, cb=answer)
-
-        async def end() -> None:
-            if not self._client.is_closed:
-                await serving.unsubscribe()
-
-        return end
+        """Answer requests side by side, every one; see `headgate.fabric.serving`. Returns what ends it."""
+        return await serve(self._client, subject, handler)
 
 
 def _granted(answer: dict[str, Any], what: str) -> dict[str, Any]:

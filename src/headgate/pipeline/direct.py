@@ -15,7 +15,6 @@ from typing import Self
 
 import pyarrow as pa
 
-from headgate.fabric import SyncFabric
 from headgate.pipeline.commit import commit, pin_batch
 from headgate.pipeline.control import Controller
 from headgate.pipeline.errors import Errors
@@ -45,7 +44,7 @@ class DirectCommits:
         self._on_commit = on_commit
         self._keepers = keepers or {}
         self._controllers = controllers or {}
-        self._fabric = SyncFabric(address.url, address.logs)
+        self._fabric = address.connect()
 
     def __enter__(self) -> Self:
         return self

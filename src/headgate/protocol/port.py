@@ -29,6 +29,10 @@ class FencedError(FabricError):
     """An append expected another last message: somebody else has written to the subject."""
 
 
+class NoAnswerError(FabricError):
+    """A service took a request and did not answer in time: whether it has done it is not known."""
+
+
 class LogFullError(FabricError):
     """An append was refused because the log, the subject or the disk is full."""
 

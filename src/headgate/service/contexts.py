@@ -11,15 +11,15 @@ import json
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from headgate.catalog import Catalog
 from headgate.catalog.engines import read_grid
 from headgate.errors import HeadgateError, nearest
 from headgate.fabric import Fabric
 from headgate.model import Deployment
 from headgate.pipeline.classes import template_of
+from headgate.service.clerk import Clerk
 from headgate.wire.context import decode_context, encode_context
 from headgate.wire.snapshot import Snapshot
 
@@ -30,12 +30,21 @@ _CLASSES: Final = 2_000
 Values = Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """What the catalog has not taken over yet: values by subscription, and how far each stream's log was read."""
+
+    contexts: Mapping[str, Values]
+    places: Mapping[str, int]
+    updates: int
+
+
 class Contexts:
     """The values that hold now. `snapshot` is the catalog as it was last read."""
 
-    def __init__(self, fabric: Fabric, catalog: Catalog) -> None:
+    def __init__(self, fabric: Fabric, clerk: Clerk) -> None:
         self._fabric = fabric
-        self._catalog = catalog
+        self._clerk = clerk
         self.snapshot = Snapshot(0, Deployment({}, {}))
         self._changed: dict[str, Values] = {}
         self._places: dict[str, int] = {}
@@ -47,7 +56,7 @@ class Contexts:
 
     async def recover(self) -> None:
         """Read what was updated since the catalog last took the values over, and let it take them over."""
-        self.snapshot = self._catalog.snapshot()
+        self.snapshot = await self._clerk.run(lambda catalog: catalog.snapshot())
         logs = self._fabric.logs
         for stream in self.snapshot.deployment.streams:
             place = self.snapshot.contexts.get(stream, 0)
@@ -68,15 +77,36 @@ class Contexts:
                         if identity in names:
                             self._changed[names[identity]] = now
                 place = self._places[stream] = batch[-1].sequence
-        self.fold()
+        await self.fold()
 
-    def fold(self) -> None:
+    async def fold(self) -> None:
         """Let the catalog take over every value that holds."""
-        if self._changed or self._anew:
-            self._catalog.fold_contexts(self._changed, self._places)
-            self._changed, self._places, self._updates, self._anew = {}, {}, 0, False
-            self._folded_s = time.monotonic()
-            self.snapshot = self._catalog.snapshot()
+        pending = self.pending()
+        if pending.places:
+            await self._clerk.run(lambda catalog: catalog.fold_contexts(pending.contexts, pending.places))
+            self.folded(pending)
+
+    def pending(self) -> Pending:
+        """What the catalog should take over with its next change."""
+        if not self._changed and not self._anew:
+            return Pending({}, {}, 0)
+        return Pending(dict(self._changed), dict(self._places), self._updates)
+
+    def folded(self, done: Pending) -> None:
+        """The catalog has taken these over: what came since is still to come."""
+        if not done.places:
+            return
+        self._anew = False
+        self._changed = {name: each for name, each in self._changed.items() if done.contexts.get(name) is not each}
+        self._places = {stream: place for stream, place in self._places.items() if done.places.get(stream) != place}
+        self._updates -= done.updates
+        self._folded_s = time.monotonic()
+        deployment = self.snapshot.deployment
+        taken = {
+            name: replace(each, context=done.contexts[name]) if name in done.contexts else each
+            for name, each in deployment.subscriptions.items()
+        }
+        self.snapshot = replace(self.snapshot, deployment=replace(deployment, subscriptions=taken))
 
     def current(self, name: str) -> Values:
         """All values of a subscription."""

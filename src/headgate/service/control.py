@@ -1,49 +1,59 @@
 """Requests to a running deployment: subscribe, move, refine, unsubscribe, set context, report.
 
-A change is one revision.
+A change is one transaction and one revision, made in the catalog's thread; it is in force when it is published.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
-from headgate.catalog import Catalog, parse_subscription
+from headgate.catalog import Catalog, CatalogBusyError, CatalogError, Edit, parse_subscription
+from headgate.catalog.database import BUSY_TIMEOUT_S
 from headgate.diagnostics import SERVICE, noted
-from headgate.errors import HeadgateError, nearest
-from headgate.fabric import Fabric, LogFullError
+from headgate.errors import HeadgateError
+from headgate.fabric import Fabric, FabricError, LogFullError
 from headgate.model import Subscription
 from headgate.model.roots import member_name, members_named, root_region
 from headgate.planning.measured import Figures
 from headgate.protocol.acks import read_tally
 from headgate.relay.tables import publish_snapshot
+from headgate.service.clerk import Clerk
 from headgate.service.contexts import Contexts
 from headgate.service.extending import Extender
+from headgate.service.requests import Answers, Handler, Request, mapping_of, text_of
 from headgate.service.room import NoRoomError, Room
 from headgate.wire.snapshot import Snapshot
 
-Handler = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
+Change = Callable[[Edit, Snapshot], dict[str, Any]]
+"""A change of the catalog, which was as the snapshot says; returns what its request is answered."""
+Report = Callable[[], Awaitable[dict[str, Any]]]
+
+_RETRY_S: Final = 1.0
 
 
 class Control:
     """Answers requests with the catalog. One deployment has one of these."""
 
-    def __init__(self, fabric: Fabric, catalog: Catalog, report: Callable[[], Awaitable[dict[str, Any]]]) -> None:
+    def __init__(self, fabric: Fabric, clerk: Clerk, report: Report) -> None:
         self._fabric = fabric
-        self._catalog = catalog
+        self._clerk = clerk
         self._report = report
         self.extender = Extender()
         self.figures: Callable[[], Figures] = Figures
         """What was measured by now; nothing unless somebody measures."""
-        self.contexts = Contexts(fabric, catalog)
+        self.machine: Callable[[], dict[str, Any]] = dict
+        """What is known of the machine without asking NATS; nothing unless somebody watches it."""
+        self.contexts = Contexts(fabric, clerk)
         self.room = Room(fabric)
+        self._answers = Answers()
+        self._serving: list[Callable[[], Awaitable[None]]] = []
         self._changing = asyncio.Lock()
         self._publishing = asyncio.Lock()
+        self._unpublished = asyncio.Event()
 
     async def serve(self) -> None:
         """Start answering."""
@@ -53,25 +63,45 @@ class Control:
             "unsubscribe": self._unsubscribe,
             "context": self._context,
             "refine": self._refine,
-            "status": self._status,
         }
-        for verb, handler in verbs.items():
-            await self._fabric.serve(self._fabric.logs.control(verb), _answering(handler))
+        reports: dict[str, Handler] = {"status": self._status, "machine": self._machine}
+        for verb, handler in {**verbs, **reports}.items():
+            answering = self._answers.answering(handler, once=verb in verbs)
+            self._serving.append(await self._fabric.serve(self._fabric.logs.control(verb), answering))
+
+    async def close(self) -> None:
+        """Answer no more."""
+        for end in self._serving:
+            with noted(SERVICE, "a service was not ended", FabricError):
+                await end()
+        await self._answers.close()
+
+    async def run(self) -> None:
+        """Publish what could not be published when it was made, as soon as that is possible."""
+        while True:
+            await self._unpublished.wait()
+            try:
+                await self.publish()
+            except HeadgateError as error:
+                SERVICE.warning("the newest revision is not in force yet: %s", error)
+                await asyncio.sleep(_RETRY_S)
 
     async def publish(self) -> Snapshot:
         """Make sure that every subscribing site is planned for, and publish the newest revision.
 
-        One at a time: the newest announced revision never goes back.
+        One at a time: the newest announced revision never goes back. What fails here is tried again by `run`.
         """
         async with self._publishing:
-            return await self._publish()
+            self._unpublished.clear()
+            try:
+                return await self._publish()
+            except HeadgateError:
+                self._unpublished.set()
+                raise
 
     async def _publish(self) -> Snapshot:
-        snapshot = self._catalog.snapshot()
-        plan = await asyncio.to_thread(self.extender.extend, snapshot, self.figures())
-        if plan is not None:
-            self._catalog.set_plan(plan)
-            snapshot = self._catalog.snapshot()
+        figures = self.figures()
+        snapshot = await self._clerk.run(lambda catalog: self._planned(catalog, figures))
         for stream in snapshot.deployment.streams:
             await self._fabric.ensure(self._fabric.logs.root(stream))
         await self.contexts.follow(snapshot)
@@ -82,81 +112,161 @@ class Control:
         await self.room.refresh()
         return snapshot
 
+    def _planned(self, catalog: Catalog, figures: Figures) -> Snapshot:
+        """The newest revision, with a parent for every site that subscribes. In the catalog's thread."""
+        snapshot = catalog.snapshot()
+        plan = self.extender.extend(snapshot, figures)
+        if plan is None:
+            return snapshot
+        with catalog.edit("plan") as edit:
+            if edit.revision == snapshot.revision:
+                edit.set_plan(plan)
+            else:
+                self._extend(edit, figures)
+            return edit.snapshot()
+
+    def _extend(self, edit: Edit, figures: Figures) -> None:
+        plan = self.extender.extend(edit.snapshot(), figures)
+        if plan is not None:
+            edit.set_plan(plan)
+
     @asynccontextmanager
-    async def _change(self) -> AsyncIterator[None]:
-        """A change of the catalog, one at a time. It starts from the values that hold, also when it is refused."""
-        async with self._changing:
-            before = self.contexts.snapshot.revision
-            self.contexts.fold()
-            try:
-                yield
-            except HeadgateError:
-                if self.contexts.snapshot.revision != before:
-                    await self.publish()
-                raise
+    async def _turn(self) -> AsyncIterator[None]:
+        """Changes are made one at a time; who waits too long for those before it is told so, and changes nothing."""
+        try:
+            async with asyncio.timeout(BUSY_TIMEOUT_S):
+                await self._changing.acquire()
+        except TimeoutError:
+            raise CatalogBusyError(
+                f"the catalog is busy: changes before this one have waited for it for {BUSY_TIMEOUT_S:g} s, so nothing "
+                "was changed",
+                hint="try again in a moment",
+            ) from None
+        try:
+            yield
+        finally:
+            self._changing.release()
 
-    async def _subscribe(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        async with self._change():
-            snapshot = self._catalog.snapshot()
-            name = str(request["name"])
-            wanted = parse_subscription(name, request["subscription"], snapshot.deployment)
-            await asyncio.to_thread(self.extender.check, snapshot, wanted, self.figures())
-            for subscription in wanted:
-                if request.get("change") and subscription.name in snapshot.subscription_ids:
-                    stay = await self._reading(snapshot.subscription_ids[subscription.name])
-                    self._catalog.change(subscription, stay)
+    async def _change(self, what: str, request: Request, change: Change) -> dict[str, Any]:
+        """Make a change, all of it or nothing, put it in force, and answer; a repeated request is only answered."""
+        async with self._turn():
+            return await self._make(what, request, change)
+
+    async def _make(self, what: str, request: Request, change: Change) -> dict[str, Any]:
+        pending, cached, figures = self.contexts.pending(), self.contexts.snapshot, self.figures()
+        identity = request.get("request")
+
+        def work(catalog: Catalog) -> tuple[dict[str, Any], bool]:
+            known = None if identity is None else catalog.answer(identity)
+            if known is not None:
+                return known, False
+            with catalog.edit(what) as edit:
+                before = cached if cached.revision == edit.revision else edit.snapshot()
+                edit.fold_contexts(pending.contexts, pending.places)
+                answer = change(edit, before)
+                if edit.made:
+                    self._extend(edit, figures)
+                answer["revision"] = edit.revision
+                if identity is not None:
+                    edit.answered(identity, answer)
+            return answer, True
+
+        answer, made = await self._clerk.run(work)
+        if made:
+            self.contexts.folded(pending)
+        try:
+            await self.publish()
+        except FabricError as error:
+            raise HeadgateError(
+                f"revision {answer['revision']} is made, and is not in force yet: {error}",
+                hint="it will be as soon as NATS stores it; nothing need be repeated",
+            ) from error
+        return answer
+
+    async def _subscribe(self, request: Request) -> dict[str, Any]:
+        name, document = text_of(request, "name"), mapping_of(request, "subscription")
+        changing, figures = bool(request.get("change")), self.figures()
+        stays = await self._reading(name) if changing else {}
+
+        def change(edit: Edit, before: Snapshot) -> dict[str, Any]:
+            wanted = parse_subscription(name, document, before.deployment)
+            self.extender.check(before, wanted, figures)
+            for each in wanted:
+                if changing and each.name in before.subscription_ids:
+                    edit.change(each, stays.get(each.name, 0))
                 else:
-                    self._catalog.subscribe(subscription)
-            if request.get("change"):
-                for gone in {*_members(snapshot, name)} - {subscription.name for subscription in wanted}:
-                    self._catalog.unsubscribe(gone)  # a root that has none of its rows any more
-            published = await self.publish()
-        ids = {subscription.name: published.subscription_ids[subscription.name] for subscription in wanted}
-        return {"revision": published.revision, **({"id": ids[name]} if name in ids else {"ids": ids})}
+                    edit.subscribe(each)
+            if changing:
+                for gone in {*_members(before, name)} - {each.name for each in wanted}:
+                    edit.unsubscribe(gone)  # a root that has none of its rows any more
+            ids = {each.name: edit.identity(each.name) for each in wanted}
+            return {"id": ids[name]} if name in ids else {"ids": ids}
 
-    async def _move(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        async with self._change():
-            snapshot, site = self._catalog.snapshot(), str(request["site"])
-            known_subscriptions = snapshot.deployment.subscriptions
-            names = _named(snapshot, str(request["name"]))
-            if site in snapshot.deployment.sites:
-                moved = [replace(known_subscriptions[name], site=site) for name in names if name in known_subscriptions]
-                await asyncio.to_thread(self.extender.check, snapshot, moved, self.figures())
-            for name in names:
-                known = snapshot.subscription_ids.get(name)
-                self._catalog.move(name, site, 0 if known is None else await self._reading(known))
-            return {"revision": (await self.publish()).revision}
+        return await self._change(f"subscribe {name}", request, change)
 
-    async def _reading(self, subscription: int) -> int:
-        """The stay that a subscription's reader has come to."""
-        return (await read_tally(self._fabric, subscription)).stay
+    async def _move(self, request: Request) -> dict[str, Any]:
+        name, site = text_of(request, "name"), text_of(request, "site")
+        stays, figures = await self._reading(name), self.figures()
 
-    async def _unsubscribe(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        async with self._change():
-            for name in _named(self._catalog.snapshot(), str(request["name"])):
-                self._catalog.unsubscribe(name)
-            return {"revision": (await self.publish()).revision}
+        def change(edit: Edit, before: Snapshot) -> dict[str, Any]:
+            known, names = before.deployment.subscriptions, _named(before, name)
+            if site in before.deployment.sites:
+                moved = [replace(known[each], site=site) for each in names if each in known]
+                self.extender.check(before, moved, figures)
+            for each in names:
+                edit.move(each, site, stays.get(each, 0))
+            return {}
 
-    async def _context(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Values of one subscription (`name`, `values`), or of several (`contexts` by name)."""
-        given = request["contexts"] if "contexts" in request else {str(request["name"]): request["values"]}
+        return await self._change(f"move {name} to {site}", request, change)
+
+    async def _reading(self, name: str) -> dict[str, int]:
+        """The stays that the readers of what a name stands for have come to."""
         snapshot = self.contexts.snapshot
-        return await self.set_contexts({each: given[name] for name in given for each in _named(snapshot, name)})
+        ids = {each: snapshot.subscription_ids.get(each) for each in _named(snapshot, name)}
+        return {each: (await read_tally(self._fabric, found)).stay for each, found in ids.items() if found is not None}
 
-    async def set_contexts(self, contexts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    async def _unsubscribe(self, request: Request) -> dict[str, Any]:
+        name = text_of(request, "name")
+
+        def change(edit: Edit, before: Snapshot) -> dict[str, Any]:
+            for each in _named(before, name):
+                edit.unsubscribe(each)
+            return {}
+
+        return await self._change(f"unsubscribe {name}", request, change)
+
+    async def _context(self, request: Request) -> dict[str, Any]:
+        """Values of one subscription (`name`, `values`), or of several (`contexts` by name)."""
+        if "contexts" in request:
+            contexts = mapping_of(request, "contexts")
+            given = {name: mapping_of(contexts, name) for name in contexts}
+        else:
+            given = {text_of(request, "name"): mapping_of(request, "values")}
+        snapshot = self.contexts.snapshot
+        return await self.set_contexts(
+            {each: given[name] for name in given for each in _named(snapshot, name)}, request
+        )
+
+    async def set_contexts(
+        self, contexts: Mapping[str, Mapping[str, Any]], request: Request | None = None
+    ) -> dict[str, Any]:
         """Set values of subscriptions, all or none; the place from which they hold, and the catalog's revision."""
-        async with self._changing:
+        async with self._turn():
             place = await self.contexts.set(contexts)
-        if place is None or self.contexts.due:
-            waits = () if place is None else (NoRoomError,)  # the log has them
-            with noted(SERVICE, "contexts wait for their place in the catalog", *waits, level=logging.WARNING):
-                async with self._change():
+            if place is None or self.contexts.due:
+
+                def change(edit: Edit, _: Snapshot) -> dict[str, Any]:
                     for name, values in contexts.items() if place is None else ():
-                        self._catalog.set_context(name, values)
-                    await self.publish()
+                        edit.set_context(name, values)
+                    return {}
+
+                # Where the log has the values, the catalog can take them over later.
+                spared = () if place is None else (NoRoomError, CatalogError)
+                with noted(SERVICE, "the log has the contexts, the catalog gets them later", *spared):
+                    await self._make("contexts", (request or {}) if place is None else {}, change)
         return {"revision": self.contexts.snapshot.revision, "place": place or self.contexts.place}
 
-    async def _refine(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    async def _refine(self, request: Request) -> dict[str, Any]:
         """Change what is named of a subscription's resolution; the answer says what it now lacks of the past.
 
         With `add` the subscription stays as it is, and what it lacks becomes one more of that name, from the earliest
@@ -164,42 +274,42 @@ class Control:
         """
         from headgate.grid.resolution import Resolution, parse_resolution
 
-        async with self._change():
-            snapshot = self._catalog.snapshot()
+        name, wanted = text_of(request, "name"), mapping_of(request, "resolution")
+        add = None if request.get("add") is None else text_of(request, "add")
+
+        def change(edit: Edit, before: Snapshot) -> dict[str, Any]:
             missing: list[dict[str, Any]] = []
             added: list[str] = []
-            for name in _named(snapshot, str(request["name"])):
-                if name not in snapshot.deployment.subscriptions:
-                    close = nearest(name, snapshot.deployment.subscriptions)
-                    hint = f"did you mean {close!r}?" if close else None
-                    raise HeadgateError(f"unknown subscription {name!r}", hint=hint)
-                before = snapshot.deployment.subscriptions[name]
-                given = parse_resolution({**(before.resolution or {}), **request["resolution"]})
-                held = Resolution() if before.resolution is None else parse_resolution(before.resolution)
+            for each in _named(before, name):
+                old = edit.subscription(each)
+                given = parse_resolution({**(old.resolution or {}), **wanted})
+                held = Resolution() if old.resolution is None else parse_resolution(old.resolution)
                 missing = [part.document for part in given.missing_from(held)]
-                if request.get("add") is None:
-                    self._catalog.change(replace(before, resolution=given.document or None))
+                if add is None:
+                    edit.change(replace(old, resolution=given.document or None))
                 else:
-                    added += self._add_parts(snapshot, before, str(request["add"]), missing)
-            return {"revision": (await self.publish()).revision, "missing": missing, "added": added}
+                    added += _add_parts(edit, before, old, add, missing)
+            return {"missing": missing, "added": added}
 
-    def _add_parts(
-        self, snapshot: Snapshot, before: Subscription, name: str, missing: list[dict[str, Any]]
-    ) -> list[str]:
-        """Subscribe to what a subscription lacks of a resolution: one subscription, or two for space and time."""
-        if not missing:
-            raise HeadgateError(f"{before.name!r} lacks nothing of that resolution", hint="name a finer one")
-        root = root_region(snapshot.deployment.streams[before.stream])
-        names = [name if number == 1 else f"{name}-{number}" for number in range(1, len(missing) + 1)]
-        found = [each if root is None else member_name(each, root.root) for each in names]
-        for each, part in zip(found, missing, strict=True):
-            self._catalog.subscribe(
-                replace(before, name=each, resolution=part or None, start="earliest", stay=0, left=())
-            )
-        return found
+        return await self._change(f"refine {name}", request, change)
 
-    async def _status(self, _: Mapping[str, Any]) -> dict[str, Any]:
+    async def _status(self, _: Request) -> dict[str, Any]:
         return await self._report()
+
+    async def _machine(self, _: Request) -> dict[str, Any]:
+        return self.machine()
+
+
+def _add_parts(edit: Edit, before: Snapshot, old: Subscription, name: str, missing: list[dict[str, Any]]) -> list[str]:
+    """Subscribe to what a subscription lacks of a resolution: one subscription, or two for space and time."""
+    if not missing:
+        raise HeadgateError(f"{old.name!r} lacks nothing of that resolution", hint="name a finer one")
+    root = root_region(before.deployment.streams[old.stream])
+    names = [name if number == 1 else f"{name}-{number}" for number in range(1, len(missing) + 1)]
+    found = [each if root is None else member_name(each, root.root) for each in names]
+    for each, part in zip(found, missing, strict=True):
+        edit.subscribe(replace(old, name=each, resolution=part or None, start="earliest", stay=0, left=()))
+    return found
 
 
 def _members(snapshot: Snapshot, name: str) -> list[str]:
@@ -209,16 +319,3 @@ def _members(snapshot: Snapshot, name: str) -> list[str]:
 def _named(snapshot: Snapshot, name: str) -> list[str]:
     """The subscriptions that a name stands for: its own, or those at the roots of its stream."""
     return [name] if name in snapshot.subscription_ids else _members(snapshot, name) or [name]
-
-
-def _answering(handler: Handler) -> Callable[[bytes], Awaitable[bytes]]:
-    async def answer(data: bytes) -> bytes:
-        try:
-            document = await handler(json.loads(data) if data else {})
-        except HeadgateError as error:
-            document = {"error": str(error)}
-        except (KeyError, TypeError, ValueError) as error:
-            document = {"error": f"the request cannot be read: {error!r}"}
-        return json.dumps(document).encode()
-
-    return answer

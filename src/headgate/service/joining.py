@@ -61,6 +61,7 @@ class LiveFeedback:
 
     def __init__(
         self,
+        snapshot: Snapshot,
         catalog: Catalog,
         observer: Observer,
         publish: Callable[[], Awaitable[Snapshot]],
@@ -74,7 +75,7 @@ class LiveFeedback:
         self._settle_s = settle_s
         self._loop = asyncio.get_running_loop()
         self._stop = Event()
-        self._view = self._before = self.look()
+        self._view = self._before = self.look(snapshot)
         self._allowed = allowed
         self.refused: set[str] = set()
         """Parents that were not tried, because a constraint would have been missed."""
@@ -84,9 +85,8 @@ class LiveFeedback:
         """Let whoever waits go."""
         self._stop.set()
 
-    def look(self) -> View:
-        """What is seen now."""
-        snapshot = self._catalog.snapshot()
+    def look(self, snapshot: Snapshot) -> View:
+        """What is seen now of a deployment."""
         found = View(
             shed={site: self._observer.shed(site) for site in snapshot.deployment.sites},
             hops=self._observer.hops(snapshot.deployment.links),
@@ -106,25 +106,35 @@ class LiveFeedback:
         """Let the parent serve the child from the next micro-batch on, wait, and look."""
         self._before = self._view
         if self._call(self._assign(stream, child, parent)):
-            self._view = self.look()
+            self._view = self.look(self._catalog.snapshot())
         else:
             self.refused.add(parent)
 
     async def _assign(self, stream: str, child: str, parent: str) -> bool:
-        plan = self._catalog.snapshot().plan
-        assert plan is not None
-        tree = plan.trees[stream]
         self.assignments += 1
-        if tree.parents.get(child) != parent:
-            moved = Plan({**plan.trees, stream: Tree(stream, tree.root, {**tree.parents, child: parent})})
-            if not await asyncio.to_thread(self._allowed, plan, moved):
-                return False
-            self._catalog.set_plan(moved)
+        made = await asyncio.to_thread(self._planned, stream, child, parent)
+        if made is None:
+            return False
+        if made:
             await self._publish()
             # What waited under the old plan is shed or sent first; only then what is seen is the new one's.
             await asyncio.sleep(self._settle_s)
         self._observer.forget()
         await self._observer.filled(self._settle_s)
+        return True
+
+    def _planned(self, stream: str, child: str, parent: str) -> bool | None:
+        """Put an assignment into the catalog's plan; False when it is there, None when it is not allowed."""
+        with self._catalog.edit(f"{parent} serves {child}") as edit:
+            plan = edit.snapshot().plan
+            assert plan is not None
+            tree = plan.trees[stream]
+            if tree.parents.get(child) == parent:
+                return False
+            moved = Plan({**plan.trees, stream: Tree(stream, tree.root, {**tree.parents, child: parent})})
+            if not self._allowed(plan, moved):
+                return None
+            edit.set_plan(moved)
         return True
 
     def withdraw(self, stream: str, child: str) -> None:
@@ -198,7 +208,7 @@ class Joiner:
         """One member of one shedding site joins again, if there is any."""
         if self._observer.seconds < self._settle_s:
             return
-        snapshot = self._catalog.snapshot()
+        snapshot = await asyncio.to_thread(self._catalog.snapshot)
         if snapshot.plan is None:
             return
         for site, found in snapshot.deployment.sites.items():
@@ -235,7 +245,7 @@ class Joiner:
             return not worse(terms.missed(problem, after), terms.missed(problem, before))
 
         problem, learned = with_relays_of(problem, plan), dict(self._slack)
-        feedback = LiveFeedback(self._catalog, self._observer, self._publish, self._settle_s, allowed)
+        feedback = LiveFeedback(snapshot, self._catalog, self._observer, self._publish, self._settle_s, allowed)
         point, request = control_point(problem, plan, stream, site, feedback, self._slack)
         self.busy = True
         try:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from headgate.diagnostics import SERVICE, noted
+from headgate.fabric.place import write_whole
 from headgate.pipeline.job import CONNECTION, JobConfig
 
 _STOP_S: Final = 20.0
@@ -36,6 +37,8 @@ class JobProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = False
         self._short_lives = 0
+        self._wanted = asyncio.Event()
+        self._wanted.set()
         self.restarts = 0
 
     @property
@@ -44,38 +47,61 @@ class JobProcess:
         return self._process.pid if self._process and self._process.returncode is None else None
 
     async def run(self) -> None:
-        """Keep the job running until `stop`."""
-        path = self._state_dir / "job.json"
-        while not self._stopping:
-            config = self._configure(self.restarts)
-            path.write_text(json.dumps(config.shown()), encoding="utf-8")
-            more = self._environment(self.restarts) if self._environment else {}
-            with (self._state_dir / "job.log").open("ab") as log:
-                self._process = await asyncio.create_subprocess_exec(
-                    sys.executable,
-                    "-m",
-                    "headgate.pipeline.job",
-                    str(path),
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env={**os.environ, **more, CONNECTION: config.connection()},
-                    start_new_session=True,
-                )
-            began = asyncio.get_running_loop().time()
-            await self._process.wait()
-            if not self._stopping:
+        """Keep the job running until `stop`, but for the time between `pause` and `resume`."""
+        while True:
+            await self._wanted.wait()
+            if self._stopping:
+                return
+            began, code = asyncio.get_running_loop().time(), None
+            try:
+                self._process = await self._start()
+                code = await self._process.wait()
+            except OSError as error:
+                SERVICE.warning("the Spark job cannot be started yet: %s", error)
+            if not self._stopping and self._wanted.is_set():
                 self._short_lives += 1
                 if asyncio.get_running_loop().time() - began > _LIVED_S:
                     self._short_lives = 0
                 self.restarts += 1
-                code, delay_s = self._process.returncode, _BACKOFF_S[min(self._short_lives, len(_BACKOFF_S) - 1)]
+                delay_s = _BACKOFF_S[min(self._short_lives, len(_BACKOFF_S) - 1)]
                 SERVICE.warning("the Spark job ended with code %s; started again in %g s", code, delay_s)
                 await asyncio.sleep(delay_s)
 
+    async def _start(self) -> asyncio.subprocess.Process:
+        path = self._state_dir / "job.json"
+        config = self._configure(self.restarts)
+        write_whole(path, json.dumps(config.shown()))
+        more = self._environment(self.restarts) if self._environment else {}
+        with (self._state_dir / "job.log").open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "headgate.pipeline.job",
+                str(path),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **more, CONNECTION: config.connection()},
+                start_new_session=True,
+            )
+
+    async def pause(self) -> None:
+        """Stop the job for a while; what it has not committed it reads again."""
+        self._wanted.clear()
+        await self._end()
+
+    def resume(self) -> None:
+        """Let the job run again."""
+        self._wanted.set()
+
     async def stop(self) -> None:
-        """Stop the job: ask, then kill."""
+        """Stop the job for good."""
         self._stopping = True
+        self._wanted.set()
+        await self._end()
+
+    async def _end(self) -> None:
+        """End the process: ask, then kill."""
         process = self._process
         if process is None or process.returncode is not None:
             return

@@ -195,7 +195,7 @@ class Replanner:
 
     async def look(self) -> Outlook | None:
         """Judge once, change the plan if that is due, and report; None as long as too little was measured."""
-        snapshot = self._catalog.snapshot()
+        snapshot = await asyncio.to_thread(self._catalog.snapshot)
         measured = await self._observer.measured_aside(snapshot)
         if snapshot.plan is None or not measured.streams or self._observer.seconds < self._rules.window_s:
             return None
@@ -219,8 +219,7 @@ class Replanner:
         rested = time.monotonic() - self._changed_s >= self._rules.rest_s
         document = self._document(snapshot, measured, outlook)
         worth_it = self._confirmed >= self._rules.confirm and rested and not (self._fixed or self._held())
-        if worth_it and self._catalog.head() == snapshot.revision:
-            self._catalog.set_plan(outlook.best.plan)
+        if worth_it and await asyncio.to_thread(self._put, outlook.best.plan, snapshot.revision):
             await self._publish()
             self.changes += 1
             self._confirmed = 0
@@ -242,6 +241,14 @@ class Replanner:
         for text in sorted(self._missed - missed):
             print(f"headgate: constraint `{text}` is kept again", file=sys.stderr, flush=True)
         self._missed = missed
+
+    def _put(self, plan: Plan, revision: int) -> bool:
+        """Make a plan the catalog's, unless the catalog has changed since the revision that it was made for."""
+        with self._catalog.edit("plan") as edit:
+            unchanged = edit.revision == revision
+            if unchanged:
+                edit.set_plan(plan)
+        return unchanged
 
     def _document(self, snapshot: Snapshot, measured: Measured, outlook: Outlook) -> dict[str, Any]:
         """Assumed, predicted and measured side by side."""

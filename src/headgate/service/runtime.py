@@ -17,7 +17,7 @@ from headgate.catalog import Catalog
 from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import EmbeddedServer, Fabric, cancel_all, in_daemon, keep_quarantine
-from headgate.model import Deployment, Plan, parse_duration
+from headgate.model import Deployment, parse_duration
 from headgate.pipeline.job import JobConfig
 from headgate.planning.replan import warm
 from headgate.planning.search import Search
@@ -26,10 +26,12 @@ from headgate.relay.node import RelayNode
 from headgate.relay.output import QueueLimits
 from headgate.relay.tables import Tables
 from headgate.service.books import Keeper
+from headgate.service.clerk import Clerk
 from headgate.service.control import Control
 from headgate.service.extending import first_plan, missed_constraints
 from headgate.service.following import Following
 from headgate.service.joining import Joiner
+from headgate.service.machine import RESERVE_BYTES, Machine
 from headgate.service.mending import mend_head
 from headgate.service.observer import WINDOW_S, Observer
 from headgate.service.processes import JobProcess
@@ -38,13 +40,12 @@ from headgate.service.purging import Purger, TableRules
 from headgate.service.replanning import Replanner, Rules
 from headgate.service.reports import read_job
 from headgate.service.status import read_status
-from headgate.wire.logs import Logs
+from headgate.wire.logs import Log, Logs
 from headgate.wire.snapshot import Snapshot
 
 _READY_POLL_S: Final = 0.2
 # Enough to better what QASDG builds for tens of sites in a fraction of a second; the same steps give the same plan.
 _SEARCH: Final = Search(steps=20_000)
-_WATCH_S: Final = 0.2
 
 
 Links = Callable[[Fabric, Tables, str], Fabric]
@@ -77,6 +78,7 @@ class Settings:
     nats_options: Mapping[str, Any] = field(default_factory=dict)
     log_level: str = "warning"
     log_format: str = "text"
+    disk_reserve_bytes: int = RESERVE_BYTES
 
 
 ConfigureJob = Callable[["Runtime", int], JobConfig]
@@ -92,7 +94,11 @@ class Runtime:
         self.catalog = catalog
         self.server = server
         self.tables = Tables(fabric)
-        self.control = Control(fabric, catalog, self.status)
+        self.clerk = Clerk(catalog)
+        self.control = Control(fabric, self.clerk, self.status)
+        reserve_bytes = settings.disk_reserve_bytes
+        self.machine = Machine(fabric, settings.state_dir, server, reserve_bytes, self._pause, self._resume)
+        self.control.machine = lambda: self.machine.document
         self.nodes: dict[str, RelayNode] = {}
         self.keepers: dict[str, Keeper] = {}
         self.purger = Purger(fabric, self.tables, self.control.room, settings.tables)
@@ -117,17 +123,18 @@ class Runtime:
         await self.control.contexts.recover()
         fixed = self.control.extender.fixed = deployment is not None and deployment.plan is not None
         if deployment is not None:
-            await in_daemon(lambda: self._apply(deployment))
+            await self.clerk.run(lambda catalog: _apply(catalog, deployment))
         await in_daemon(warm)
         snapshot = await self.control.publish()
         for miss in missed_constraints(snapshot):
             print(f"headgate: {miss}", file=sys.stderr, flush=True)
-        self.catalog.guard = self.control.room.check
+        self.catalog.guard = self._guard
         streams = snapshot.deployment.streams
         for stream in streams.values():
             if stream.source.format == "nats":
                 await self.fabric.ensure(logs.input(stream.name))
         await self.control.serve()
+        self._spawn(self.control.run(), "revisions")
         if self.settings.relays:
             budgets = Budgets(snapshot.deployment)
             for site in snapshot.deployment.sites:
@@ -158,19 +165,7 @@ class Runtime:
         if self.settings.job:
             self.job = JobProcess(self._configure, self.settings.state_dir, self.settings.job_environment)
             self._spawn(self.job.run(), "Spark job")
-        if self.server is not None:
-            self._spawn(self._watch_server(self.server), "NATS server")
-
-    def _apply(self, deployment: Deployment) -> None:
-        before = self.catalog.head()
-        revision = self.catalog.apply(deployment)
-        if revision != before or self.catalog.snapshot().plan is None:
-            try:
-                planned = first_plan(self.catalog.snapshot(), deployment.plan, _SEARCH)
-            except HeadgateError:
-                self.catalog.set_plan(Plan({}))  # the next start with this file must plan, and refuse, again
-                raise
-            self.catalog.set_plan(planned)
+        self._spawn(self.machine.run(), "machine")
 
     def _replanner(self, snapshot: Snapshot, *, fixed: bool) -> Replanner:
         rules = self.settings.replan
@@ -189,13 +184,29 @@ class Runtime:
             held=lambda: self.joiner is not None and self.joiner.busy,
         )
 
-    async def _watch_server(self, server: EmbeddedServer) -> None:
-        """Start the embedded server again when it dies: its data and port are where they were."""
-        while True:
-            await asyncio.sleep(_WATCH_S)
-            if server.pid is None:
-                SERVICE.warning("the embedded NATS server has ended and is started again")
-                await asyncio.to_thread(server.start)
+    async def _pause(self) -> None:
+        """Take nothing more in: stop the job, and let the logs of what clients publish hold what they hold."""
+        if self.job is not None:
+            await self.job.pause()
+        for log in self._inputs():
+            info = await self.fabric.info(log)
+            await self.fabric.ensure(replace(log, max_bytes=max(0 if info is None else info.state.bytes, 1)))
+
+    async def _resume(self) -> None:
+        """Take rows in again."""
+        for log in self._inputs():
+            await self.fabric.ensure(log)
+        if self.job is not None:
+            self.job.resume()
+
+    def _inputs(self) -> list[Log]:
+        streams = self.control.contexts.snapshot.deployment.streams.values()
+        return [self.fabric.logs.input(stream.name) for stream in streams if stream.source.format == "nats"]
+
+    def _guard(self) -> None:
+        """Refuse a change of the catalog for which there is no room."""
+        self.machine.check()
+        self.control.room.check()
 
     def _configure(self, restarts: int) -> JobConfig:
         return self.configure_job(self, restarts) if self.configure_job else self.job_config()
@@ -212,7 +223,7 @@ class Runtime:
             partitions=settings.partitions,
             new_lineage=settings.new_lineage,
             spark_options=dict(settings.spark_options),
-            nats_options=dict(settings.nats_options),
+            nats_options=_nats_options(settings, self.server),
             log_level=settings.log_level,
             log_format=settings.log_format,
         )
@@ -261,6 +272,7 @@ class Runtime:
 
     async def stop(self) -> None:
         """Stop everything that `start` started."""
+        await self.control.close()
         await self.stop_job()
         if not self.failure.done():
             self.failure.cancel()
@@ -269,8 +281,24 @@ class Runtime:
             with noted(SERVICE, "the books were not stored at the stop", HeadgateError, level=logging.WARNING):
                 await keeper.store()
         with noted(SERVICE, "contexts were not folded at the stop", HeadgateError, level=logging.WARNING):
-            self.control.contexts.fold()
+            await self.control.contexts.fold()
+        await self.clerk.close()
         await say_stopped(self.fabric)
+
+
+def _nats_options(settings: Settings, server: EmbeddedServer | None) -> dict[str, Any]:
+    """How to connect: to an embedded server by its port file, so that everybody follows it to another port."""
+    followed = {} if server is None else {"port_file": str(server.port_file.absolute())}
+    return {**settings.nats_options, **followed}
+
+
+def _apply(catalog: Catalog, deployment: Deployment) -> None:
+    """Make the catalog agree with the file, and plan what that changes, as one revision."""
+    with catalog.edit("apply") as edit:
+        edit.apply(deployment)
+        after = edit.snapshot()
+        if edit.made or after.plan is None:
+            edit.set_plan(first_plan(after, deployment.plan, _SEARCH))
 
 
 @contextlib.contextmanager
@@ -303,7 +331,7 @@ async def open_runtime(
         logs = Logs(
             settings.namespace, inbox_messages=settings.inbox_messages, tables_bytes=settings.tables.limit_bytes
         )
-        fabric = await stack.enter_async_context(await Fabric.connect(url, logs, **settings.nats_options))
+        fabric = await stack.enter_async_context(await Fabric.connect(url, logs, **_nats_options(settings, server)))
         place = settings.catalog or f"sqlite:///{settings.state_dir.absolute() / 'catalog.db'}"
         catalog = stack.enter_context(Catalog.open(place))
         runtime = Runtime(settings, fabric, catalog, server)

@@ -31,6 +31,7 @@ async def read_status(fabric: Fabric, tables: Tables, state_dir: Path | None = N
     relays, jobs = await read_reports(fabric, "relay"), await read_reports(fabric, "job")
     errors, planner = await read_reports(fabric, "errors"), await read_reports(fabric, "planner")
     tallies, versions = await read_tallies(fabric), await read_reports(fabric, "tables")
+    machine = (await read_reports(fabric, "machine")).get("_", {})
     service = await read_pulse(fabric, int(time.time() * 1000))
     streams = {book.stream: _stream(snapshot, book, jobs, relays) for book in books}
     for name, stream in streams.items():
@@ -56,6 +57,7 @@ async def read_status(fabric: Fabric, tables: Tables, state_dir: Path | None = N
         "quarantine": aside,
     }
     _name_unread(fabric, document, tallies)
+    document = with_machine(document, machine)
     return {**document, "findings": [each.to_document() for each in findings(document)]}
 
 
@@ -87,6 +89,15 @@ def _name_unread(fabric: Fabric, document: dict[str, Any], tallies: Mapping[int,
         found = messages.get(fabric.logs.ack(each["id"]))
         if found is not None and each["id"] not in tallies:
             each["unread"] = f"message {found['sequence']} of log {found['log']} cannot be read: {found['cause']}"
+
+
+def with_machine(document: dict[str, Any], machine: dict[str, Any]) -> dict[str, Any]:
+    """A status with what is known of the machine: streams do not run while the intake is paused."""
+    document["machine"] = machine
+    if machine.get("paused_ms"):
+        for stream in document["streams"].values():
+            stream["job"] = {**stream["job"], "state": "paused"}
+    return document
 
 
 def _stream(

@@ -30,6 +30,7 @@ OPTIONS: Mapping[str, str] = {
     "token": "token",
     "user_credentials": "credentials file",
     "tls_ca": "file of the certificate authority, for TLS",
+    "port_file": "file that says at which port an embedded server is (the deployment's own)",
 }
 """Options of a `nats` source and their defaults."""
 
@@ -86,7 +87,7 @@ class Settings:
             unsent=Logs(namespace).unsent(stream) if own and stream is not None else None,
             access={
                 name: options[name]
-                for name in ("user", "password", "token", "user_credentials", "tls_ca")
+                for name in ("user", "password", "token", "user_credentials", "tls_ca", "port_file")
                 if name in options
             },
         )

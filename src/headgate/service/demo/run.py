@@ -95,7 +95,10 @@ async def run_demo(
     """
     snapshot = runtime.catalog.snapshot()
     expected = expected_rows(runtime)
-    async with await Client.connect(runtime.url, namespace=runtime.settings.namespace) as client:
+    settings = runtime.settings
+    async with await Client.connect(
+        settings.nats, state_dir=settings.state_dir, namespace=settings.namespace
+    ) as client:
         readers = Readers(client, keep=keep)
         readers.start(readable(snapshot.deployment))
         try:

@@ -1,0 +1,125 @@
+"""Changes of the catalog that are made together: one transaction and one revision, or nothing at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from headgate.catalog import tables, versions
+from headgate.catalog.apply import apply_deployment
+from headgate.catalog.change import Change, body_of, class_of, living, refuse, replace_subscription, world
+from headgate.catalog.checks import check_plan
+from headgate.catalog.database import CatalogError
+from headgate.catalog.reading import read_snapshot
+from headgate.model import Deployment, Plan, Subscription
+from headgate.wire import codec
+from headgate.wire.snapshot import Snapshot
+
+KEPT_REQUESTS: Final = 10_000
+"""How many of the last answered requests are remembered."""
+
+
+class Edit:
+    """A change under way, of as many steps as it takes; each step sees those before it. `Catalog.edit` makes one."""
+
+    def __init__(self, change: Change) -> None:
+        self._change = change
+        self._connection = change.connection
+
+    @property
+    def made(self) -> bool:
+        """Whether anything was changed so far."""
+        return self._change.made
+
+    @property
+    def revision(self) -> int:
+        """The revision in force afterwards; what changes nothing makes no new one."""
+        return self._change.result
+
+    def snapshot(self) -> Snapshot:
+        """The catalog as this change leaves it, as far as it has come."""
+        return read_snapshot(self._connection, self.revision)
+
+    def apply(self, deployment: Deployment) -> None:
+        """Make the catalog agree with a deployment file; see `Catalog.apply`."""
+        apply_deployment(self._change, deployment)
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Add a subscription under a new name."""
+        if versions.life(self._connection, subscription.name) is not None:
+            hint = "change that one, or choose another name"
+            raise CatalogError(f"there is already a subscription {subscription.name!r}", hint=hint)
+        found = class_of(self._connection, subscription, world(self._connection))
+        versions.begin_life(
+            self._connection, subscription.name, "live", found, body_of(subscription), self._change.revision
+        )
+        self._change.made = True
+
+    def change(self, subscription: Subscription, reading: int = 0) -> None:
+        """Replace a subscription by another of its name. It keeps its id unless it is of another stream.
+
+        At another site it begins its next stay; those before `reading`, where its reader is, are forgotten.
+        """
+        replace_subscription(self._change, subscription, world(self._connection), reading=reading)
+
+    def move(self, name: str, site: str, reading: int = 0) -> None:
+        """Deliver a subscription at another site from this revision on; see `change`."""
+        self.change(replace(self.subscription(name), site=site), reading)
+
+    def set_context(self, name: str, values: Mapping[str, Any]) -> None:
+        """Give values of a subscription's context; those that are not given stay as they are."""
+        old = self.subscription(name)
+        self.change(replace(old, context={**old.context, **values}))
+
+    def fold_contexts(self, contexts: Mapping[str, Mapping[str, Any]], places: Mapping[str, int]) -> None:
+        """Take over contexts that were updated through the root logs, up to a place in each stream's log.
+
+        `contexts` are all values of each named subscription. Their classes stay what they are: class ids name the
+        subscriber's filter, the log its values.
+        """
+        change = self._change
+        for name, values in contexts.items():
+            found = versions.life(self._connection, name)
+            if found is None:
+                continue
+            old = codec.decode_subscription(name, json.loads(found.body))
+            body = body_of(replace(old, context=dict(values)))
+            change.made |= versions.change_life(
+                self._connection, found, found.origin, found.class_id, body, change.revision
+            )
+        for stream, place in places.items():
+            change.made |= versions.put(self._connection, versions.CONTEXT, stream, str(place), change.revision)
+
+    def unsubscribe(self, name: str) -> None:
+        """Remove a subscription; its id is never used again."""
+        versions.end_life(self._connection, living(self._connection, name), self._change.revision)
+        self._change.made = True
+
+    def set_plan(self, plan: Plan) -> None:
+        """Replace the delivery trees of all streams."""
+        around = world(self._connection)
+        refuse("plan", check_plan(plan, around.roots, around.sites))
+        old = {name for kind, name in versions.bodies(self._connection) if kind == versions.TREE}
+        for name in sorted(old | set(plan.trees)):
+            tree = plan.trees.get(name)
+            body = None if tree is None else codec.dumps(codec.encode_tree(tree))
+            self._change.made |= versions.put(self._connection, versions.TREE, name, body, self._change.revision)
+
+    def answered(self, request: str, answer: Mapping[str, Any]) -> None:
+        """Remember what a request was answered, together with what it changed; the oldest ones are forgotten."""
+        table = tables.request
+        made = sa.insert(table).values(request=request, answer=codec.dumps(answer)).returning(table.c.id)
+        newest = self._connection.execute(made).scalar_one()
+        self._connection.execute(sa.delete(table).where(table.c.id <= newest - KEPT_REQUESTS))
+
+    def subscription(self, name: str) -> Subscription:
+        """The subscription of a name as it is by now; an unknown one is refused with the nearest."""
+        return codec.decode_subscription(name, json.loads(living(self._connection, name).body))
+
+    def identity(self, name: str) -> int:
+        """The id of a subscription."""
+        return living(self._connection, name).id
