@@ -116,6 +116,7 @@ class Inbox:
         """
         self.name = name
         self.id = snapshot.subscription_ids[name]
+        self.stream = snapshot.deployment.subscriptions[name].stream
         self._fabric = fabric
         self._tables = tables
         self._subscription = snapshot.deployment.subscriptions[name]
@@ -164,9 +165,17 @@ class Inbox:
                             if self.gone():
                                 return
                             self._mark_done()
+                if self._taken_over is not None:
+                    raise self._taken_over
         finally:
             await follow.aclose()  # type: ignore[attr-defined] # it is a generator
             await self.close()
+
+    def refuse(self, error: ClientError) -> None:
+        """End the reading with an error: the stream is not any more what this reader's place belongs to."""
+        self._taken_over = error
+        self._done = self._ack_sequence = None
+        self._stays.end()
 
     def gone(self) -> bool:
         """Whether `detach` was called, which another task does between two steps of the loop."""
