@@ -24,6 +24,7 @@ BUSY_TIMEOUT_S = 30
 _MIGRATIONS = Path(__file__).parent / "migrations"
 # Any number of our own: writers of the schema wait for each other on it.
 _ADVISORY_LOCK = 0x68656164
+REPAIR = "restore the catalog from a backup, or rebuild it from NATS with `headgate up --rebuild-catalog`"
 
 
 class CatalogError(HeadgateError):
@@ -32,7 +33,7 @@ class CatalogError(HeadgateError):
 
 def open_database(address: str) -> sa.Engine:
     """An engine for a database whose schema is current."""
-    url = _url(address)
+    url = parse_url(address)
     if url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:"):
         Path(str(url.database)).expanduser().parent.mkdir(parents=True, exist_ok=True)
     with reported(url):
@@ -53,7 +54,8 @@ def open_database(address: str) -> sa.Engine:
     return engine
 
 
-def _url(address: str) -> sa.URL:
+def parse_url(address: str) -> sa.URL:
+    """A database address as a URL that names its driver; others than SQLite and PostgreSQL are refused."""
     try:
         url = sa.make_url(address)
     except sa.exc.ArgumentError:
@@ -80,9 +82,9 @@ def reported(url: sa.URL) -> Iterator[None]:
         cause = getattr(error, "orig", None) or error
         what = str(cause).strip().splitlines()[0]
         where = url.render_as_string(hide_password=True)
-        raise CatalogError(
-            f"the catalog at {where} failed: {what}", hint="check that it exists and can be written"
-        ) from error
+        damaged = any(word in what for word in ("malformed", "not a database", "corrupt"))
+        hint = REPAIR if damaged else "check that it exists and can be written"
+        raise CatalogError(f"the catalog at {where} failed: {what}", hint=hint) from error
 
 
 @contextmanager
@@ -120,5 +122,5 @@ def _migrate(connection: sa.Connection) -> None:
         with Operations.context(context):
             context.run_migrations()
     except CommandError:
-        hint = "upgrade Headgate, or give another catalog"
-        raise CatalogError("the catalog was made by a newer version of Headgate", hint=hint) from None
+        hint = "use the version that made it, or give another catalog"
+        raise CatalogError("the catalog was made by another version of Headgate", hint=hint) from None

@@ -16,7 +16,7 @@ from typing import Any, Self
 import sqlalchemy as sa
 
 from headgate.catalog import tables, versions
-from headgate.catalog.apply import apply_deployment
+from headgate.catalog.apply import Bodies, apply_deployment, read_filed
 from headgate.catalog.change import (
     Change,
     body_of,
@@ -28,9 +28,19 @@ from headgate.catalog.change import (
     world,
 )
 from headgate.catalog.checks import check_plan
-from headgate.catalog.database import CatalogError, open_database, reported
+from headgate.catalog.database import REPAIR, CatalogError, open_database, reported, writing
+from headgate.catalog.identity import (
+    add_run,
+    put_incarnation,
+    read_identity,
+    read_mark,
+    read_runs,
+    read_witness,
+    write_witness,
+)
 from headgate.model import Deployment, Links, Plan, Subscription
 from headgate.wire import codec
+from headgate.wire.identity import Incarnation, Run
 from headgate.wire.snapshot import Snapshot, decode_settings
 
 KEPT_REVISIONS = 1000
@@ -87,14 +97,63 @@ class Catalog:
                 raise CatalogError(f"revision {wanted} is not kept", hint=f"revisions {oldest} to {head} are")
             return _snapshot(connection, wanted)
 
-    def apply(self, deployment: Deployment) -> int:
-        """Make the catalog agree with a deployment file.
+    def verify(self) -> None:
+        """Read everything that is in force, and refuse a catalog that is damaged."""
+        with self._reading() as connection:
+            if connection.dialect.name == "sqlite":
+                found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
+                if found != "ok":
+                    raise CatalogError(f"the catalog is damaged: {found}", hint=REPAIR)
+            _snapshot(connection, _head(connection))
+            read_filed(connection)
+
+    def mark(self, revision: int) -> str | None:
+        """The mark of a revision, None when it is not kept."""
+        with self._reading() as connection:
+            return read_mark(connection, revision)
+
+    def filed(self) -> Bodies:
+        """The deployment file as it was last applied."""
+        with self._reading() as connection:
+            return read_filed(connection)
+
+    def witness(self) -> dict[str, int]:
+        """The last sequence number that was seen in each log."""
+        with self._reading() as connection:
+            return read_witness(connection)
+
+    def set_witness(self, seen: Mapping[str, int]) -> None:
+        """Remember how far every log has got. This is no change of what is in force: it makes no revision."""
+        with reported(self._engine.url), writing(self._engine) as connection:
+            write_witness(connection, seen)
+
+    def runs(self) -> list[Run]:
+        """The starts of the service that are remembered, oldest first."""
+        with self._reading() as connection:
+            return read_runs(connection)
+
+    def begin_run(self, heads: Mapping[str, int]) -> list[Run]:
+        """Remember a start of the service, with the last committed sequence number of each stream."""
+        with reported(self._engine.url), writing(self._engine) as connection:
+            return add_run(connection, heads)
+
+    def begin_incarnations(self, incarnations: Mapping[str, Incarnation]) -> int:
+        """Put new incarnations of streams in force."""
+        with self._changing(f"new incarnations of {', '.join(sorted(incarnations))}") as change:
+            for stream, incarnation in incarnations.items():
+                change.made |= put_incarnation(change.connection, stream, incarnation, change.revision)
+        return change.result
+
+    def apply(self, deployment: Deployment, incarnations: Mapping[str, Incarnation] | None = None) -> int:
+        """Make the catalog agree with a deployment file; `incarnations` are those of its new streams.
 
         Only what the file says differently from the last time it was applied is changed. So applying the same file
         again changes nothing, and what was added, changed or planned while running stays.
         """
         with self._changing("apply") as change:
             apply_deployment(change, deployment)
+            for stream, incarnation in (incarnations or {}).items():
+                change.made |= put_incarnation(change.connection, stream, incarnation, change.revision)
         return change.result
 
     def subscribe(self, subscription: Subscription) -> int:
@@ -212,4 +271,9 @@ def _snapshot(connection: sa.Connection, revision: int) -> Snapshot:
         subscription_ids={name: life.id for name, life in lives.items()},
         class_ids={name: life.class_id for name, life in lives.items()},
         contexts={name: int(place) for name, place in parts.get(versions.CONTEXT, {}).items()},
+        identity=read_identity(
+            connection,
+            revision,
+            {name: Incarnation(**body) for name, body in parts.get(versions.INCARNATION, {}).items()},
+        ),
     )

@@ -86,7 +86,7 @@ def status(
         console.print(tables_line(document["tables"]), markup=False, highlight=False)
     for line in notes(document):
         console.print(line, markup=False, highlight=False)
-    for line in error_lines(document):
+    for line in [*loss_lines(document), *error_lines(document)]:
         console.print(line, markup=False)
     for name, each in document["streams"].items():
         if each["job"].get("state") == "failed":
@@ -139,6 +139,17 @@ def notes(document: dict[str, Any]) -> list[str]:
             away_s = (document["time_ms"] - each["detached_ms"]) / 1000
             kept = "until it comes back" if each["expires_s"] is None else f"for {each['expires_s']:g} s"
             found.append(f"{name} has been detached for {away_s:,.0f} s; its rows are kept {kept}")
+    return found
+
+
+def loss_lines(document: dict[str, Any]) -> list[str]:
+    """What was lost and accepted, for each stream that began anew because of it."""
+    found = []
+    for name, each in document["streams"].items():
+        now = each.get("incarnation")
+        if now and now["loss"]:
+            when = datetime.fromtimestamp(now["time_ms"] / 1000, tz=UTC).strftime("%Y-%m-%d %H:%M:%S")
+            found.append(f"stream {name}: {now['title']} since {when}, after an accepted loss: {now['loss']}")
     return found
 
 
@@ -239,6 +250,8 @@ def ledger(
     else:
         console = o.wide_console()
         console.print(ledger_table(document))
+        for line in loss_lines(document):
+            console.print(line, markup=False, highlight=False)
         for line in wrong:
             console.print(f"[bold red]{line}")
         count = len(document["subscriptions"])

@@ -188,6 +188,12 @@ def tail(
     peek: Annotated[
         bool, typer.Option("--peek", help="Read along: acknowledge nothing, take nothing from another reader.")
     ] = False,
+    after_loss: Annotated[
+        bool,
+        typer.Option(
+            "--after-loss", help="Read on although rows were lost and that was accepted (`up --accept-loss`)."
+        ),
+    ] = False,
     state_dir: o.StateDir = o.STATE_DIR,
     nats: o.Nats = None,
     namespace: o.Namespace = "hg",
@@ -198,12 +204,15 @@ def tail(
     Rows that were printed are acknowledged: the next `tail` goes on after them. A subscription has one reader at a
     time; a second one takes over, unless it says --peek.
     """
-    o.run(_tail(o.connect(nats, state_dir, namespace, creds), name, count, as_json=as_json, peek=peek))
+    reading = {"peek": peek, "max_rows": count, "after_loss": after_loss}
+    o.run(_tail(o.connect(nats, state_dir, namespace, creds), name, count, as_json=as_json, reading=reading))
 
 
-async def _tail(connecting: Awaitable[Client], name: str, count: int | None, *, as_json: bool, peek: bool) -> None:
+async def _tail(
+    connecting: Awaitable[Client], name: str, count: int | None, *, as_json: bool, reading: dict[str, Any]
+) -> None:
     async with await connecting as client:
-        inbox = await client.subscribe(name, peek=peek, max_rows=count)
+        inbox = await client.subscribe(name, **reading)
         if isinstance(inbox, MergedInbox) and count is not None:
             inbox.limit(1)  # one row at a time, since every root reads ahead
         async with closing(inbox) as deliveries:

@@ -13,6 +13,7 @@ import typer
 from headgate.cli import options as o
 from headgate.fabric import Crew, cancel_all
 from headgate.model import Deployment
+from headgate.wire.identity import DEPLOYMENT_KEY
 
 if TYPE_CHECKING:
     from headgate.service.runtime import Runtime, Settings
@@ -42,6 +43,20 @@ def up(
     new_lineage: Annotated[
         bool, typer.Option("--new-lineage", help="Accept a checkpoint directory that starts anew.")
     ] = False,
+    accept_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-loss",
+            help="Go on although logs are gone, older or damaged: the streams concerned begin a new incarnation, what "
+            "their logs hold is dropped, their sources are read from the start, and every reader is told.",
+        ),
+    ] = False,
+    rebuild_catalog: Annotated[
+        bool,
+        typer.Option(
+            "--rebuild-catalog", help="Rebuild a catalog that is lost, older or damaged from what NATS holds."
+        ),
+    ] = False,
     relays: Annotated[bool, typer.Option(help="Run the relays of all sites in this process.")] = True,
     job: Annotated[bool, typer.Option(help="Run the Spark job.")] = True,
     for_: Annotated[str | None, typer.Option("--for", help="Stop by itself after this long, such as `10 min`.")] = None,
@@ -61,6 +76,8 @@ def up(
         trigger_s=parse_duration(trigger),
         partitions=partitions,
         new_lineage=new_lineage,
+        accept_loss=accept_loss,
+        rebuild_catalog=rebuild_catalog,
         relays=relays,
         job=job,
         spark_options=o.key_values(spark or []),
@@ -78,6 +95,8 @@ async def _up(settings: Settings, deployment: Deployment, limit_s: float | None)
     async with open_runtime(settings, deployment) as runtime:
         url = runtime.settings.nats or (runtime.server.url if runtime.server else "")
         _tell(f"NATS at {url}, state in {runtime.settings.state_dir}")
+        for line in runtime.told:
+            _tell(line)
         async with Crew() as crew:
             crew.spawn(_watch_job(runtime))
             if runtime.job is not None:
@@ -145,6 +164,7 @@ async def _relay(site: str, nats: str | None, state_dir: Path, namespace: str, c
         if site not in snapshot.deployment.sites:
             close = nearest(site, snapshot.deployment.sites)
             raise HeadgateError(f"no site {site!r}", hint=f"did you mean {close!r}?" if close else None)
+        client.fabric.marks = {DEPLOYMENT_KEY: snapshot.identity.deployment}
         node = asyncio.create_task(RelayNode(client.fabric, site, emulate_delay=True).run())
         stop = _stopping()
         _tell(f"relay {site} is up")

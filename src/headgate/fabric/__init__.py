@@ -4,7 +4,7 @@ This is the only package that speaks to NATS. Logs, subjects and limits stand in
 append that decides something is fenced by the expected last sequence of its subject.
 """
 
-from headgate.fabric.client import LASTS, Fabric, FabricError, FencedError, LogFullError, Stored, fenced_size
+from headgate.fabric.client import LASTS, Fabric, FabricError, FencedError, LogFullError, LogInfo, Stored, fenced_size
 from headgate.fabric.crew import Crew, cancel_all
 from headgate.fabric.server import EmbeddedServer, find_server
 from headgate.fabric.sync import SyncFabric
@@ -17,6 +17,7 @@ __all__ = [
     "FabricError",
     "FencedError",
     "LogFullError",
+    "LogInfo",
     "Stored",
     "SyncFabric",
     "cancel_all",

@@ -67,6 +67,27 @@ class Stored:
         return len(self.data) + self.header_bytes + len(self.subject)
 
 
+@dataclass(frozen=True, slots=True)
+class LogInfo:
+    """A log as the server describes it: its metadata, its last sequence, how many messages it holds and has lost.
+
+    `lost` are the sequences of messages that the server found to be damaged when it opened its files.
+    """
+
+    name: str
+    marks: Mapping[str, str]
+    last: int
+    messages: int
+    lost: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Self:
+        """From the server's answer."""
+        config, state = document["config"], document["state"]
+        lost = (state.get("lost") or {}).get("msgs") or ()
+        return cls(config["name"], config.get("metadata") or {}, state["last_seq"], state["messages"], tuple(lost))
+
+
 def fenced_size(subject: str, data: bytes, expect: int) -> int:
     """The bytes that a fenced message takes on its way, as its reader will count them (`Stored.size`)."""
     return len(data) + len(subject) + _header_bytes({_EXPECTED: str(expect)})
@@ -85,6 +106,8 @@ class Fabric:
         self._client = client
         self._js = client.jetstream(timeout=_TIMEOUT_S)
         self.logs = logs
+        self.marks: Mapping[str, str] = {}
+        """Written into the metadata of every log that is made through this connection: whose it is."""
 
     @classmethod
     async def connect(cls, url: str, logs: Logs | None = None, **options: Any) -> Self:
@@ -124,8 +147,11 @@ class Fabric:
         """Whether the server can be reached at the moment."""
         return bool(self._client.is_connected)
 
-    async def ensure(self, log: Log) -> None:
-        """Make a log, or bring it to the table's limits; what it holds is kept."""
+    async def ensure(self, log: Log, marks: Mapping[str, str] | None = None) -> None:
+        """Make a log, or bring it to the table's limits; what it holds is kept.
+
+        A log that is made gets `marks`, and those of the connection, as its metadata. One that exists keeps its own.
+        """
         discard = api.DiscardPolicy.OLD if log.latest_only else api.DiscardPolicy.NEW
         config = api.StreamConfig(
             name=log.name,
@@ -140,6 +166,7 @@ class Fabric:
             duplicate_window=log.id_window_s,
             allow_direct=True,
             allow_rollup_hdrs=True,
+            metadata={**self.marks, **(marks or {})} or None,
         )
         with _translated(f"cannot make the log {log.name}"):
             try:
@@ -147,6 +174,7 @@ class Fabric:
             except APIError as error:
                 if error.err_code != _EXISTS:
                     raise
+                config.metadata = (await self._js.stream_info(log.name)).config.metadata
                 await self._js.update_stream(config)
 
     async def publish(
@@ -302,6 +330,16 @@ class Fabric:
             if not page or len(found) >= int(answer.get("total", 0)):
                 return found
 
+    async def infos(self, subject: str) -> dict[str, LogInfo]:
+        """What the server knows of every log that takes messages of a subject (wildcards allowed), by name."""
+        found: dict[str, LogInfo] = {}
+        while True:
+            answer = _granted(await self._ask("STREAM.LIST", {"subject": subject, "offset": len(found)}), subject)
+            page = answer.get("streams") or []
+            found |= {each["config"]["name"]: LogInfo.of(each) for each in page}
+            if not page or len(found) >= int(answer.get("total", 0)):
+                return found
+
     async def names(self, subject: str) -> list[str]:
         """The names of all logs that take messages of a subject (wildcards allowed), in order."""
         found: list[str] = []
@@ -317,10 +355,16 @@ class Fabric:
         answer: dict[str, Any] = json.loads(await self.request(f"$JS.API.{verb}", json.dumps(document).encode()))
         return answer
 
-    async def delete(self, log: Log) -> None:
-        """Delete a whole log."""
-        with _translated(f"cannot delete {log.name}"):
-            await self._js.delete_stream(log.name)
+    async def clear(self, log: Log, subject: str) -> None:
+        """Delete every message of a subject (wildcards allowed), the last one too; nothing when there is no log."""
+        with _translated(f"cannot clear {log.name}"), contextlib.suppress(NotFoundError):
+            await self._js.purge_stream(log.name, subject=subject)
+
+    async def delete(self, log: Log | str) -> None:
+        """Delete a whole log, if it is there."""
+        name = log if isinstance(log, str) else log.name
+        with _translated(f"cannot delete {name}"), contextlib.suppress(NotFoundError):
+            await self._js.delete_stream(name)
 
     async def request(self, subject: str, data: bytes, timeout_s: float = _TIMEOUT_S) -> bytes:
         """Ask a service and return its answer."""

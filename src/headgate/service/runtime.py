@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate.catalog import Catalog
+from headgate.catalog.rebuild import encode_filed
 from headgate.errors import HeadgateError
 from headgate.fabric import EmbeddedServer, Fabric, cancel_all
 from headgate.model import Deployment, parse_duration
@@ -27,12 +28,23 @@ from headgate.relay.tables import Tables
 from headgate.service.books import Keeper
 from headgate.service.control import Control
 from headgate.service.following import Following
+from headgate.service.identity import IdentityError, misfits
+from headgate.service.incarnations import accept_loss, new_incarnations
 from headgate.service.joining import Joiner
 from headgate.service.observer import WINDOW_S, Observer
 from headgate.service.processes import JobProcess
 from headgate.service.purging import Purger, TableRules
 from headgate.service.replanning import Replanner, Rules
 from headgate.service.status import read_status
+from headgate.service.survey import (
+    committed_heads,
+    mark_checkpoints,
+    rebuild_from_nats,
+    refuse_second_service,
+    survey,
+)
+from headgate.service.witness import Witness
+from headgate.wire.identity import DEPLOYMENT_KEY, encode_runs
 from headgate.wire.logs import Logs
 from headgate.wire.snapshot import Snapshot
 
@@ -54,6 +66,8 @@ class Settings:
     trigger_s: float = 1.0
     partitions: int | None = None
     new_lineage: bool = False
+    accept_loss: bool = False
+    rebuild_catalog: bool = False
     emulate_delay: bool = True
     limits: QueueLimits = field(default_factory=QueueLimits)
     inbox_messages: int = 4096
@@ -66,6 +80,11 @@ class Settings:
     spark_options: Mapping[str, str] = field(default_factory=dict)
     job_environment: Callable[[int], Mapping[str, str]] | None = None
     nats_options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def catalog_place(self) -> str:
+        """The catalog's database, as a URL."""
+        return self.catalog or f"sqlite:///{self.state_dir.absolute() / 'catalog.db'}"
 
 
 ConfigureJob = Callable[["Runtime", int], JobConfig]
@@ -90,17 +109,22 @@ class Runtime:
         self.joiner: Joiner | None = None
         self.job: JobProcess | None = None
         self.configure_job: ConfigureJob | None = None
+        self.witness = Witness(fabric, catalog)
+        self.told: list[str] = []
+        """What a start did about state that did not fit together, in sentences."""
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, deployment: Deployment | None) -> None:
         """Bring the catalog up to the file, publish it, and start relays, books and the Spark job."""
         logs = self.fabric.logs
+        await self._fit()
         for log in (logs.state, logs.tables):
             await self.fabric.ensure(log)
         await self.control.contexts.recover()
         if deployment is not None:
-            self._apply(deployment)
+            await self._apply(deployment)
+        await self._begin_run()
         await asyncio.to_thread(warm)
         snapshot = await self.control.publish()
         self.catalog.guard = self.control.room.check
@@ -134,6 +158,7 @@ class Runtime:
             self.keepers[name] = Keeper(self.fabric, self.tables, name)
             self._spawn(self.keepers[name].run(), f"ledger of {name}")
         self._spawn(self.purger.run(), "tables")
+        self._spawn(self.witness.run(), "witness")
         self._spawn(Following(self.fabric, self.tables, self.control.set_contexts).run(), "contexts")
         if self.settings.job:
             self.job = JobProcess(self._configure, self.settings.state_dir, self.settings.job_environment)
@@ -141,9 +166,43 @@ class Runtime:
         if self.server is not None:
             self._spawn(self._watch_server(self.server), "NATS server")
 
-    def _apply(self, deployment: Deployment) -> None:
+    async def _fit(self) -> None:
+        """Refuse to start on state that does not fit together, or declare the loss where that was asked for."""
+        settings, checkpoints = self.settings, self.checkpoints
+        await refuse_second_service(self.fabric)
+        found = await survey(self.fabric, self.catalog, settings.catalog_place, checkpoints)
+        wrong = misfits(found)
+        self.fabric.marks = {DEPLOYMENT_KEY: found.identity.deployment}
+        if settings.new_lineage and not settings.accept_loss:
+            new = [misfit for misfit in wrong if misfit.checkpoint_only]
+            self.told += await accept_loss(self.fabric, self.catalog, found, new, checkpoints)
+            wrong = [misfit for misfit in wrong if misfit not in new]
+        if wrong and not (settings.accept_loss and all(misfit.acceptable for misfit in wrong)):
+            raise IdentityError(wrong)
+        if wrong:
+            self.told += await accept_loss(self.fabric, self.catalog, found, wrong, checkpoints)
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where the Spark job keeps its checkpoints."""
+        return self.settings.state_dir / "checkpoints"
+
+    async def _begin_run(self) -> None:
+        """Note this start, by which positions from another past are recognised, and what a lost catalog needs."""
+        fabric, logs = self.fabric, self.fabric.logs
+        identity = self.catalog.snapshot().identity
+        incarnations = {name: each.id for name, each in identity.incarnations.items()}
+        mark_checkpoints(self.checkpoints, identity.deployment, incarnations)
+        heads = {name: head or 0 for name, head in (await committed_heads(fabric, incarnations)).items()}
+        runs = encode_runs(self.catalog.begin_run(heads)).encode()
+        for subject, data in ((logs.runs, runs), (logs.filed, encode_filed(self.catalog.filed()))):
+            await fabric.publish(subject, data)
+
+    async def _apply(self, deployment: Deployment) -> None:
         before = self.catalog.head()
-        revision = self.catalog.apply(deployment)
+        known = self.catalog.snapshot().identity.incarnations
+        new = await new_incarnations(self.fabric, known, deployment.streams)
+        revision = self.catalog.apply(deployment, new)
         if revision != before or self.catalog.snapshot().plan is None:
             current = self.catalog.snapshot().deployment
             planned = deployment.plan or plan_deployment(current, algorithm="search", search=_SEARCH).plan
@@ -187,7 +246,7 @@ class Runtime:
             master=settings.master,
             trigger_s=settings.trigger_s,
             partitions=settings.partitions,
-            new_lineage=settings.new_lineage,
+            new_lineage=settings.new_lineage or settings.accept_loss,
             spark_options=dict(settings.spark_options),
             nats_options=dict(settings.nats_options),
         )
@@ -240,6 +299,7 @@ class Runtime:
                 await keeper.store()
         with contextlib.suppress(HeadgateError):
             self.control.contexts.fold()
+        await self.witness.close()
 
 
 @contextlib.contextmanager
@@ -254,6 +314,15 @@ def exclusive(state_dir: Path) -> Any:
                 f"a deployment is already running in {state_dir}", hint="stop it, or give another --state-dir"
             ) from error
         yield
+
+
+async def _rebuild(fabric: Fabric, settings: Settings) -> list[str]:
+    """Rebuild the catalog from NATS; returns what was done, in sentences."""
+    await refuse_second_service(fabric)
+    snapshot, aside = await rebuild_from_nats(fabric, settings.catalog_place)
+    count = len(snapshot.deployment.subscriptions)
+    told = [f"the catalog was rebuilt from NATS: revision {snapshot.revision} with {count:,} subscriptions"]
+    return told if aside is None else [*told, f"the catalog that was there before was moved to {aside}"]
 
 
 @asynccontextmanager
@@ -273,9 +342,10 @@ async def open_runtime(
             settings.namespace, inbox_messages=settings.inbox_messages, tables_bytes=settings.tables.limit_bytes
         )
         fabric = await stack.enter_async_context(await Fabric.connect(url, logs, **settings.nats_options))
-        place = settings.catalog or f"sqlite:///{settings.state_dir.absolute() / 'catalog.db'}"
-        catalog = stack.enter_context(Catalog.open(place))
+        told = await _rebuild(fabric, settings) if settings.rebuild_catalog else []
+        catalog = stack.enter_context(Catalog.open(settings.catalog_place))
         runtime = Runtime(settings, fabric, catalog, server)
+        runtime.told += told
         runtime.configure_job = configure_job
         stack.push_async_callback(runtime.stop)
         await runtime.start(deployment)

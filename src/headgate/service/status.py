@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import asdict
 from typing import Any
 
 from headgate.fabric import Fabric
@@ -40,6 +41,7 @@ async def read_status(fabric: Fabric, tables: Tables) -> dict[str, Any]:
         stream["errors"] = errors.get(name)
     return {
         "revision": snapshot.revision,
+        "deployment": snapshot.identity.deployment,
         "time_ms": int(time.time() * 1000),
         "streams": streams,
         "sites": {name: _site(name, relays) for name in snapshot.deployment.sites},
@@ -60,7 +62,18 @@ def _stream(
     del document["entries"]
     sent = relays.get(snapshot.deployment.streams[book.stream].root, {}).get("link_bytes", {})
     document["root_bytes"] = sum(size for link, size in sent.items() if link.rsplit(":", 1)[0] == book.stream)
-    return {"root": snapshot.deployment.streams[book.stream].root, **document, "job": jobs.get(book.stream, {})}
+    return {
+        "root": snapshot.deployment.streams[book.stream].root,
+        "incarnation": incarnation_document(snapshot, book.stream),
+        **document,
+        "job": jobs.get(book.stream, {}),
+    }
+
+
+def incarnation_document(snapshot: Snapshot, stream: str) -> dict[str, Any] | None:
+    """Which incarnation a stream is in, and what was accepted as lost when it began."""
+    found = snapshot.identity.incarnations.get(stream)
+    return None if found is None else {"title": found.title, **asdict(found)}
 
 
 def _site(name: str, relays: dict[str, dict[str, Any]]) -> dict[str, Any]:

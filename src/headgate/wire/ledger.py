@@ -43,7 +43,8 @@ class Tally:
     the inbox log of its `stay` (see `headgate.model.Stay`); `mark` is the coverage reached, which may lie past the
     boundary. What was counted between the two is kept in `since`, so that a reader who resumes inside a commit settles
     all of it. `detached_ms` is when the subscriber said that it would be away, 0 while it has not; `grace_s` how long
-    its rows are to be kept then, None for as long as the subscription says.
+    its rows are to be kept then, None for as long as the subscription says. `incarnation` is the id of the stream's
+    incarnation that the sequence numbers belong to, `run` that of the service's run in which they were read.
     """
 
     subscription: int
@@ -62,6 +63,8 @@ class Tally:
     stay: int = 0
     detached_ms: int = 0
     grace_s: float | None = None
+    incarnation: str = ""
+    run: str = ""
     commit_delay: Histogram = field(default_factory=Histogram)
     event_delay: Histogram = field(default_factory=Histogram)
 
