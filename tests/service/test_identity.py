@@ -325,3 +325,43 @@ async def test_a_damaged_catalog_names_its_row(tmp_path: Path, statement: str, n
     assert "--rebuild-catalog" in text
     async with up(tmp_path, rebuild_catalog=True) as (runtime, _):
         assert runtime.catalog.snapshot().deployment.streams.keys() == {"one", "two"}
+
+
+def damage(place: Path, log: str, text: bytes) -> None:
+    """Flip a bit behind the last place where a file of a log holds a text."""
+    for file in next((place / "nats").rglob(log)).rglob("*.blk"):
+        data = bytearray(file.read_bytes())
+        at = data.rfind(text)
+        if at >= 0:
+            data[at + len(text) + 2] ^= 0x10
+            file.write_bytes(data)
+            return
+    raise AssertionError(f"{text!r} is not in {log}")
+
+
+@sync
+async def test_what_is_damaged_and_can_be_made_again_is(tmp_path: Path) -> None:
+    position = await first_run(tmp_path)
+    damage(tmp_path, "HG_TABLES", b"hg.tables.1")
+    damage(tmp_path, "HG_STATE", b"hg.catalog.head")
+    async with up(tmp_path) as (runtime, client):
+        assert [line.partition(":")[0] for line in runtime.told] == [
+            "HG_STATE, hg.catalog.head",
+            "HG_TABLES, hg.tables.1",
+        ]
+        commit(runtime, 1, 10)
+        assert (await read(client, "all-one", 10, position=position))[0] == list(range(10, 20))
+
+
+@sync
+async def test_what_is_damaged_and_cannot_be_made_again_is_named(tmp_path: Path) -> None:
+    await first_run(tmp_path)
+    damage(tmp_path, "HG_STATE", b"hg.ack.1")
+    assert "the log HG_STATE is damaged: the last message of hg.ack.1 cannot be read" in await refused(tmp_path)
+    damage(tmp_path, "HG_ROOT_one", b"hg.root.one.commit")
+    text = await refused(tmp_path)
+    assert "the log HG_ROOT_one is damaged: the last message of hg.root.one.commit cannot be read" in text
+    async with up(tmp_path, accept_loss=True) as (runtime, client):
+        assert any("the value of hg.ack.1" in line for line in runtime.told)
+        commit(runtime, 0, 20)
+        assert (await read(client, "all-one", 10, after_loss=True))[0] == list(range(20, 30))

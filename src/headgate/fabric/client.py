@@ -29,6 +29,7 @@ _TIMEOUT_S: Final = 10.0
 _POLL_S: Final = 1.0
 _WRONG_LAST = frozenset({10071, 10164})
 _FULL = frozenset({10047, 10054, 10077, 10122})
+_STORE_FAILED: Final = 10077
 _EXISTS: Final = 10058
 _NO_LOG: Final = 10059
 LASTS: Final = 512
@@ -202,9 +203,11 @@ class Fabric:
         except APIError as error:
             if error.err_code in _WRONG_LAST:
                 raise FencedError(f"{subject}: {error.description}") from error
-            if error.err_code in _FULL:
+            if error.err_code in _FULL and (error.err_code != _STORE_FAILED or "maximum" in str(error.description)):
                 raise LogFullError(f"{subject}: {error.description}") from error
-            raise FabricError(f"{subject}: {error.description}") from error
+            failed = error.err_code == _STORE_FAILED
+            hint = "the server cannot write its files: is the disk full, or its store damaged?" if failed else None
+            raise FabricError(f"{subject}: {error.description}", hint=hint) from error
         except (NatsError, TimeoutError) as error:
             raise FabricError(f"{subject}: not stored: {error!r}") from error
         return int(ack.seq)

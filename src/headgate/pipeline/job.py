@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from headgate.errors import HeadgateError
 from headgate.fabric import SyncFabric
 from headgate.model import Stream
 from headgate.pipeline.query import start_query
@@ -83,7 +84,12 @@ class Job:
             try:
                 self._warm_up(spark)
                 head = fabric.last(fabric.logs.state, fabric.logs.head)
-                assert head is not None
+                if head is None:
+                    raise HeadgateError(
+                        f"the log {fabric.logs.state.name} holds no message of {fabric.logs.head}: which revision of "
+                        "the catalog is in force cannot be read",
+                        hint="start `headgate up` again; it says whether the NATS store is damaged",
+                    )
                 streams = read_snapshot(fabric, int(head.data)).deployment.streams
                 wanted = [
                     stream for name, stream in streams.items() if config.streams is None or name in config.streams

@@ -58,7 +58,8 @@ def read_snapshot(fabric: SyncFabric, version: int) -> Snapshot:
         if part is None:
             raise HeadgateError(f"part {number} of catalog version {version} is gone", hint="change it once more")
         parts.append(part.data)
-    return Snapshot.from_bytes(b"".join(parts) or stored.data)
+    where = f"{fabric.logs.tables.name}, {stored.subject}, message {stored.sequence}"
+    return Snapshot.from_bytes(b"".join(parts) or stored.data, where)
 
 
 def read_updates(fabric: SyncFabric, stream: str, after: int, upto: int) -> Iterator[ContextUpdate]:

@@ -70,7 +70,8 @@ class Tables:
             if stored is None:
                 await asyncio.sleep(_RETRY_S)
             else:
-                found = Snapshot.from_bytes(await self._whole(version, stored.data))
+                where = f"{self._fabric.logs.tables.name}, {stored.subject}, message {stored.sequence}"
+                found = Snapshot.from_bytes(await self._whole(version, stored.data), where)
         self._keep(version, found)
         return found
 

@@ -43,6 +43,7 @@ class Found:
         published_mark: The mark of that revision in NATS.
         known_mark: The mark of the same revision in the catalog, None when the catalog does not keep it.
         unreadable: Why the newest revision in NATS cannot be read, empty when it can.
+        damaged: By log, the subjects whose last message is there and cannot be read, and cannot be made again.
         committed: The streams whose root log holds a manifest.
         checkpoints: By stream, what its checkpoint directory says; no entry where there is no directory.
     """
@@ -57,6 +58,7 @@ class Found:
     published_mark: str = ""
     known_mark: str | None = None
     unreadable: str = ""
+    damaged: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     committed: frozenset[str] = frozenset()
     checkpoints: Mapping[str, Checkpoint] = field(default_factory=dict)
 
@@ -66,7 +68,8 @@ class Misfit:
     """Something that does not fit.
 
     `streams` are those whose rows are concerned, None for all. `acceptable` says whether a start may go on without it.
-    `checkpoint_only` is set where only a checkpoint is wrong: the logs are kept then.
+    `checkpoint_only` is set where only a checkpoint is wrong: the logs are kept then. `values` are subjects of the
+    state log whose values are given up, and nothing else is.
     """
 
     text: str
@@ -74,6 +77,12 @@ class Misfit:
     streams: frozenset[str] | None = None
     acceptable: bool = True
     checkpoint_only: bool = False
+    values: tuple[str, ...] = ()
+
+    @property
+    def loses_rows(self) -> bool:
+        """Whether going on without it begins streams anew."""
+        return not self.checkpoint_only and not self.values
 
 
 class IdentityError(HeadgateError):
@@ -154,6 +163,14 @@ def _damaged(found: Found) -> Iterator[Misfit]:
                 "restore the NATS store",
                 _concerned(found, name),
             )
+    for name, subjects in sorted(found.damaged.items()):
+        values = subjects if name == found.logs.state.name else ()
+        yield Misfit(
+            f"the log {name} is damaged: the last message of {_some(subjects)} cannot be read",
+            "restore the NATS store",
+            _concerned(found, name),
+            values=values,
+        )
 
 
 def _logs(found: Found) -> Iterator[Misfit]:

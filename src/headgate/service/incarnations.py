@@ -36,9 +36,12 @@ async def accept_loss(
 ) -> list[str]:
     """Declare what is lost and begin the streams concerned anew; returns what was done, in sentences."""
     everything = frozenset(found.identity.incarnations)
-    lost = [misfit for misfit in misfits if not misfit.checkpoint_only]
+    lost = [misfit for misfit in misfits if misfit.loses_rows]
     anew = frozenset[str]().union(*(everything if each.streams is None else each.streams for each in lost))
     told = []
+    for subject in (subject for misfit in misfits for subject in misfit.values):
+        await fabric.clear(fabric.logs.state, subject)
+        told.append(f"the value of {subject} in the log {fabric.logs.state.name} was given up: it could not be read")
     if lost:
         reason = "; ".join(each.text for each in lost)
         now_ms, before = int(time.time() * 1000), found.identity.last_subscription

@@ -39,6 +39,7 @@ from headgate.service.status import read_status
 from headgate.service.survey import (
     committed_heads,
     mark_checkpoints,
+    mend,
     rebuild_from_nats,
     refuse_second_service,
     survey,
@@ -170,9 +171,13 @@ class Runtime:
         """Refuse to start on state that does not fit together, or declare the loss where that was asked for."""
         settings, checkpoints = self.settings, self.checkpoints
         await refuse_second_service(self.fabric)
-        found = await survey(self.fabric, self.catalog, settings.catalog_place, checkpoints)
+        place = settings.catalog_place
+        found = await survey(self.fabric, self.catalog, place, checkpoints)
         wrong = misfits(found)
         self.fabric.marks = {DEPLOYMENT_KEY: found.identity.deployment}
+        if found.damaged and all(misfit.acceptable for misfit in wrong):
+            self.told += await mend(self.fabric, self.catalog)
+            wrong = misfits(found := await survey(self.fabric, self.catalog, place, checkpoints))
         if settings.new_lineage and not settings.accept_loss:
             new = [misfit for misfit in wrong if misfit.checkpoint_only]
             self.told += await accept_loss(self.fabric, self.catalog, found, new, checkpoints)

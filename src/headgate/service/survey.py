@@ -14,8 +14,8 @@ from typing import Final
 from headgate.catalog import Catalog
 from headgate.catalog.rebuild import decode_filed, rebuild_catalog
 from headgate.errors import HeadgateError
-from headgate.fabric import Fabric, FabricError, LogInfo
-from headgate.relay.tables import Tables
+from headgate.fabric import LASTS, Fabric, FabricError, LogInfo
+from headgate.relay.tables import Tables, publish_snapshot
 from headgate.service.identity import Checkpoint, Found
 from headgate.wire.identity import decode_runs
 from headgate.wire.manifest import decode_manifest
@@ -39,6 +39,7 @@ async def survey(fabric: Fabric, catalog: Catalog, place: str, checkpoints: Path
         except (SnapshotError, FabricError) as error:
             unreadable = str(error)
     streams = snapshot.identity.incarnations
+    damaged = await unreadable_subjects(fabric, infos, streams)
     heads = await committed_heads(fabric, [stream for stream in streams if logs.root(stream).name in infos])
     return Found(
         logs=logs,
@@ -51,6 +52,7 @@ async def survey(fabric: Fabric, catalog: Catalog, place: str, checkpoints: Path
         published_mark=mark,
         known_mark=catalog.mark(published),
         unreadable=unreadable,
+        damaged=damaged,
         committed=frozenset(stream for stream, head in heads.items() if head is not None),
         checkpoints=read_checkpoints(checkpoints),
     )
@@ -68,6 +70,52 @@ async def newest_revision(fabric: Fabric) -> int:
     logs = fabric.logs
     subjects = await fabric.subjects(logs.tables, logs.any_table)
     return max((int(subject.rsplit(".", 1)[1].partition("-")[0]) for subject in subjects), default=0)
+
+
+async def unreadable_subjects(
+    fabric: Fabric, infos: Mapping[str, LogInfo], streams: Iterable[str]
+) -> dict[str, tuple[str, ...]]:
+    """By log, the subjects that the server lists and whose last message it cannot read.
+
+    Of a root log only the manifests and the updates of contexts are looked at: the rows of a part that cannot be read
+    are declared as expired.
+    """
+    logs, found = fabric.logs, {}
+    wanted = {logs.state.name: (logs.state, logs.everything), logs.tables.name: (logs.tables, logs.any_table)}
+    wanted |= {logs.root(stream).name: (logs.root(stream), logs.everything) for stream in streams}
+    for name, (log, pattern) in wanted.items():
+        if name not in infos:
+            continue
+        subjects = [each for each in sorted(await fabric.subjects(log, pattern)) if not each.endswith(".part")]
+        missing = []
+        for start in range(0, len(subjects), LASTS):
+            page = subjects[start : start + LASTS]
+            missing += sorted(set(page) - (await fabric.lasts(log, page)).keys())
+        if missing:
+            found[name] = tuple(missing)
+    return found
+
+
+async def mend(fabric: Fabric, catalog: Catalog) -> list[str]:
+    """Make again what is damaged and can be: values that every start publishes, and revisions that the catalog keeps.
+
+    Returns what was done, in sentences.
+    """
+    logs, told = fabric.logs, []
+    damaged = await unreadable_subjects(fabric, await own_logs(fabric), ())
+    for subject in damaged.get(logs.state.name, ()):
+        if subject in (logs.head, logs.runs, logs.filed) or subject.startswith(logs.any_stats):
+            await fabric.clear(logs.state, subject)
+            told.append(f"{logs.state.name}, {subject}: the value could not be read and is published again")
+    tables = damaged.get(logs.tables.name, ())
+    for revision in sorted({int(subject.rsplit(".", 1)[1].partition("-")[0]) for subject in tables}):
+        if catalog.mark(revision) is not None:
+            for subject in await fabric.subjects(logs.tables, logs.any_table):
+                if subject.rsplit(".", 1)[1].partition("-")[0] == str(revision):
+                    await fabric.clear(logs.tables, subject)
+            await publish_snapshot(fabric, catalog.snapshot(revision))
+            told.append(f"{logs.tables.name}, {logs.table(revision)}: it could not be read and was published again")
+    return told
 
 
 async def committed_heads(fabric: Fabric, streams: Iterable[str]) -> dict[str, int | None]:

@@ -215,6 +215,11 @@ class Logs:
         """A part of the snapshot of a revision that is larger than a message, counted from 1."""
         return self._subject("tables", f"{revision}-{number}")
 
+    @property
+    def any_stats(self) -> str:
+        """What all subjects of measured values begin with."""
+        return self._subject("stats", "")
+
     def stats(self, kind: str, name: str) -> str:
         """What a relay or a job last measured."""
         return self._subject("stats", kind, _token(name))
