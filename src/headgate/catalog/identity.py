@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Final
 
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from headgate.catalog import tables, versions
 from headgate.catalog.database import REPAIR, CatalogError
 from headgate.wire import codec
-from headgate.wire.identity import Identity, Incarnation, Run, new_id
+from headgate.wire.identity import Identity, Incarnation, Run, joined_runs, new_id
 
 KEPT_RUNS: Final = 1000
 """How many starts of the service are remembered."""
@@ -79,8 +79,9 @@ def write_runs(connection: sa.Connection, runs: list[Run]) -> None:
         connection.execute(sa.insert(tables.run), rows)
 
 
-def add_run(connection: sa.Connection, heads: Mapping[str, int]) -> list[Run]:
+def add_run(connection: sa.Connection, heads: Mapping[str, int], published: Sequence[Run]) -> list[Run]:
     """Remember a start; returns all that are remembered."""
-    runs = [*read_runs(connection), Run(new_id(), dict(heads))][-KEPT_RUNS:]
+    known = read_runs(connection)
+    runs = [*(joined_runs(known, published) or known), Run(new_id(), dict(heads))][-KEPT_RUNS:]
     write_runs(connection, runs)
     return runs

@@ -7,7 +7,7 @@ everything that runs works from a snapshot and never from the database, so the c
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import TracebackType
@@ -132,10 +132,13 @@ class Catalog:
         with self._reading() as connection:
             return read_runs(connection)
 
-    def begin_run(self, heads: Mapping[str, int]) -> list[Run]:
-        """Remember a start of the service, with the last committed sequence number of each stream."""
+    def begin_run(self, heads: Mapping[str, int], published: Sequence[Run] = ()) -> list[Run]:
+        """Remember a start of the service, with the last committed sequence number of each stream.
+
+        `published` is what NATS knows of the starts before: more than this catalog, if it is from a backup.
+        """
         with reported(self._engine.url), writing(self._engine) as connection:
-            return add_run(connection, heads)
+            return add_run(connection, heads, published)
 
     def begin_incarnations(self, incarnations: Mapping[str, Incarnation]) -> int:
         """Put new incarnations of streams in force."""

@@ -41,15 +41,35 @@ async def _reading(nats: str | None, state_dir: Path, namespace: str, creds: Pat
             yield client
         return
     if not (state_dir / "nats" / "data").exists():
+        if (state_dir / "catalog.db").exists():
+            raise HeadgateError(
+                f"the NATS store of the deployment in {state_dir} is gone: there is a catalog and no {state_dir}/nats",
+                hint="restore it; `headgate up` says what does not fit together, and what can be done",
+            )
         raise HeadgateError(f"there is no deployment in {state_dir}", hint="give --state-dir or --nats")
     with exclusive(state_dir):
         server = EmbeddedServer(state_dir)
         await asyncio.to_thread(server.start)
         try:
             async with await Client.connect(server.url, namespace=namespace) as client:
+                await _refuse_misfits(client, state_dir)
                 yield client
         finally:
             await asyncio.to_thread(server.stop)
+
+
+async def _refuse_misfits(client: Client, state_dir: Path) -> None:
+    """Say what does not fit together in a deployment that is not running, before anything is read from it."""
+    from headgate.catalog import Catalog
+    from headgate.service.identity import IdentityError, misfits
+    from headgate.service.survey import survey
+
+    file = state_dir / "catalog.db"
+    if file.exists():
+        with Catalog.open(f"sqlite:///{file.absolute()}") as catalog:
+            wrong = misfits(await survey(client.fabric, catalog, str(file), state_dir / "checkpoints"))
+        if wrong:
+            raise IdentityError(wrong)
 
 
 async def read_document(nats: str | None, state_dir: Path, namespace: str, creds: Path | None) -> dict[str, Any]:

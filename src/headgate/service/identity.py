@@ -43,6 +43,7 @@ class Found:
         published_mark: The mark of that revision in NATS.
         known_mark: The mark of the same revision in the catalog, None when the catalog does not keep it.
         unreadable: Why the newest revision in NATS cannot be read, empty when it can.
+        apart: Whether the service has run on this catalog without this NATS, and on this NATS without this catalog.
         damaged: By log, the subjects whose last message is there and cannot be read, and cannot be made again.
         committed: The streams whose root log holds a manifest.
         checkpoints: By stream, what its checkpoint directory says; no entry where there is no directory.
@@ -58,6 +59,7 @@ class Found:
     published_mark: str = ""
     known_mark: str | None = None
     unreadable: str = ""
+    apart: bool = False
     damaged: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     committed: frozenset[str] = frozenset()
     checkpoints: Mapping[str, Checkpoint] = field(default_factory=dict)
@@ -102,7 +104,7 @@ class IdentityError(HeadgateError):
 def misfits(found: Found) -> list[Misfit]:
     """Everything that does not fit; where the deployments differ, only that, as the rest follows from it."""
     foreign = list(_foreign(found))
-    return foreign or [*_catalog(found), *_damaged(found), *_logs(found), *_checkpoints(found)]
+    return foreign or [*_catalog(found), *_runs(found), *_damaged(found), *_logs(found), *_checkpoints(found)]
 
 
 def _foreign(found: Found) -> Iterator[Misfit]:
@@ -151,6 +153,16 @@ def _catalog(found: Found) -> Iterator[Misfit]:
             "changed since they were last together",
             restore,
             acceptable=False,
+        )
+
+
+def _runs(found: Found) -> Iterator[Misfit]:
+    """A catalog and a NATS store that were both used without the other."""
+    if found.apart:
+        yield Misfit(
+            f"the catalog at {found.place} and the NATS store were each started without the other since they were last "
+            "together",
+            "restore the NATS store and the catalog that belong together",
         )
 
 

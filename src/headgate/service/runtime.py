@@ -40,6 +40,8 @@ from headgate.service.survey import (
     committed_heads,
     mark_checkpoints,
     mend,
+    own_logs,
+    published_runs,
     rebuild_from_nats,
     refuse_second_service,
     survey,
@@ -199,7 +201,8 @@ class Runtime:
         incarnations = {name: each.id for name, each in identity.incarnations.items()}
         mark_checkpoints(self.checkpoints, identity.deployment, incarnations)
         heads = {name: head or 0 for name, head in (await committed_heads(fabric, incarnations)).items()}
-        runs = encode_runs(self.catalog.begin_run(heads)).encode()
+        published = await published_runs(fabric, await own_logs(fabric))
+        runs = encode_runs(self.catalog.begin_run(heads, published)).encode()
         for subject, data in ((logs.runs, runs), (logs.filed, encode_filed(self.catalog.filed()))):
             await fabric.publish(subject, data)
 

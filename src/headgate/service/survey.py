@@ -17,7 +17,7 @@ from headgate.errors import HeadgateError
 from headgate.fabric import LASTS, Fabric, FabricError, LogInfo
 from headgate.relay.tables import Tables, publish_snapshot
 from headgate.service.identity import Checkpoint, Found
-from headgate.wire.identity import decode_runs
+from headgate.wire.identity import Run, decode_runs, joined_runs
 from headgate.wire.manifest import decode_manifest
 from headgate.wire.snapshot import Snapshot, SnapshotError
 
@@ -52,6 +52,7 @@ async def survey(fabric: Fabric, catalog: Catalog, place: str, checkpoints: Path
         published_mark=mark,
         known_mark=catalog.mark(published),
         unreadable=unreadable,
+        apart=joined_runs(catalog.runs(), await published_runs(fabric, infos)) is None,
         damaged=damaged,
         committed=frozenset(stream for stream, head in heads.items() if head is not None),
         checkpoints=read_checkpoints(checkpoints),
@@ -70,6 +71,17 @@ async def newest_revision(fabric: Fabric) -> int:
     logs = fabric.logs
     subjects = await fabric.subjects(logs.tables, logs.any_table)
     return max((int(subject.rsplit(".", 1)[1].partition("-")[0]) for subject in subjects), default=0)
+
+
+async def published_runs(fabric: Fabric, infos: Mapping[str, LogInfo]) -> list[Run]:
+    """The starts of the service as NATS knows them; none where that cannot be read."""
+    logs = fabric.logs
+    if logs.state.name not in infos:
+        return []
+    stored = await fabric.last(logs.state, logs.runs)
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        return [] if stored is None else decode_runs(stored.data)
+    return []
 
 
 async def unreadable_subjects(

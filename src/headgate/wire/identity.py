@@ -135,3 +135,17 @@ def overtaken(run: str, stream: str, mark: int, runs: Sequence[Run], head: int) 
             ended = later.heads.get(stream, 0)
             return f"it lies at {mark}, and the deployment was started again from a state that ended at {ended}"
     return f"it lies at {mark}, and the stream ends at {head}" if head < mark else None
+
+
+def joined_runs(one: Sequence[Run], other: Sequence[Run]) -> list[Run] | None:
+    """The longer of two histories of one deployment, None when neither goes on from the other.
+
+    >>> a, b, c = (Run(name, {}) for name in "abc")
+    >>> joined_runs([a], [a, b]) == [a, b], joined_runs([a, b], []) == [a, b], joined_runs([a, b], [a, c])
+    (True, True, None)
+    """
+    if not other or (one and other[-1].id in {run.id for run in one}):
+        return list(one)
+    if not one or one[-1].id in {run.id for run in other}:
+        return list(other)
+    return None
