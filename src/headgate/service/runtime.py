@@ -128,6 +128,7 @@ class Runtime:
         if deployment is not None:
             await self._apply(deployment)
         await self._begin_run()
+        await self.witness.look()
         await asyncio.to_thread(warm)
         snapshot = await self.control.publish()
         self.catalog.guard = self.control.room.check

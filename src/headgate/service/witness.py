@@ -62,6 +62,8 @@ class Witness:
             self._seen = found
 
     async def close(self) -> None:
-        """Look a last time, when everything else has stopped."""
+        """Look a last time, when everything else has stopped; not where nothing was started on what is stored."""
+        if not self._seen:
+            return
         with contextlib.suppress(FabricError, HeadgateError):
             await self.look()
