@@ -14,6 +14,7 @@ from pathlib import Path
 from headgate.catalog import Catalog
 from headgate.fabric import Fabric
 from headgate.service.identity import Found, Misfit
+from headgate.service.mending import rewrite
 from headgate.service.survey import own_logs, set_checkpoint_aside
 from headgate.wire.identity import INCARNATION_KEY, Incarnation, new_id
 from headgate.wire.snapshot import Snapshot
@@ -39,9 +40,10 @@ async def accept_loss(
     lost = [misfit for misfit in misfits if misfit.loses_rows]
     anew = frozenset[str]().union(*(everything if each.streams is None else each.streams for each in lost))
     told = []
-    for subject in (subject for misfit in misfits for subject in misfit.values):
-        await fabric.clear(fabric.logs.state, subject)
-        told.append(f"the value of {subject} in the log {fabric.logs.state.name} was given up: it could not be read")
+    values = [subject for misfit in misfits for subject in misfit.values]
+    if values:
+        await rewrite(fabric, catalog, fabric.logs.state)
+        told += [f"{fabric.logs.state.name}, {each}: the value could not be read and was given up" for each in values]
     if lost:
         reason = "; ".join(each.text for each in lost)
         now_ms, before = int(time.time() * 1000), found.identity.last_subscription

@@ -31,6 +31,7 @@ from headgate.service.following import Following
 from headgate.service.identity import IdentityError, misfits
 from headgate.service.incarnations import accept_loss, new_incarnations
 from headgate.service.joining import Joiner
+from headgate.service.mending import mend
 from headgate.service.observer import WINDOW_S, Observer
 from headgate.service.processes import JobProcess
 from headgate.service.purging import Purger, TableRules
@@ -39,7 +40,6 @@ from headgate.service.status import read_status
 from headgate.service.survey import (
     committed_heads,
     mark_checkpoints,
-    mend,
     own_logs,
     published_runs,
     rebuild_from_nats,
@@ -179,7 +179,7 @@ class Runtime:
         wrong = misfits(found)
         self.fabric.marks = {DEPLOYMENT_KEY: found.identity.deployment}
         if found.damaged and all(misfit.acceptable for misfit in wrong):
-            self.told += await mend(self.fabric, self.catalog)
+            self.told += await mend(self.fabric, self.catalog, found.damaged)
             wrong = misfits(found := await survey(self.fabric, self.catalog, place, checkpoints))
         if settings.new_lineage and not settings.accept_loss:
             new = [misfit for misfit in wrong if misfit.checkpoint_only]

@@ -14,12 +14,12 @@ from typing import Final
 from headgate.catalog import Catalog
 from headgate.catalog.rebuild import decode_filed, rebuild_catalog
 from headgate.errors import HeadgateError
-from headgate.fabric import LASTS, Fabric, FabricError, LogInfo
-from headgate.relay.tables import Tables, publish_snapshot
+from headgate.fabric import Fabric, FabricError, LogInfo
 from headgate.service.identity import Checkpoint, Found
+from headgate.service.mending import unreadable_subjects
 from headgate.wire.identity import Run, decode_runs, joined_runs
 from headgate.wire.manifest import decode_manifest
-from headgate.wire.snapshot import Snapshot, SnapshotError
+from headgate.wire.snapshot import Snapshot, SnapshotError, part_count
 
 _FILE: Final = "identity.json"
 _ASK_S: Final = 1.0
@@ -35,8 +35,8 @@ async def survey(fabric: Fabric, catalog: Catalog, place: str, checkpoints: Path
     if logs.tables.name in infos:
         published = await newest_revision(fabric)
         try:
-            mark = (await Tables(fabric).snapshot(published)).identity.mark if published else ""
-        except (SnapshotError, FabricError) as error:
+            mark = (await published_snapshot(fabric, published)).identity.mark if published else ""
+        except SnapshotError as error:
             unreadable = str(error)
     streams = snapshot.identity.incarnations
     damaged = await unreadable_subjects(fabric, infos, streams)
@@ -73,6 +73,24 @@ async def newest_revision(fabric: Fabric) -> int:
     return max((int(subject.rsplit(".", 1)[1].partition("-")[0]) for subject in subjects), default=0)
 
 
+async def published_snapshot(fabric: Fabric, revision: int) -> Snapshot:
+    """A revision as it is in the tables log, announced or not."""
+    logs = fabric.logs
+    subject = logs.table(revision)
+    stored = await fabric.last(logs.tables, subject)
+    if stored is None:
+        raise SnapshotError("it is listed and cannot be read", where=f"{logs.tables.name}, {subject}")
+    parts = []
+    for number in range(1, part_count(stored.data) + 1):
+        part = await fabric.last(logs.tables, logs.table_part(revision, number))
+        if part is None:
+            where = f"{logs.tables.name}, {logs.table_part(revision, number)}"
+            raise SnapshotError("it is named and cannot be read", where=where)
+        parts.append(part.data)
+    where = f"{logs.tables.name}, {subject}, message {stored.sequence}"
+    return Snapshot.from_bytes(b"".join(parts) or stored.data, where)
+
+
 async def published_runs(fabric: Fabric, infos: Mapping[str, LogInfo]) -> list[Run]:
     """The starts of the service as NATS knows them; none where that cannot be read."""
     logs = fabric.logs
@@ -82,52 +100,6 @@ async def published_runs(fabric: Fabric, infos: Mapping[str, LogInfo]) -> list[R
     with contextlib.suppress(ValueError, TypeError, KeyError):
         return [] if stored is None else decode_runs(stored.data)
     return []
-
-
-async def unreadable_subjects(
-    fabric: Fabric, infos: Mapping[str, LogInfo], streams: Iterable[str]
-) -> dict[str, tuple[str, ...]]:
-    """By log, the subjects that the server lists and whose last message it cannot read.
-
-    Of a root log only the manifests and the updates of contexts are looked at: the rows of a part that cannot be read
-    are declared as expired.
-    """
-    logs, found = fabric.logs, {}
-    wanted = {logs.state.name: (logs.state, logs.everything), logs.tables.name: (logs.tables, logs.any_table)}
-    wanted |= {logs.root(stream).name: (logs.root(stream), logs.everything) for stream in streams}
-    for name, (log, pattern) in wanted.items():
-        if name not in infos:
-            continue
-        subjects = [each for each in sorted(await fabric.subjects(log, pattern)) if not each.endswith(".part")]
-        missing = []
-        for start in range(0, len(subjects), LASTS):
-            page = subjects[start : start + LASTS]
-            missing += sorted(set(page) - (await fabric.lasts(log, page)).keys())
-        if missing:
-            found[name] = tuple(missing)
-    return found
-
-
-async def mend(fabric: Fabric, catalog: Catalog) -> list[str]:
-    """Make again what is damaged and can be: values that every start publishes, and revisions that the catalog keeps.
-
-    Returns what was done, in sentences.
-    """
-    logs, told = fabric.logs, []
-    damaged = await unreadable_subjects(fabric, await own_logs(fabric), ())
-    for subject in damaged.get(logs.state.name, ()):
-        if subject in (logs.head, logs.runs, logs.filed) or subject.startswith(logs.any_stats):
-            await fabric.clear(logs.state, subject)
-            told.append(f"{logs.state.name}, {subject}: the value could not be read and is published again")
-    tables = damaged.get(logs.tables.name, ())
-    for revision in sorted({int(subject.rsplit(".", 1)[1].partition("-")[0]) for subject in tables}):
-        if catalog.mark(revision) is not None:
-            for subject in await fabric.subjects(logs.tables, logs.any_table):
-                if subject.rsplit(".", 1)[1].partition("-")[0] == str(revision):
-                    await fabric.clear(logs.tables, subject)
-            await publish_snapshot(fabric, catalog.snapshot(revision))
-            told.append(f"{logs.tables.name}, {logs.table(revision)}: it could not be read and was published again")
-    return told
 
 
 async def committed_heads(fabric: Fabric, streams: Iterable[str]) -> dict[str, int | None]:
@@ -195,7 +167,7 @@ async def rebuild_from_nats(fabric: Fabric, place: str) -> tuple[Snapshot, Path 
             f"NATS holds no revision of a catalog under the namespace {logs.namespace!r}",
             hint="is --nats right, is --namespace right?",
         )
-    snapshot = await Tables(fabric).snapshot(revision)
+    snapshot = await published_snapshot(fabric, revision)
     if _is_current(place, snapshot):
         raise HeadgateError(
             f"the catalog at {place} is not behind revision {revision}, which is in NATS: it was left as it is",
