@@ -1,7 +1,7 @@
 """Mending damaged logs before a start: what the server lists and cannot read is found, dropped, and made again.
 
 A server that has lost a message to a damaged file goes on listing it, and refuses another one in its place. So a log
-with such a message is written anew from what can be read of it. Nothing runs at that time, and nothing refers to a place
+with such a message is written anew from what can be read of it. Nothing runs then, and nothing refers to a place
 in the two logs that are treated so: values of which the latest counts, and revisions of the catalog.
 """
 
