@@ -67,6 +67,15 @@ def parse_url(address: str) -> sa.URL:
     return url.set(drivername="postgresql+psycopg") if url.drivername == "postgresql" else url
 
 
+def shown(address: str) -> str:
+    """A database address as messages show it: without its password.
+
+    >>> shown("postgresql://me:secret@host/catalog")
+    'postgresql+psycopg://me:***@host/catalog'
+    """
+    return parse_url(address).render_as_string(hide_password=True)
+
+
 def _options(url: sa.URL) -> dict[str, Any]:
     if url.get_backend_name() == "sqlite":
         return {"connect_args": {"timeout": BUSY_TIMEOUT_S}}

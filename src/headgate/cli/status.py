@@ -66,8 +66,9 @@ async def _refuse_misfits(client: Client, state_dir: Path) -> None:
 
     file = state_dir / "catalog.db"
     if file.exists():
-        with Catalog.open(f"sqlite:///{file.absolute()}") as catalog:
-            wrong = misfits(await survey(client.fabric, catalog, str(file), state_dir / "checkpoints"))
+        place = f"sqlite:///{file.absolute()}"
+        with Catalog.open(place) as catalog:
+            wrong = misfits(await survey(client.fabric, catalog, place, state_dir / "checkpoints"))
         if wrong:
             raise IdentityError(wrong)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from headgate.catalog import Catalog
+from headgate.catalog.database import shown
 from headgate.catalog.rebuild import decode_filed, rebuild_catalog
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric, FabricError, LogInfo
@@ -43,7 +44,7 @@ async def survey(fabric: Fabric, catalog: Catalog, place: str, checkpoints: Path
     heads = await committed_heads(fabric, [stream for stream in streams if logs.root(stream).name in infos])
     return Found(
         logs=logs,
-        place=place,
+        place=shown(place),
         revision=snapshot.revision,
         identity=snapshot.identity,
         witness=catalog.witness(),
@@ -170,7 +171,7 @@ async def rebuild_from_nats(fabric: Fabric, place: str) -> tuple[Snapshot, Path 
     snapshot = await published_snapshot(fabric, revision)
     if _is_current(place, snapshot):
         raise HeadgateError(
-            f"the catalog at {place} is not behind revision {revision}, which is in NATS: it was left as it is",
+            f"the catalog at {shown(place)} is not behind revision {revision}, which is in NATS: it was left as it is",
             hint="start without --rebuild-catalog",
         )
     filed = await fabric.last(logs.state, logs.filed)
