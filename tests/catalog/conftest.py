@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from tests.catalog.postgres import programs, server
 
 from headgate.catalog import Catalog, load_deployment
-from headgate.catalog.database import _url
+from headgate.catalog.database import parse_url
 from headgate.model import Deployment
 
 GIVEN = os.environ.get("HEADGATE_TEST_POSTGRES")
@@ -39,7 +39,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'a state dir' / 'catalog.db'}"
     given: str = request.getfixturevalue("postgres")
-    engine = sa.create_engine(_url(given))
+    engine = sa.create_engine(parse_url(given))
     with engine.begin() as connection:
         connection.exec_driver_sql("DROP SCHEMA public CASCADE")
         connection.exec_driver_sql("CREATE SCHEMA public")

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from headgate.catalog import Catalog, CatalogError, tables
 from headgate.catalog.database import open_database
 from headgate.model import Deployment, Plan, Schema, Site, Subscription, Tree
+from headgate.wire.identity import Identity
 from headgate.wire.snapshot import Snapshot
 
 TREES = Plan(
@@ -21,7 +22,9 @@ def live(name: str = "calm", **fields: object) -> Subscription:
 
 def test_an_empty_catalog(catalog: Catalog) -> None:
     assert catalog.head() == 0
-    assert catalog.snapshot() == Snapshot(0, Deployment({}, {}))
+    empty = catalog.snapshot()
+    assert empty == Snapshot(0, Deployment({}, {}), identity=Identity(empty.identity.deployment))
+    assert len(empty.identity.deployment) == 16
 
 
 def test_apply_gives_back_the_deployment(catalog: Catalog, deployment: Deployment) -> None:
@@ -86,7 +89,7 @@ def test_old_revisions_are_forgotten(url: str, deployment: Deployment) -> None:
                 catalog.snapshot(revision)
     engine = open_database(url)
     with engine.connect() as connection:
-        assert connection.scalars(sa.select(tables.revision.c.revision).order_by("revision")).all() == [7, 8, 9]
+        assert connection.scalars(sa.select(tables.revision.c.revision).order_by("revision")).all() == [6, 7, 8, 9]
         assert connection.scalar(sa.select(sa.func.count()).select_from(tables.subscription_version)) == 1 + 4
     engine.dispose()
 

@@ -13,18 +13,20 @@ import sqlalchemy as sa
 from headgate.catalog import tables, versions
 from headgate.catalog.change import Change, World, body_of, class_of, replace_subscription, world
 from headgate.catalog.checks import check_plan
+from headgate.catalog.checksum import checksum, verify
 from headgate.model import Deployment, Plan, Subscription
 from headgate.wire import codec
 from headgate.wire.snapshot import encode_settings
 
-_Bodies = dict[tuple[str, str], str]
+Bodies = dict[tuple[str, str], str]
+"""Stored texts by kind and name."""
 
 
 def apply_deployment(change: Change, deployment: Deployment) -> None:
     """Make the catalog agree with the file; refused as a whole when a live subscription would lose what it needs."""
     connection = change.connection
     now = _bodies(deployment)
-    before = _filed(connection)
+    before = read_filed(connection)
     differing = [key for key, body in now.items() if before.get(key) != body]
     gone = [key for key in before if key not in now]
     if not differing and not gone:
@@ -43,13 +45,19 @@ def apply_deployment(change: Change, deployment: Deployment) -> None:
     if any(kind in (versions.STREAM, versions.SITE) for kind, _ in [*differing, *gone]):
         _recheck(change, around, filed)
         _drop_stale_trees(change, around)
+    write_filed(connection, now)
+
+
+def write_filed(connection: sa.Connection, now: Bodies) -> None:
+    """Keep what the file says, to compare the next one with."""
     connection.execute(sa.delete(tables.filed))
-    rows = [{"kind": kind, "name": name, "body": body} for (kind, name), body in now.items()]
-    connection.execute(sa.insert(tables.filed), rows)
+    rows = [{"kind": key[0], "name": key[1], "body": body, "crc": checksum(*key, body)} for key, body in now.items()]
+    if rows:
+        connection.execute(sa.insert(tables.filed), rows)
 
 
-def _bodies(deployment: Deployment) -> _Bodies:
-    found: _Bodies = {
+def _bodies(deployment: Deployment) -> Bodies:
+    found: Bodies = {
         (versions.LINKS, ""): codec.dumps(codec.encode_links(deployment.links)),
         (versions.SETTINGS, ""): codec.dumps(encode_settings(deployment)),
     }
@@ -64,9 +72,13 @@ def _bodies(deployment: Deployment) -> _Bodies:
     return found
 
 
-def _filed(connection: sa.Connection) -> _Bodies:
-    rows = connection.execute(sa.select(tables.filed))
-    return {(row.kind, row.name): row.body for row in rows}
+def read_filed(connection: sa.Connection) -> Bodies:
+    """What the file said when it was last applied."""
+    found = {}
+    for row in connection.execute(sa.select(tables.filed)):
+        verify(row.crc, tables.filed.name, f"{row.kind} {row.name!r}", row.kind, row.name, row.body)
+        found[row.kind, row.name] = row.body
+    return found
 
 
 def _end(change: Change, name: str) -> None:

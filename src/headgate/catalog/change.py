@@ -18,6 +18,7 @@ from headgate.catalog.positions import dotted
 from headgate.catalog.problems import suggestion
 from headgate.model import Stream, Subscription
 from headgate.wire import codec
+from headgate.wire.identity import new_id
 
 MAX_LEFT: Final = 64
 """How many stays a subscription may have left without a reader having come past them."""
@@ -48,7 +49,7 @@ def changing(engine: sa.Engine, what: str, keep: int) -> Iterator[Change]:
         change = Change(connection, connection.execute(locked).scalar_one() + 1)
         yield change
         if change.made:
-            connection.execute(sa.insert(tables.revision).values(revision=change.revision, change=what))
+            versions.record(connection, change.revision, what, new_id())
             connection.execute(sa.update(tables.head).values(revision=change.revision))
             versions.forget(connection, change.revision - keep)
 

@@ -27,6 +27,7 @@ _MIGRATIONS = Path(__file__).parent / "migrations"
 _ADVISORY_LOCK = 0x68656164
 # What SQLite and PostgreSQL say when a lock was not given in time.
 _LOCKED = ("database is locked", "lock timeout")
+REPAIR = "restore the catalog from a backup, or rebuild it from NATS with `headgate up --rebuild-catalog`"
 
 
 class CatalogError(HeadgateError):
@@ -39,7 +40,7 @@ class CatalogBusyError(CatalogError):
 
 def open_database(address: str) -> sa.Engine:
     """An engine for a database whose schema is current."""
-    url = _url(address)
+    url = parse_url(address)
     if url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:"):
         Path(str(url.database)).expanduser().parent.mkdir(parents=True, exist_ok=True)
     with reported(url):
@@ -60,7 +61,8 @@ def open_database(address: str) -> sa.Engine:
     return engine
 
 
-def _url(address: str) -> sa.URL:
+def parse_url(address: str) -> sa.URL:
+    """A database address as a URL that names its driver; others than SQLite and PostgreSQL are refused."""
     try:
         url = sa.make_url(address)
     except sa.exc.ArgumentError:
@@ -70,6 +72,15 @@ def _url(address: str) -> sa.URL:
     if backend not in ("sqlite", "postgresql"):
         raise CatalogError(f"no catalog can live in {backend!r}", hint="use sqlite:///FILE or postgresql://...")
     return url.set(drivername="postgresql+psycopg") if url.drivername == "postgresql" else url
+
+
+def shown(address: str) -> str:
+    """A database address as messages show it: without its password.
+
+    >>> shown("postgresql://me:secret@host/catalog")
+    'postgresql+psycopg://me:***@host/catalog'
+    """
+    return parse_url(address).render_as_string(hide_password=True)
 
 
 def _options(url: sa.URL) -> dict[str, Any]:
@@ -93,9 +104,9 @@ def reported(url: sa.URL) -> Iterator[None]:
                 "so nothing was changed",
                 hint="try again in a moment; if it stays so, find out who has it open",
             ) from error
-        raise CatalogError(
-            f"the catalog at {where} failed: {what}", hint="check that it exists and can be written"
-        ) from error
+        damaged = any(word in what for word in ("malformed", "not a database", "corrupt"))
+        hint = REPAIR if damaged else "check that it exists and can be written"
+        raise CatalogError(f"the catalog at {where} failed: {what}", hint=hint) from error
 
 
 @contextmanager
@@ -133,5 +144,5 @@ def _migrate(connection: sa.Connection) -> None:
         with Operations.context(context):
             context.run_migrations()
     except CommandError:
-        hint = "upgrade Headgate, or give another catalog"
-        raise CatalogError("the catalog was made by a newer version of Headgate", hint=hint) from None
+        hint = "use the version that made it, or give another catalog"
+        raise CatalogError("the catalog was made by another version of Headgate", hint=hint) from None

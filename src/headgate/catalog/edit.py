@@ -14,9 +14,11 @@ from headgate.catalog.apply import apply_deployment
 from headgate.catalog.change import Change, body_of, class_of, living, refuse, replace_subscription, world
 from headgate.catalog.checks import check_plan
 from headgate.catalog.database import CatalogError
+from headgate.catalog.identity import put_incarnation
 from headgate.catalog.reading import read_snapshot
 from headgate.model import Deployment, Plan, Subscription
 from headgate.wire import codec
+from headgate.wire.identity import Incarnation
 from headgate.wire.snapshot import Snapshot
 
 KEPT_REQUESTS: Final = 10_000
@@ -44,9 +46,16 @@ class Edit:
         """The catalog as this change leaves it, as far as it has come."""
         return read_snapshot(self._connection, self.revision)
 
-    def apply(self, deployment: Deployment) -> None:
+    def apply(self, deployment: Deployment, incarnations: Mapping[str, Incarnation] | None = None) -> None:
         """Make the catalog agree with a deployment file; see `Catalog.apply`."""
         apply_deployment(self._change, deployment)
+        self.begin_incarnations(incarnations or {})
+
+    def begin_incarnations(self, incarnations: Mapping[str, Incarnation]) -> None:
+        """Put new incarnations of streams in force."""
+        for stream, incarnation in incarnations.items():
+            change = self._change
+            change.made |= put_incarnation(change.connection, stream, incarnation, change.revision)
 
     def subscribe(self, subscription: Subscription) -> None:
         """Add a subscription under a new name."""

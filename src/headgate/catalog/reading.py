@@ -8,8 +8,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from headgate.catalog import tables, versions
+from headgate.catalog.identity import read_identity
 from headgate.model import Deployment, Links
 from headgate.wire import codec
+from headgate.wire.identity import Incarnation
 from headgate.wire.snapshot import Snapshot, decode_settings
 
 
@@ -50,4 +52,9 @@ def read_snapshot(connection: sa.Connection, revision: int) -> Snapshot:
         subscription_ids={name: life.id for name, life in lives.items()},
         class_ids={name: life.class_id for name, life in lives.items()},
         contexts={name: int(place) for name, place in parts.get(versions.CONTEXT, {}).items()},
+        identity=read_identity(
+            connection,
+            revision,
+            {name: Incarnation(**body) for name, body in parts.get(versions.INCARNATION, {}).items()},
+        ),
     )

@@ -6,18 +6,21 @@ everything that runs works from a snapshot and never from the database, so the c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
 import sqlalchemy as sa
 
+from headgate.catalog.apply import Bodies, read_filed
 from headgate.catalog.change import changing
-from headgate.catalog.database import CatalogError, open_database, reported
+from headgate.catalog.database import REPAIR, CatalogError, open_database, reported, writing
 from headgate.catalog.edit import Edit
+from headgate.catalog.identity import add_run, read_mark, read_runs, read_witness, write_witness
 from headgate.catalog.reading import read_answer, read_head, read_snapshot
 from headgate.model import Deployment, Plan, Subscription
+from headgate.wire.identity import Incarnation, Run
 from headgate.wire.snapshot import Snapshot
 
 KEPT_REVISIONS = 1000
@@ -74,14 +77,63 @@ class Catalog:
                 raise CatalogError(f"revision {wanted} is not kept", hint=f"revisions {oldest} to {head} are")
             return read_snapshot(connection, wanted)
 
-    def apply(self, deployment: Deployment) -> int:
-        """Make the catalog agree with a deployment file.
+    def verify(self) -> None:
+        """Read everything that is in force, and refuse a catalog that is damaged."""
+        with self._reading() as connection:
+            if connection.dialect.name == "sqlite":
+                found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
+                if found != "ok":
+                    raise CatalogError(f"the catalog is damaged: {found}", hint=REPAIR)
+            read_snapshot(connection, read_head(connection))
+            read_filed(connection)
+
+    def mark(self, revision: int) -> str | None:
+        """The mark of a revision, None when it is not kept."""
+        with self._reading() as connection:
+            return read_mark(connection, revision)
+
+    def filed(self) -> Bodies:
+        """The deployment file as it was last applied."""
+        with self._reading() as connection:
+            return read_filed(connection)
+
+    def witness(self) -> dict[str, int]:
+        """The last sequence number that was seen in each log."""
+        with self._reading() as connection:
+            return read_witness(connection)
+
+    def set_witness(self, seen: Mapping[str, int]) -> None:
+        """Remember how far every log has got. This is no change of what is in force: it makes no revision."""
+        with reported(self._engine.url), writing(self._engine) as connection:
+            write_witness(connection, seen)
+
+    def runs(self) -> list[Run]:
+        """The starts of the service that are remembered, oldest first."""
+        with self._reading() as connection:
+            return read_runs(connection)
+
+    def begin_run(self, heads: Mapping[str, int], published: Sequence[Run] = ()) -> list[Run]:
+        """Remember a start of the service, with the last committed sequence number of each stream.
+
+        `published` is what NATS knows of the starts before: more than this catalog, if it is from a backup.
+        """
+        with reported(self._engine.url), writing(self._engine) as connection:
+            return add_run(connection, heads, published)
+
+    def begin_incarnations(self, incarnations: Mapping[str, Incarnation]) -> int:
+        """Put new incarnations of streams in force."""
+        with self.edit(f"new incarnations of {', '.join(sorted(incarnations))}") as edit:
+            edit.begin_incarnations(incarnations)
+        return edit.revision
+
+    def apply(self, deployment: Deployment, incarnations: Mapping[str, Incarnation] | None = None) -> int:
+        """Make the catalog agree with a deployment file; `incarnations` are those of its new streams.
 
         Only what the file says differently from the last time it was applied is changed. So applying the same file
         again changes nothing, and what was added, changed or planned while running stays.
         """
         with self.edit("apply") as edit:
-            edit.apply(deployment)
+            edit.apply(deployment, incarnations)
         return edit.revision
 
     def subscribe(self, subscription: Subscription) -> int:

@@ -1,4 +1,7 @@
-"""The tables of the catalog. What changes over time is kept as versions that hold from `since` up to before `until`."""
+"""The tables of the catalog. What changes over time is kept as versions that hold from `since` up to before `until`.
+
+`crc` is a checksum of what a row says (`headgate.catalog.checksum`), so that damage is found where it is.
+"""
 
 from __future__ import annotations
 
@@ -32,20 +35,25 @@ metadata = MetaData(
     }
 )
 
-# One row, locked by every writer: the current revision.
+# One row, locked by every writer: the current revision, and the id of the deployment that this catalog is of.
 head = Table(
     "head",
     metadata,
     Column("id", Integer, CheckConstraint("id = 1", name="one_row"), primary_key=True),
     Column("revision", _ID, nullable=False),
+    Column("deployment", String(32), nullable=False),
 )
 
-# What each revision did, for people.
+# What each revision did, for people; a random word that tells it from another revision of the same number; and the
+# largest ids that were given by then.
 revision = Table(
     "revision",
     metadata,
     Column("revision", _ID, primary_key=True, autoincrement=False),
     Column("change", Text, nullable=False),
+    Column("mark", String(32), nullable=False),
+    Column("last_subscription", _ID, nullable=False),
+    Column("last_class", _ID, nullable=False),
     Column("made_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
 )
 
@@ -57,6 +65,7 @@ version = Table(
     Column("kind", String(16), nullable=False),
     Column("name", _NAME, nullable=False),
     Column("body", Text, nullable=False),
+    Column("crc", _ID, nullable=False),
     Column("since", _ID, nullable=False),
     Column("until", _ID, index=True),
     Index("uq_version_current", "kind", "name", unique=True, sqlite_where=_CURRENT, postgresql_where=_CURRENT),
@@ -93,6 +102,7 @@ subscription_version = Table(
     Column("subscription_id", _ID, ForeignKey("subscription.id"), nullable=False),
     Column("class_id", _ID, ForeignKey("delivery_class.id"), nullable=False),
     Column("body", Text, nullable=False),
+    Column("crc", _ID, nullable=False),
     Column("since", _ID, nullable=False),
     Column("until", _ID, index=True),
     Index(
@@ -112,6 +122,24 @@ filed = Table(
     Column("kind", String(16), primary_key=True),
     Column("name", _NAME, primary_key=True),
     Column("body", Text, nullable=False),
+    Column("crc", _ID, nullable=False),
+)
+
+# The starts of the service, each with the last committed sequence number of every stream.
+run = Table(
+    "run",
+    metadata,
+    Column("number", _ID, primary_key=True, autoincrement=False),
+    Column("id", String(32), nullable=False),
+    Column("heads", Text, nullable=False),
+)
+
+# The last sequence number that was seen in each log: a log that ends before it is older than this catalog.
+witness = Table(
+    "witness",
+    metadata,
+    Column("log", String(256), primary_key=True),
+    Column("sequence", _ID, nullable=False),
 )
 
 # What requests of clients were answered, so that one that is repeated is not done twice. `request` is the client's id.

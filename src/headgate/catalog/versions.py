@@ -11,8 +11,10 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from headgate.catalog import tables
+from headgate.catalog.checksum import checksum, verify
 
 STREAM, SITE, LINKS, SETTINGS, TREE, CONTEXT = "stream", "site", "links", "settings", "tree", "context"
+INCARNATION = "incarnation"
 SUBSCRIPTION = "subscription"
 
 
@@ -36,8 +38,12 @@ def _holds(table: sa.Table, revision: int | None) -> sa.ColumnElement[bool]:
 def bodies(connection: sa.Connection, revision: int | None = None) -> dict[tuple[str, str], str]:
     """Everything except subscriptions by (kind, name), at a revision or now."""
     table = tables.version
-    rows = connection.execute(sa.select(table.c.kind, table.c.name, table.c.body).where(_holds(table, revision)))
-    return {(row.kind, row.name): row.body for row in rows}
+    columns = (table.c.kind, table.c.name, table.c.body, table.c.crc)
+    found = {}
+    for row in connection.execute(sa.select(*columns).where(_holds(table, revision))):
+        verify(row.crc, table.name, f"{row.kind} {row.name!r}", row.kind, row.name, row.body)
+        found[row.kind, row.name] = row.body
+    return found
 
 
 def put(connection: sa.Connection, kind: str, name: str, body: str | None, revision: int) -> bool:
@@ -48,7 +54,8 @@ def put(connection: sa.Connection, kind: str, name: str, body: str | None, revis
         return False
     connection.execute(sa.update(table).where(here).values(until=revision))
     if body is not None:
-        connection.execute(sa.insert(table).values(kind=kind, name=name, body=body, since=revision))
+        crc = checksum(kind, name, body)
+        connection.execute(sa.insert(table).values(kind=kind, name=name, body=body, crc=crc, since=revision))
     return True
 
 
@@ -56,32 +63,48 @@ def lives(connection: sa.Connection, revision: int | None = None) -> Iterator[Li
     """The subscriptions in force at a revision or now, in the order of their ids."""
     life, content = tables.subscription, tables.subscription_version
     query = (
-        sa.select(life.c.id, life.c.name, content.c.class_id, life.c.origin, content.c.body)
+        sa.select(life.c.id, life.c.name, content.c.class_id, life.c.origin, content.c.body, content.c.crc)
         .join(content, content.c.subscription_id == life.c.id)
         .where(_holds(content, revision))
         .order_by(life.c.id)
     )
     for row in connection.execute(query):
-        yield Life(*row)
+        yield _life(*row)
 
 
 def life(connection: sa.Connection, name: str) -> Life | None:
     """The subscription of that name that is in force now."""
     table, content = tables.subscription, tables.subscription_version
     query = (
-        sa.select(table.c.id, table.c.name, content.c.class_id, table.c.origin, content.c.body)
+        sa.select(table.c.id, table.c.name, content.c.class_id, table.c.origin, content.c.body, content.c.crc)
         .join(content, content.c.subscription_id == table.c.id)
         .where(table.c.name == name, table.c.until.is_(None), content.c.until.is_(None))
     )
     row = connection.execute(query).first()
-    return None if row is None else Life(*row)
+    return None if row is None else _life(*row)
 
 
-def begin_life(connection: sa.Connection, name: str, origin: str, class_id: int, body: str, revision: int) -> None:
-    """Add a subscription under a new id."""
+def _life(identity: int, name: str, class_id: int, origin: str, body: str, crc: int) -> Life:
+    found = Life(identity, name, class_id, origin, body)
+    what = f"subscription {found.name!r} (id {found.id})"
+    verify(crc, tables.subscription_version.name, what, found.id, found.name, found.class_id, found.body)
+    return found
+
+
+def begin_life(
+    connection: sa.Connection,
+    name: str,
+    origin: str,
+    class_id: int,
+    body: str,
+    revision: int,
+    identity: int | None = None,
+) -> None:
+    """Add a subscription under a new id, or under one that it had in another catalog."""
     table = tables.subscription
-    made = sa.insert(table).values(name=name, origin=origin, since=revision).returning(table.c.id)
-    _content(connection, connection.execute(made).scalar_one(), class_id, body, revision)
+    values = {"name": name, "origin": origin, "since": revision} | ({} if identity is None else {"id": identity})
+    made = sa.insert(table).values(values).returning(table.c.id)
+    _content(connection, connection.execute(made).scalar_one(), name, class_id, body, revision)
 
 
 def change_life(connection: sa.Connection, found: Life, origin: str, class_id: int, body: str, revision: int) -> bool:
@@ -92,7 +115,7 @@ def change_life(connection: sa.Connection, found: Life, origin: str, class_id: i
     connection.execute(sa.update(table).where(table.c.id == found.id).values(origin=origin))
     if (found.class_id, found.body) != (class_id, body):
         _end_content(connection, found.id, revision)
-        _content(connection, found.id, class_id, body, revision)
+        _content(connection, found.id, found.name, class_id, body, revision)
     return True
 
 
@@ -103,8 +126,9 @@ def end_life(connection: sa.Connection, found: Life, revision: int) -> None:
     _end_content(connection, found.id, revision)
 
 
-def _content(connection: sa.Connection, subscription_id: int, class_id: int, body: str, revision: int) -> None:
-    values = {"subscription_id": subscription_id, "class_id": class_id, "body": body, "since": revision}
+def _content(connection: sa.Connection, identity: int, name: str, class_id: int, body: str, revision: int) -> None:
+    crc = checksum(identity, name, class_id, body)
+    values = {"subscription_id": identity, "class_id": class_id, "body": body, "crc": crc, "since": revision}
     connection.execute(sa.insert(tables.subscription_version).values(values))
 
 
@@ -118,4 +142,14 @@ def forget(connection: sa.Connection, before: int) -> None:
     """Delete what is only needed to read revisions before one. Ids and classes stay taken."""
     for table in (tables.version, tables.subscription_version):
         connection.execute(sa.delete(table).where(table.c.until <= before))
-    connection.execute(sa.delete(tables.revision).where(tables.revision.c.revision <= before))
+    connection.execute(sa.delete(tables.revision).where(tables.revision.c.revision < before))
+
+
+def record(connection: sa.Connection, revision: int, change: str, mark: str) -> None:
+    """Note that a revision was made, and which ids were given by then."""
+    last = {
+        f"last_{what}": connection.execute(sa.select(sa.func.max(table.c.id))).scalar() or 0
+        for what, table in (("subscription", tables.subscription), ("class", tables.delivery_class))
+    }
+    values = {"revision": revision, "change": change, "mark": mark, **last}
+    connection.execute(sa.insert(tables.revision).values(values))

@@ -48,15 +48,36 @@ async def reading(nats: str | None, state_dir: Path, namespace: str, creds: Path
             yield client
         return
     if not (state_dir / "nats" / "data").exists():
+        if (state_dir / "catalog.db").exists():
+            raise HeadgateError(
+                f"the NATS store of the deployment in {state_dir} is gone: there is a catalog and no {state_dir}/nats",
+                hint="restore it; `headgate up` says what does not fit together, and what can be done",
+            )
         raise HeadgateError(f"there is no deployment in {state_dir}", hint="give --state-dir or --nats")
     with exclusive(state_dir):
         server = EmbeddedServer(state_dir)
         await asyncio.to_thread(server.start)
         try:
             async with await Client.connect(server.url, namespace=namespace) as client:
+                await _refuse_misfits(client, state_dir)
                 yield client
         finally:
             await asyncio.to_thread(server.stop)
+
+
+async def _refuse_misfits(client: Client, state_dir: Path) -> None:
+    """Say what does not fit together in a deployment that is not running, before anything is read from it."""
+    from headgate.catalog import Catalog
+    from headgate.service.identity import IdentityError, misfits
+    from headgate.service.survey import survey
+
+    file = state_dir / "catalog.db"
+    if file.exists():
+        place = f"sqlite:///{file.absolute()}"
+        with Catalog.open(place) as catalog:
+            wrong = misfits(await survey(client.fabric, catalog, place, state_dir / "checkpoints"))
+        if wrong:
+            raise IdentityError(wrong)
 
 
 async def read_document(nats: str | None, state_dir: Path, namespace: str, creds: Path | None) -> dict[str, Any]:
@@ -109,7 +130,7 @@ def status(
         console.print(tables_line(document["tables"]), markup=False, highlight=False)
     for line in [*notes(document), *machine_lines(document["machine"])]:
         console.print(line, markup=False, highlight=False)
-    for line in error_lines(document):
+    for line in [*loss_lines(document), *error_lines(document)]:
         console.print(line, markup=False)
     print_findings(console, document)
 
@@ -199,6 +220,17 @@ def notes(document: dict[str, Any]) -> list[str]:
             away_s = (document["time_ms"] - each["detached_ms"]) / 1000
             kept = "until it comes back" if each["expires_s"] is None else f"for {each['expires_s']:g} s"
             found.append(f"{name} has been detached for {away_s:,.0f} s; its rows are kept {kept}")
+    return found
+
+
+def loss_lines(document: dict[str, Any]) -> list[str]:
+    """What was lost and accepted, for each stream that began anew because of it."""
+    found = []
+    for name, each in document["streams"].items():
+        now = each.get("incarnation")
+        if now and now["loss"]:
+            when = datetime.fromtimestamp(now["time_ms"] / 1000, tz=UTC).strftime("%Y-%m-%d %H:%M:%S")
+            found.append(f"stream {name}: {now['title']} since {when}, after an accepted loss: {now['loss']}")
     return found
 
 
@@ -312,8 +344,8 @@ def ledger(
     else:
         console = o.wide_console()
         console.print(ledger_table(document))
-        for line in error_lines(document):
-            console.print(line)
+        for line in [*loss_lines(document), *error_lines(document)]:
+            console.print(line, markup=False, highlight=False)
         print_findings(console, document)
         count = len(document["subscriptions"])
         state = "not 0" if differences(document) else "0"

@@ -17,6 +17,7 @@ from headgate.diagnostics import announce, configure
 from headgate.errors import masked
 from headgate.fabric import Crew, cancel_all, keep_quarantine
 from headgate.model import Deployment
+from headgate.wire.identity import DEPLOYMENT_KEY
 
 if TYPE_CHECKING:
     from headgate.service.runtime import Runtime, Settings
@@ -47,6 +48,20 @@ def up(
         bool,
         typer.Option("--new-lineage", help="Go on with the checkpoints as they are; rows that are gone are declared."),
     ] = False,
+    accept_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-loss",
+            help="Go on although logs are gone, older or damaged: the streams concerned begin a new incarnation, what "
+            "their logs hold is dropped, their sources are read from the start, and every reader is told.",
+        ),
+    ] = False,
+    rebuild_catalog: Annotated[
+        bool,
+        typer.Option(
+            "--rebuild-catalog", help="Rebuild a catalog that is lost, older or damaged from what NATS holds."
+        ),
+    ] = False,
     relays: Annotated[bool, typer.Option(help="Run the relays of all sites in this process.")] = True,
     job: Annotated[bool, typer.Option(help="Run the Spark job.")] = True,
     disk_reserve: Annotated[
@@ -72,6 +87,8 @@ def up(
         trigger_s=parse_duration(trigger),
         partitions=partitions,
         new_lineage=new_lineage,
+        accept_loss=accept_loss,
+        rebuild_catalog=rebuild_catalog,
         relays=relays,
         job=job,
         spark_options=o.key_values(spark or []),
@@ -126,6 +143,8 @@ async def _serve(
     async with open_runtime(settings, deployment) as runtime:
         started.set()
         tell(f"NATS at {runtime.url}, state in {runtime.settings.state_dir}")
+        for line in runtime.told:
+            tell(line)
         async with Crew() as crew:
             crew.spawn(_watch_job(runtime, tell))
             if runtime.job is not None:
@@ -192,6 +211,7 @@ async def _relay(site: str, connecting: Awaitable[Client], tell: Teller) -> None
         if site not in snapshot.deployment.sites:
             close = nearest(site, snapshot.deployment.sites)
             raise HeadgateError(f"no site {site!r}", hint=f"did you mean {close!r}?" if close else None)
+        client.fabric.marks = {DEPLOYMENT_KEY: snapshot.identity.deployment}
         node = asyncio.create_task(RelayNode(client.fabric, site).run())
         aside = asyncio.create_task(keep_quarantine(client.fabric, f"relay-{site}"))
         stop = _stopping()

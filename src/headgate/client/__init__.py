@@ -7,6 +7,7 @@ from headgate.client.buffer import Buffered, LocalBuffer
 from headgate.client.client import BusyError, Client
 from headgate.client.delivery import Delivery, Inbox
 from headgate.client.errors import ClientError
+from headgate.client.past import LossError
 from headgate.client.sender import Sender, Sent
 from headgate.client.sync import SyncClient
 
@@ -18,6 +19,7 @@ __all__ = [
     "Delivery",
     "Inbox",
     "LocalBuffer",
+    "LossError",
     "Sender",
     "Sent",
     "SyncClient",

@@ -43,6 +43,10 @@ class Acknowledger:
         if self._port is not None and (self._task is None or self._task.done):
             self._task = self._port.machine.spawn(self._soon(self._port), "acknowledge")
 
+    def refuse(self, error: ClientError) -> None:
+        """Acknowledge nothing any more; whoever reads on hears this."""
+        self.taken_over, self.pending, self._sequence = error, None, None
+
     async def _soon(self, port: MachinePort) -> None:
         """Store positions while there are new ones, at most so often."""
         while self.pending is not None:

@@ -16,11 +16,12 @@ from headgate.client.delivery import Inbox, closing, decode_position, encode_pos
 from headgate.client.errors import ClientError
 from headgate.client.fields import empty_field
 from headgate.client.merged import MergedInbox, join_positions, split_positions
+from headgate.client.past import began_anew, check_acknowledged, check_input, check_position, new_runs, read_runs
 from headgate.client.publishing import encode_rows
 from headgate.client.sender import Sender
 from headgate.diagnostics import CLIENT, noted
 from headgate.errors import nearest
-from headgate.fabric import Fabric, FabricError, FencedError, NoAnswerError, report_quarantine
+from headgate.fabric import Fabric, FabricError, FencedError, NoAnswerError, Stored, cancel_all, report_quarantine
 from headgate.fabric.server import port_file, running_url
 from headgate.model import Stream, parse_duration
 from headgate.model.roots import members_named
@@ -68,6 +69,7 @@ class Client:
         self.tables = Tables(fabric)
         self._inboxes: WeakSet[Inbox] = WeakSet()
         self._readers: WeakValueDictionary[int, Inbox] = WeakValueDictionary()
+        self._watching: asyncio.Task[None] | None = None
 
     @classmethod
     async def connect(
@@ -90,6 +92,8 @@ class Client:
 
     async def close(self) -> None:
         """Acknowledge what was read, and close the connection."""
+        if self._watching is not None:
+            await cancel_all([self._watching])
         for inbox in list(self._inboxes):
             with noted(CLIENT, "another reader has taken over", ClientError):
                 await inbox.close()
@@ -141,6 +145,7 @@ class Client:
         max_rows: int | None = None,
         on_digest: Callable[[Mapping[str, int], int, int], None] | None = None,
         on_gap: Callable[[int, int], None] | None = None,
+        after_loss: bool = False,
         **subscription: Any,
     ) -> Inbox | MergedInbox:
         """Open a subscription for reading, from a position token or from what was last acknowledged.
@@ -151,11 +156,15 @@ class Client:
         Further keywords (`site`, `stream`, `where`, `select`, ... as in the deployment file) make the subscription,
         or change it if there is one of that name. A subscription to a stream of several roots is read as one, in the
         order of each root; its position token holds the position at each.
+
+        Where rows of the stream were lost and that was accepted, the stream has begun anew: who was there before is
+        told by a `LossError`, and reads what came since with `after_loss`.
         """
         if subscription:
             await self.control("subscribe", name=name, subscription=subscription, change=True)
         snapshot = await self.snapshot()
         options: dict[str, Any] = {"peek": peek, "max_rows": max_rows, "on_digest": on_digest, "on_gap": on_gap}
+        options["after_loss"] = after_loss
         if name in snapshot.subscription_ids:
             return await self._open(snapshot, name, position, **options)
         members = _known_names(name, snapshot)
@@ -185,44 +194,83 @@ class Client:
                 together.done()  # the field has it
                 yield field
 
-    async def _open(self, snapshot: Snapshot, name: str, position: str | None, *, peek: bool, **options: Any) -> Inbox:
+    async def _open(
+        self, snapshot: Snapshot, name: str, position: str | None, *, peek: bool, after_loss: bool, **options: Any
+    ) -> Inbox:
         """One subscription's inbox."""
-        identity = snapshot.subscription_ids[name]
-        known, sequence = await self._known(identity) if peek else await self._take_over(identity)
+        number, stream = snapshot.subscription_ids[name], snapshot.deployment.subscriptions[name].stream
+        given = None if position is None else decode_position(position, number)
+        if given is not None:
+            await check_position(self.fabric, name, stream, given, snapshot.identity)
+        check_acknowledged(name, stream, (await self._known(number))[0], snapshot.identity, after_loss=after_loss)
+        place = await self._place(snapshot, stream)
+        known, sequence = await self._known(number, place) if peek else await self._take_over(number, place)
+        if given is not None:
+            given.incarnation, given.run = known.incarnation, known.run
         inbox = Inbox(
             self.fabric,
             self.tables,
             name,
             snapshot,
-            decode_position(position, identity) if position is not None else known,
+            known if given is None else given,
             None if peek else sequence,
             floor=known.boundary,
             **options,
         )
         self._inboxes.add(inbox)
+        if self._watching is None and known.incarnation:
+            self._watching = asyncio.create_task(self._watch())
         if not peek:
-            self._readers[identity] = inbox
+            self._readers[number] = inbox
         return inbox
 
-    async def _known(self, identity: int) -> tuple[Tally, int]:
-        """What was last acknowledged, and the place of it."""
+    async def _watch(self) -> None:
+        """Follow the starts of the service: readers go on in the newest run, or hear that their stream began anew."""
+        async for _ in new_runs(self.fabric):
+            with noted(CLIENT, "whether a stream began anew is asked again", FabricError):
+                snapshot = await self.snapshot()
+                for inbox in list(self._inboxes):
+                    now = snapshot.identity.incarnations.get(inbox.stream)
+                    if now is not None and now.id != inbox.tally.incarnation:
+                        inbox.refuse(began_anew(inbox.name, inbox.stream, inbox.tally, snapshot.identity))
+                    else:
+                        inbox.tally.run = (await self._place(snapshot, inbox.stream))[1]
+
+    async def _place(self, snapshot: Snapshot, stream: str) -> tuple[str, str]:
+        """What a reader's tallies are of now: the stream's incarnation, and the service's run."""
+        now = snapshot.identity.incarnations.get(stream)
+        runs = [] if now is None else await read_runs(self.fabric)
+        return "" if now is None else now.id, runs[-1].id if runs else ""
+
+    async def _known(self, identity: int, place: tuple[str, str] | None = None) -> tuple[Tally, int]:
+        """What was last acknowledged, and the place of it; nothing where that was of another incarnation than `place`.
+
+        The tally is marked with the place.
+        """
         stored = await self.fabric.last(self.fabric.logs.state, self.fabric.logs.ack(identity))
-        if stored is None:
-            return Tally(identity), 0
+        tally = Tally(identity) if stored is None else await self._acknowledged(identity, stored)
+        if place is not None and tally.incarnation != place[0] and not tally.lost:
+            tally = Tally(identity)
+        if place is not None:
+            tally.incarnation, tally.run = place
+        return tally, 0 if stored is None else stored.sequence
+
+    async def _acknowledged(self, identity: int, stored: Stored) -> Tally:
+        """An acknowledgement as it was stored; what cannot be read is named, and the inbox is read from its start."""
         log = self.fabric.logs.state
         tally = self.fabric.quarantine.take(log, stored, Tally.from_json, "read from the first message in the inbox")
-        if tally is None or tally.subscription != identity:
-            with noted(CLIENT, "what could not be read is reported later", FabricError):
-                await report_quarantine(self.fabric, f"reader-{identity}")
-            return Tally(identity, lost=stored.sequence), stored.sequence
-        return tally, stored.sequence
+        if tally is not None and tally.subscription == identity:
+            return tally
+        with noted(CLIENT, "what could not be read is reported later", FabricError):
+            await report_quarantine(self.fabric, f"reader-{identity}")
+        return Tally(identity, lost=stored.sequence)
 
     async def _take_over(
-        self, identity: int, *, detach: bool = False, grace_s: float | None = None
+        self, identity: int, place: tuple[str, str] | None = None, *, detach: bool = False, grace_s: float | None = None
     ) -> tuple[Tally, int]:
         """Repeat the last acknowledgement under this reader: the one before is fenced off by its next one."""
         while True:
-            tally, sequence = await self._known(identity)
+            tally, sequence = await self._known(identity, place)
             tally.time_ms = int(time.time() * 1000)
             tally.detached_ms, tally.grace_s = (tally.time_ms, grace_s) if detach else (0, None)
             with noted(CLIENT, "another reader acknowledges at the same time, once more", FencedError):
@@ -303,7 +351,7 @@ class Client:
         Rows are a record batch, a table, a pandas frame or a list of dicts; columns are found by name. They are sent
         as the source's `payload` says. Rows that do not fit the stream become dead letters there, not errors here.
         """
-        messages = encode_rows(rows, (await self._stream(stream)).source, stream, self.fabric.max_payload)
+        messages = encode_rows(rows, (await self._input(stream)).source, stream, self.fabric.max_payload)
         subject = self.fabric.logs.published(stream)
         places = await asyncio.gather(*(self.fabric.publish(subject, message) for message in messages))
         return max(places, default=0)
@@ -314,12 +362,16 @@ class Client:
         At most `max_rows` wait here; past that the policy says what to give up, and what has waited for `expires_s` is
         given up too. See `Sender` for the other options.
         """
-        return Sender(self.fabric, await self._stream(stream), policy, **options)
+        return Sender(self.fabric, await self._input(stream), policy, **options)
 
-    async def _stream(self, name: str) -> Stream:
-        streams = (await self.snapshot()).deployment.streams
+    async def _input(self, name: str) -> Stream:
+        """A stream that is to be published into; refused where the log of its input is not the deployment's own."""
+        snapshot = await self.snapshot()
+        streams = snapshot.deployment.streams
         if name not in streams:
             raise ClientError(f"no stream {name!r}", hint=_suggest(name, streams))
+        if streams[name].source.format == "nats":
+            await check_input(self.fabric, name, snapshot.identity)
         return streams[name]
 
 

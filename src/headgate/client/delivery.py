@@ -111,6 +111,7 @@ class Inbox:
         """
         self.name = name
         self.id = snapshot.subscription_ids[name]
+        self.stream = snapshot.deployment.subscriptions[name].stream
         self._fabric = fabric
         self._tables = tables
         acks = Acknowledger(name, ack_sequence, floor)
@@ -142,6 +143,8 @@ class Inbox:
 
     async def __aiter__(self) -> AsyncIterator[Delivery]:
         await self.close()
+        if self._reading.acks.taken_over is not None:
+            raise self._reading.acks.taken_over
         fabric = self._fabric
         machine = ReaderMachine(self._reading, fabric.logs, fabric.max_payload, fabric.codec, fabric.quarantine)
         self._handed = asyncio.Queue()
@@ -179,6 +182,12 @@ class Inbox:
             return await getting
         finally:
             await cancel_all([getting, ended])
+
+    def refuse(self, error: ClientError) -> None:
+        """End the reading with an error: the stream is not any more what this reader's place belongs to."""
+        self._reading.acks.refuse(error)
+        if self._runner is not None and not self._runner.failure.done():
+            self._runner.failure.set_exception(error)
 
     def gone(self) -> bool:
         """Whether `detach` was called, which another task does between two steps of the loop."""

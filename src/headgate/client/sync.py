@@ -101,6 +101,7 @@ class SyncClient:
         timeout_s: float | None = None,
         on_digest: Callable[[Mapping[str, int], int, int], None] | None = None,
         on_gap: Callable[[int, int], None] | None = None,
+        after_loss: bool = False,
         **subscription: Any,
     ) -> Iterator[Delivery]:
         """Deliveries of a subscription, as `Client.subscribe` gives them.
@@ -115,6 +116,7 @@ class SyncClient:
                 max_rows=max_rows,
                 on_digest=on_digest,
                 on_gap=on_gap,
+                after_loss=after_loss,
                 **subscription,
             )
         )

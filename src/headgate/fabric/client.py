@@ -12,6 +12,7 @@ import json
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +22,7 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 from nats.js import api
-from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
+from nats.js.errors import APIError, NotFoundError
 
 from headgate.diagnostics import FABRIC
 from headgate.fabric.place import ServerPlace, connect
@@ -45,11 +46,33 @@ _TIMEOUT_S: Final = 10.0
 _POLL_S: Final = 1.0
 _WRONG_LAST = frozenset({10071, 10164})
 _FULL = frozenset({10047, 10054, 10077, 10122})
+_STORE_FAILED: Final = 10077
 _EXISTS: Final = 10058
 _NO_LOG: Final = 10059
 LASTS: Final = 512
 T = TypeVar("T")
 F = TypeVar("F", bound="Fabric")
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """A log as the server describes it: its metadata, its last sequence, how many messages it holds and has lost.
+
+    `lost` are the sequences of messages that the server found to be damaged when it opened its files.
+    """
+
+    name: str
+    marks: Mapping[str, str]
+    last: int
+    messages: int
+    lost: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Self:
+        """From the server's answer."""
+        config, state = document["config"], document["state"]
+        lost = (state.get("lost") or {}).get("msgs") or ()
+        return cls(config["name"], config.get("metadata") or {}, state["last_seq"], state["messages"], tuple(lost))
 
 
 class Fabric:
@@ -61,6 +84,8 @@ class Fabric:
         self.logs = logs
         self.codec: Codec = WireCodec()
         self.quarantine = Quarantine(time.time)
+        self.marks: Mapping[str, str] = {}
+        """Written into the metadata of every log that is made through this connection: whose it is."""
 
     @classmethod
     async def connect(cls, url: str, logs: Logs | None = None, **options: Any) -> Self:
@@ -111,8 +136,11 @@ class Fabric:
         """Whether the server can be reached at the moment."""
         return bool(self._client.is_connected)
 
-    async def ensure(self, log: Log) -> None:
-        """Make a log, or bring it to the table's limits; what it holds is kept."""
+    async def ensure(self, log: Log, marks: Mapping[str, str] | None = None) -> None:
+        """Make a log, or bring it to the table's limits; what it holds is kept.
+
+        A log that is made gets `marks`, and those of the connection, as its metadata. One that exists keeps its own.
+        """
         discard = api.DiscardPolicy.OLD if log.latest_only else api.DiscardPolicy.NEW
         config = api.StreamConfig(
             name=log.name,
@@ -127,6 +155,7 @@ class Fabric:
             duplicate_window=log.id_window_s,
             allow_direct=True,
             allow_rollup_hdrs=True,
+            metadata={**self.marks, **(marks or {})} or None,
         )
         with _translated(f"cannot make the log {log.name}"):
             try:
@@ -134,6 +163,7 @@ class Fabric:
             except APIError as error:
                 if error.err_code != _EXISTS:
                     raise
+                config.metadata = (await self._js.stream_info(log.name)).config.metadata
                 await self._js.update_stream(config)
 
     async def publish(
@@ -165,13 +195,11 @@ class Fabric:
         except APIError as error:
             if error.err_code in _WRONG_LAST:
                 raise FencedError(f"{subject}: {error.description}") from error
-            if error.err_code in _FULL:
+            if error.err_code in _FULL and (error.err_code != _STORE_FAILED or "maximum" in str(error.description)):
                 raise LogFullError(f"{subject}: {error.description}") from error
-            raise FabricError(f"{subject}: {error.description}") from error
-        except NoStreamResponseError as error:
-            raise NoLogError(
-                f"{subject}: not stored: no log takes this subject", hint="is the deployment up?"
-            ) from error
+            failed = error.err_code == _STORE_FAILED
+            hint = "the server cannot write its files: is the disk full, or its store damaged?" if failed else None
+            raise FabricError(f"{subject}: {error.description}", hint=hint) from error
         except (NatsError, TimeoutError) as error:
             raise FabricError(f"{subject}: not stored: {error!r}") from error
         return int(ack.seq)
@@ -342,6 +370,16 @@ class Fabric:
             if not page or len(found) >= int(answer.get("total", 0)):
                 return found
 
+    async def infos(self, subject: str) -> dict[str, LogState]:
+        """What the server knows of every log that takes messages of a subject (wildcards allowed), by name."""
+        found: dict[str, LogState] = {}
+        while True:
+            answer = _granted(await self._ask("STREAM.LIST", {"subject": subject, "offset": len(found)}), subject)
+            page = answer.get("streams") or []
+            found |= {each["config"]["name"]: LogState.of(each) for each in page}
+            if not page or len(found) >= int(answer.get("total", 0)):
+                return found
+
     async def names(self, subject: str) -> list[str]:
         """The names of all logs that take messages of a subject (wildcards allowed), in order."""
         found: list[str] = []
@@ -357,10 +395,16 @@ class Fabric:
         answer: dict[str, Any] = json.loads(await self.request(f"$JS.API.{verb}", json.dumps(document).encode()))
         return answer
 
-    async def delete(self, log: Log) -> None:
-        """Delete a whole log."""
-        with _translated(f"cannot delete {log.name}"):
-            await self._js.delete_stream(log.name)
+    async def clear(self, log: Log, subject: str) -> None:
+        """Delete every message of a subject (wildcards allowed), the last one too; nothing when there is no log."""
+        with _translated(f"cannot clear {log.name}"), contextlib.suppress(NotFoundError):
+            await self._js.purge_stream(log.name, subject=subject)
+
+    async def delete(self, log: Log | str) -> None:
+        """Delete a whole log, if it is there."""
+        name = log if isinstance(log, str) else log.name
+        with _translated(f"cannot delete {name}"), contextlib.suppress(NotFoundError):
+            await self._js.delete_stream(name)
 
     async def request(self, subject: str, data: bytes, timeout_s: float = _TIMEOUT_S) -> bytes:
         """Ask a service and return its answer.

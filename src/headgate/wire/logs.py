@@ -60,6 +60,7 @@ class Logs:
     | site | `site.SITE.in.STREAM.PARENT`, `.held.OUTPUT` | the parent; the site | blocks; decisions not yet sent |
     | inbox | `inbox.SITE.ID`, `inbox.SITE.ID-STAY` | the site | what a subscription gets |
     | state | `catalog.head`, `pin.STREAM`, `ack.ID`, `stats.SITE`, `ledger.STREAM` | each owner | latest values |
+    | | `catalog.runs`, `catalog.filed` | the service | its starts; the deployment file as it was applied |
     | | `catalog.purging`, `catalog.oldest`, `hold.SITE` | the service; the relay | which tables go, and which may not |
     | | `quarantine.PROCESS` | every process | messages that it could not read |
     | tables | `tables.REVISION` | the catalog | snapshots that routed blocks |
@@ -73,6 +74,11 @@ class Logs:
 
     def __post_init__(self) -> None:
         _token(self.namespace)
+
+    @property
+    def everything(self) -> str:
+        """All subjects of this namespace."""
+        return self._subject(">")
 
     def _name(self, *parts: str) -> str:
         return "_".join([self.namespace.upper(), *(part.upper() for part in parts[:1]), *map(_token, parts[1:])])
@@ -146,6 +152,18 @@ class Logs:
         """Blocks from any parent."""
         return self._subject("site", _token(child), "in", ">")
 
+    def links_of(self, child: str, stream: str) -> str:
+        """Blocks of a stream from any parent."""
+        return self._subject("site", _token(child), "in", _token(stream), "*")
+
+    def held_at(self, site: str) -> str:
+        """Decisions about any output of a site."""
+        return self._subject("site", _token(site), "held", "*")
+
+    def inboxes_at(self, site: str) -> str:
+        """The inboxes of all subscriptions at a site."""
+        return self._subject("inbox", _token(site), "*")
+
     def held(self, site: str, output: str) -> str:
         """Decisions about an output, by its token, that cannot be published yet."""
         return self._subject("site", _token(site), "held", output)
@@ -166,6 +184,16 @@ class Logs:
     def head(self) -> str:
         """The newest published revision of the catalog."""
         return self._subject("catalog", "head")
+
+    @property
+    def runs(self) -> str:
+        """The starts of the service, by which a position from another past is recognised."""
+        return self._subject("catalog", "runs")
+
+    @property
+    def filed(self) -> str:
+        """The deployment file as it was last applied, from which a lost catalog is rebuilt."""
+        return self._subject("catalog", "filed")
 
     @property
     def purging(self) -> str:
@@ -189,9 +217,19 @@ class Logs:
         """The snapshot of a revision."""
         return self._subject("tables", str(revision))
 
+    @property
+    def any_table(self) -> str:
+        """The snapshots of all revisions, and their parts."""
+        return self._subject("tables", "*")
+
     def table_part(self, revision: int, number: int) -> str:
         """A part of the snapshot of a revision that is larger than a message, counted from 1."""
         return self._subject("tables", f"{revision}-{number}")
+
+    @property
+    def any_stats(self) -> str:
+        """What all subjects of measured values begin with."""
+        return self._subject("stats", "")
 
     def stats(self, kind: str, name: str) -> str:
         """What a relay or a job last measured."""
@@ -200,6 +238,10 @@ class Logs:
     def mark(self, site: str, stream: str) -> str:
         """How far a root's relay has passed on everything, so that a restart need not read it again."""
         return self._subject("mark", _token(site), _token(stream))
+
+    def mark_anywhere(self, stream: str) -> str:
+        """The marks of a stream at any site."""
+        return self._subject("mark", "*", _token(stream))
 
     def ledger(self, stream: str) -> str:
         """The root's side of the ledger, folded up to a mark."""

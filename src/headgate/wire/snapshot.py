@@ -9,11 +9,19 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from headgate.errors import HeadgateError
 from headgate.model import Deployment, Plan
 from headgate.wire import codec
+from headgate.wire.identity import Identity
 
 # In place of a size, which is never so large: the snapshot is in parts.
 _PARTS: Final = b"\xff\xff\xff\xff"
+# No text shrinks more: a size beyond it is a broken one, and would be allocated.
+_MOST: Final = 100_000
+
+
+class SnapshotError(HeadgateError):
+    """What was published as a revision of the catalog cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +35,7 @@ class Snapshot:
         subscription_ids: The id of each subscription by name; ids are never reused.
         class_ids: The delivery class of each subscription by name; equal classes share an id, ids are never reused.
         contexts: By stream, the place in its root log up to which context updates are in the subscriptions.
+        identity: Which deployment this is, and which incarnation of each stream.
     """
 
     revision: int
@@ -35,6 +44,7 @@ class Snapshot:
     subscription_ids: Mapping[str, int] = field(default_factory=dict)
     class_ids: Mapping[str, int] = field(default_factory=dict)
     contexts: Mapping[str, int] = field(default_factory=dict)
+    identity: Identity = field(default_factory=Identity)
 
     def to_json(self) -> str:
         """The one JSON text of this snapshot: equal snapshots give equal bytes."""
@@ -51,6 +61,7 @@ class Snapshot:
             },
             "plan": None if self.plan is None else codec.encode_plan(self.plan),
             "contexts": dict(self.contexts),
+            "identity": self.identity.to_document(),
         }
         return codec.dumps(document)
 
@@ -61,10 +72,16 @@ class Snapshot:
         return len(text).to_bytes(4, "little") + packed
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Snapshot:
-        """The inverse of `to_bytes`."""
-        size = int.from_bytes(data[:4], "little")
-        return cls.from_json(pa.decompress(data[4:], decompressed_size=size, codec="zstd", asbytes=True))
+    def from_bytes(cls, data: bytes, where: str | None = None) -> Snapshot:
+        """The inverse of `to_bytes`; `where` names the message that the bytes are from, in case they are none."""
+        try:
+            return cls.from_json(_unpacked(data))
+        except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:  # Arrow's errors are among them
+            raise SnapshotError(
+                f"this is not a revision of the catalog: {error!r}",
+                where=where,
+                hint="restore the NATS store from a backup, or start with `headgate up --accept-loss`",
+            ) from error
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Snapshot:
@@ -87,7 +104,17 @@ class Snapshot:
             subscription_ids={name: found[0] for name, found in subscriptions.items()},
             class_ids={name: found[1] for name, found in subscriptions.items()},
             contexts=document.get("contexts", {}),
+            identity=Identity.of(document.get("identity", {})),
         )
+
+
+def _unpacked(data: bytes) -> bytes:
+    """The text of published bytes; a size that is damaged is refused before it is allocated."""
+    size = int.from_bytes(data[:4], "little")
+    if size > _MOST * len(data):
+        raise ValueError(f"{len(data)} bytes cannot hold {size}")
+    text: bytes = pa.decompress(data[4:], decompressed_size=size, codec="zstd", asbytes=True)
+    return text
 
 
 def cut_snapshot(data: bytes, most: int) -> list[bytes]:

@@ -1,11 +1,13 @@
-"""The first schema: versions, subscriptions, delivery classes, the applied file."""
+"""The first schema: identity, versions, subscriptions, delivery classes, the applied file, the ends of the logs."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+from headgate.wire.identity import new_id
+
+revision = "0002"
 down_revision = None
 branch_labels = None
 depends_on = None
@@ -20,13 +22,17 @@ def upgrade() -> None:
         "head",
         sa.Column("id", sa.Integer, primary_key=True),
         sa.Column("revision", _ID, nullable=False),
+        sa.Column("deployment", sa.String(32), nullable=False),
         sa.CheckConstraint("id = 1", name="ck_head_one_row"),
     )
-    op.bulk_insert(head, [{"id": 1, "revision": 0}])
+    op.bulk_insert(head, [{"id": 1, "revision": 0, "deployment": new_id()}])
     op.create_table(
         "revision",
         sa.Column("revision", _ID, primary_key=True, autoincrement=False),
         sa.Column("change", sa.Text, nullable=False),
+        sa.Column("mark", sa.String(32), nullable=False),
+        sa.Column("last_subscription", _ID, nullable=False),
+        sa.Column("last_class", _ID, nullable=False),
         sa.Column("made_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
     )
     op.create_table(
@@ -35,6 +41,7 @@ def upgrade() -> None:
         sa.Column("kind", sa.String(16), nullable=False),
         sa.Column("name", sa.String(128), nullable=False),
         sa.Column("body", sa.Text, nullable=False),
+        sa.Column("crc", _ID, nullable=False),
         sa.Column("since", _ID, nullable=False),
         sa.Column("until", _ID),
         sqlite_autoincrement=True,
@@ -73,6 +80,7 @@ def upgrade() -> None:
             nullable=False,
         ),
         sa.Column("body", sa.Text, nullable=False),
+        sa.Column("crc", _ID, nullable=False),
         sa.Column("since", _ID, nullable=False),
         sa.Column("until", _ID),
         sqlite_autoincrement=True,
@@ -82,6 +90,18 @@ def upgrade() -> None:
         sa.Column("kind", sa.String(16), primary_key=True),
         sa.Column("name", sa.String(128), primary_key=True),
         sa.Column("body", sa.Text, nullable=False),
+        sa.Column("crc", _ID, nullable=False),
+    )
+    op.create_table(
+        "run",
+        sa.Column("number", _ID, primary_key=True, autoincrement=False),
+        sa.Column("id", sa.String(32), nullable=False),
+        sa.Column("heads", sa.Text, nullable=False),
+    )
+    op.create_table(
+        "witness",
+        sa.Column("log", sa.String(256), primary_key=True),
+        sa.Column("sequence", _ID, nullable=False),
     )
     for table, columns in _CURRENT_OF.items():
         op.create_index(f"ix_{table}_until", table, ["until"])
@@ -99,5 +119,10 @@ _CURRENT_OF = {
 
 def downgrade() -> None:
     """Remove everything."""
-    for table in ("filed", "subscription_version", "subscription", "delivery_class", "version", "revision", "head"):
+    for table in _TABLES:
         op.drop_table(table)
+
+
+_TABLES = (
+    "witness", "run", "filed", "subscription_version", "subscription", "delivery_class", "version", "revision", "head",
+)  # fmt: skip

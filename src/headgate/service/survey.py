@@ -1,0 +1,197 @@
+"""Collecting what a start compares: the catalog, the logs in NATS and the checkpoint directories."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from headgate.catalog import Catalog
+from headgate.catalog.database import shown
+from headgate.catalog.rebuild import decode_filed, rebuild_catalog
+from headgate.errors import HeadgateError
+from headgate.fabric import Fabric, FabricError, LogState
+from headgate.service.identity import Checkpoint, Found
+from headgate.service.mending import unreadable_subjects
+from headgate.wire.identity import Run, decode_runs, joined_runs
+from headgate.wire.manifest import decode_manifest
+from headgate.wire.snapshot import Snapshot, SnapshotError, part_count
+
+_FILE: Final = "identity.json"
+_ASK_S: Final = 1.0
+
+
+async def survey(fabric: Fabric, catalog: Catalog, place: str, checkpoints: Path) -> Found:
+    """Everything that has to fit together, as it is now."""
+    logs = fabric.logs
+    await asyncio.to_thread(catalog.verify)
+    snapshot = catalog.snapshot()
+    infos = await own_logs(fabric)
+    published, mark, unreadable = 0, "", ""
+    if logs.tables.name in infos:
+        published = await newest_revision(fabric)
+        try:
+            mark = (await published_snapshot(fabric, published)).identity.mark if published else ""
+        except SnapshotError as error:
+            unreadable = str(error)
+    streams = snapshot.identity.incarnations
+    damaged = await unreadable_subjects(fabric, infos, streams)
+    heads = await committed_heads(fabric, [stream for stream in streams if logs.root(stream).name in infos])
+    return Found(
+        logs=logs,
+        place=shown(place),
+        revision=snapshot.revision,
+        identity=snapshot.identity,
+        witness=catalog.witness(),
+        infos=infos,
+        published=published,
+        published_mark=mark,
+        known_mark=catalog.mark(published),
+        unreadable=unreadable,
+        apart=joined_runs(catalog.runs(), await published_runs(fabric, infos)) is None,
+        damaged=damaged,
+        committed=frozenset(stream for stream, head in heads.items() if head is not None),
+        checkpoints=read_checkpoints(checkpoints),
+    )
+
+
+async def own_logs(fabric: Fabric) -> dict[str, LogState]:
+    """The logs of this namespace that are in NATS."""
+    prefix = f"{fabric.logs.namespace.upper()}_"
+    found = await fabric.infos(fabric.logs.everything)
+    return {name: info for name, info in found.items() if name.startswith(prefix)}
+
+
+async def newest_revision(fabric: Fabric) -> int:
+    """The newest revision in the tables log, announced or not; 0 when there is none."""
+    logs = fabric.logs
+    subjects = await fabric.subjects(logs.tables, logs.any_table)
+    return max((int(subject.rsplit(".", 1)[1].partition("-")[0]) for subject in subjects), default=0)
+
+
+async def published_snapshot(fabric: Fabric, revision: int) -> Snapshot:
+    """A revision as it is in the tables log, announced or not."""
+    logs = fabric.logs
+    subject = logs.table(revision)
+    stored = await fabric.last(logs.tables, subject)
+    if stored is None:
+        raise SnapshotError("it is listed and cannot be read", where=f"{logs.tables.name}, {subject}")
+    parts = []
+    for number in range(1, part_count(stored.data) + 1):
+        part = await fabric.last(logs.tables, logs.table_part(revision, number))
+        if part is None:
+            where = f"{logs.tables.name}, {logs.table_part(revision, number)}"
+            raise SnapshotError("it is named and cannot be read", where=where)
+        parts.append(part.data)
+    where = f"{logs.tables.name}, {subject}, message {stored.sequence}"
+    return Snapshot.from_bytes(b"".join(parts) or stored.data, where)
+
+
+async def published_runs(fabric: Fabric, infos: Mapping[str, LogState]) -> list[Run]:
+    """The starts of the service as NATS knows them; none where that cannot be read."""
+    logs = fabric.logs
+    if logs.state.name not in infos:
+        return []
+    stored = await fabric.last(logs.state, logs.runs)
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        return [] if stored is None else decode_runs(stored.data)
+    return []
+
+
+async def committed_heads(fabric: Fabric, streams: Iterable[str]) -> dict[str, int | None]:
+    """By stream, the last sequence number that was committed, None when nothing was."""
+    logs, found = fabric.logs, {}
+    for stream in streams:
+        stored = await fabric.last(logs.root(stream), logs.commit(stream))
+        found[stream] = None if stored is None else decode_manifest(stored.data).upto
+    return found
+
+
+def read_checkpoints(directory: Path) -> dict[str, Checkpoint]:
+    """By stream, what its checkpoint directory says about itself."""
+    found = {}
+    for place in sorted(directory.iterdir()) if directory.is_dir() else ():
+        if place.is_dir() and not place.name.startswith("."):
+            found[place.name] = Checkpoint()
+            with contextlib.suppress(OSError, ValueError, TypeError):
+                found[place.name] = Checkpoint(**json.loads((place / _FILE).read_text(encoding="utf-8")))
+    return found
+
+
+def mark_checkpoints(directory: Path, deployment: str, incarnations: Mapping[str, str]) -> None:
+    """Make the checkpoint directories that are missing, each with the identity of its stream."""
+    for stream, incarnation in incarnations.items():
+        place = directory / stream
+        if not (place / _FILE).exists():
+            place.mkdir(parents=True, exist_ok=True)
+            fresh = place / f"{_FILE}.new"
+            with fresh.open("w", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(Checkpoint(deployment, incarnation))))
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(place / _FILE)
+
+
+def set_checkpoint_aside(directory: Path, stream: str) -> Path | None:
+    """Move a stream's checkpoint out of the way, so that its source is read from the start; nothing is deleted."""
+    place = directory / stream
+    if not place.exists():
+        return None
+    number = 1
+    while (aside := directory / ".aside" / f"{stream}.{number}").exists():
+        number += 1
+    aside.parent.mkdir(exist_ok=True)
+    return place.rename(aside)
+
+
+async def refuse_second_service(fabric: Fabric) -> None:
+    """Refuse to start beside a service that runs already: both would write the same logs."""
+    with contextlib.suppress(FabricError):
+        await fabric.request(fabric.logs.control("context"), b"{}", _ASK_S)
+        raise HeadgateError(
+            f"a deployment is already running in this NATS under the namespace {fabric.logs.namespace!r}",
+            hint="stop it, or give another --namespace",
+        )
+
+
+async def rebuild_from_nats(fabric: Fabric, place: str) -> tuple[Snapshot, Path | None]:
+    """Rebuild the catalog from what is published; returns what is in force, and where the old catalog was moved to."""
+    logs = fabric.logs
+    revision = await newest_revision(fabric) if logs.tables.name in await own_logs(fabric) else 0
+    if not revision:
+        raise HeadgateError(
+            f"NATS holds no revision of a catalog under the namespace {logs.namespace!r}",
+            hint="is --nats right, is --namespace right?",
+        )
+    snapshot = await published_snapshot(fabric, revision)
+    if _is_current(place, snapshot):
+        raise HeadgateError(
+            f"the catalog at {shown(place)} is not behind revision {revision}, which is in NATS: it was left as it is",
+            hint="start without --rebuild-catalog",
+        )
+    filed = await fabric.last(logs.state, logs.filed)
+    runs = await fabric.last(logs.state, logs.runs)
+    aside = rebuild_catalog(
+        place,
+        snapshot,
+        {} if filed is None else decode_filed(filed.data),
+        [] if runs is None else decode_runs(runs.data),
+    )
+    return snapshot, aside
+
+
+def _is_current(place: str, published: Snapshot) -> bool:
+    """Whether a catalog can be read and has everything that was published."""
+    with contextlib.suppress(HeadgateError), Catalog.open(place) as catalog:
+        catalog.verify()
+        mine = catalog.snapshot()
+        kept = catalog.mark(published.revision) in (None, published.identity.mark)
+        return (
+            kept and mine.revision >= published.revision and mine.identity.deployment == published.identity.deployment
+        )
+    return False
