@@ -19,10 +19,11 @@ KEPT_RUNS: Final = 1000
 
 
 def read_identity(connection: sa.Connection, revision: int, incarnations: Mapping[str, Incarnation]) -> Identity:
-    """The identity that a snapshot of a revision carries."""
-    deployment = str(connection.execute(sa.select(tables.head.c.deployment)).scalar_one())
-    if not revision:
-        return Identity(deployment)
+    """The identity that a snapshot of a revision carries; one that is still being made has no mark yet."""
+    head = connection.execute(sa.select(tables.head)).one()
+    deployment = str(head.deployment)
+    if not revision or revision > head.revision:
+        return Identity(deployment, incarnations=incarnations)
     row = connection.execute(sa.select(tables.revision).where(tables.revision.c.revision == revision)).first()
     if row is None:
         raise CatalogError(

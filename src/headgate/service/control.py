@@ -123,7 +123,7 @@ class Control:
                 edit.set_plan(plan)
             else:
                 self._extend(edit, figures)
-            return edit.snapshot()
+        return catalog.snapshot()
 
     def _extend(self, edit: Edit, figures: Figures) -> None:
         plan = self.extender.extend(edit.snapshot(), figures)
