@@ -43,6 +43,7 @@ from headgate.service.pulse import keep_pulse, say_stopped
 from headgate.service.purging import Purger, TableRules
 from headgate.service.replanning import Replanner, Rules
 from headgate.service.reports import read_job
+from headgate.service.roots import refuse_moved_roots
 from headgate.service.status import read_status
 from headgate.service.survey import (
     committed_heads,
@@ -235,8 +236,9 @@ class Runtime:
 
     async def _apply(self, deployment: Deployment) -> None:
         """Make the catalog agree with the file, with incarnations for its new streams."""
-        known = (await self.clerk.run(lambda catalog: catalog.snapshot())).identity.incarnations
-        new = await new_incarnations(self.fabric, known, deployment.streams)
+        before = await self.clerk.run(lambda catalog: catalog.snapshot())
+        await refuse_moved_roots(self.fabric, before.deployment, deployment)
+        new = await new_incarnations(self.fabric, before.identity.incarnations, deployment.streams)
         await self.clerk.run(lambda catalog: _apply(catalog, deployment, new))
 
     def _replanner(self, snapshot: Snapshot, *, fixed: bool) -> Replanner:
