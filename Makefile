@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint types check chaos-spine docs lock clean
+.PHONY: demo test lint types check chaos-spine simulate simulate-mutants docs lock clean
 
 demo: $(READY)
 	"$(BIN)/headgate" demo
@@ -22,6 +22,13 @@ check: lint types test
 
 chaos-spine: $(READY)
 	"$(BIN)/python" -m headgate.testing.chaos --rounds 20
+
+# All cores; SEEDS=0:500 and MINUTES=10 bound it.
+simulate: $(READY)
+	"$(BIN)/python" -m headgate.testing.simulate --seeds "$(SEEDS)" --minutes "$(MINUTES)"
+
+simulate-mutants: $(READY)
+	"$(BIN)/python" -m headgate.testing.simulate --mutants
 
 docs: $(READY)
 	"$(BIN)/python" -m headgate.testing.reference docs/reference

@@ -49,6 +49,8 @@ class Scenario:
     inbox_messages: int
     max_bytes: int
     max_block: int
+    heavy_rows: int
+    delay_s: float
 
     def without(self, left_out: frozenset[int]) -> Scenario:
         """The same with some actions left out, by their places."""
@@ -93,6 +95,8 @@ def make_scenario(seed: int, length_s: float = 40.0) -> Scenario:
         inbox_messages=random.choice((8, 64, 4096)),
         max_bytes=random.choice((40_000, 1 << 20, 1 << 29)),
         max_block=random.choice((400, 1 << 20, 1 << 20)),
+        heavy_rows=random.choice((10, 5_000)),
+        delay_s=random.choice((0.02, 0.02, 0.3)),
     )
 
 

@@ -22,6 +22,7 @@ from headgate.relay.machine import RelayMachine
 from headgate.relay.output import QueueLimits
 from headgate.relay.state import OvertakenError
 from headgate.testing.world.codec import PlainCodec
+from headgate.testing.world.coverage import states_of
 from headgate.testing.world.fabric import SERVER, SimulatedFabric
 from headgate.testing.world.network import SimulatedClock
 from headgate.testing.world.oracle import Committed, Ints, Oracle, StreamTruth, wanted
@@ -40,6 +41,7 @@ from headgate.wire.snapshot import Snapshot
 DRAIN_S: Final = 240.0
 """Once faults have stopped, everything has to be delivered within so many virtual seconds."""
 _STEP_S: Final = 1.0
+_MOST_EVENTS: Final = 50_000
 Tracer = Callable[[Machine, str, Any], None]
 
 
@@ -51,6 +53,7 @@ class Result:
     events: int = 0
     simulated_s: float = 0.0
     faults: Counter[str] = field(default_factory=Counter)
+    met: Counter[tuple[str, str]] = field(default_factory=Counter)
     batches: int = 0
     delivered: int = 0
     given_up: int = 0
@@ -113,7 +116,10 @@ class Simulation:
         """Let time pass, and look at queues and logs now and then."""
         queue = self.fabric.queue
         while queue.now < time_s and self._problem is None:
-            queue.run(min(queue.now + _STEP_S, time_s))
+            before = self.fabric.events
+            queue.run(min(queue.now + _STEP_S, time_s), _MOST_EVENTS)
+            if self.fabric.events - before >= _MOST_EVENTS:
+                raise Violation(f"{_MOST_EVENTS} events in a second and no end: {queue.now:.3f} s")
             self._check_bounds()
         if self._problem is not None:
             raise Violation(self._problem)
@@ -127,7 +133,8 @@ class Simulation:
             self._matched[stream] = Matched(stream)
         for one in self.snapshot.deployment.sites:
             for link in self.fabric.network.between(one, SERVER):
-                link.delay_s, link.jitter_s = self.random.uniform(0.0005, 0.02), self.random.uniform(0.0, 0.02)
+                link.delay_s = self.random.uniform(0.0005, self.scenario.delay_s)
+                link.jitter_s = self.random.uniform(0.0, self.scenario.delay_s)
         self._publish(self.snapshot)
         for site in self.snapshot.deployment.sites:
             self._start_relay(site)
@@ -137,6 +144,11 @@ class Simulation:
     def _act(self, action: Action) -> None:
         if not self._quiet:
             self.result.faults[action.kind] += 1
+            if action.kind != "commit":
+                near = [self.relays[action.place]] if action.place in self.relays else self.relays.values()
+                self.result.met.update((action.kind, state) for relay in near for state in states_of(relay))
+            # Chances of its own, so that leaving out one action leaves the others as they are.
+            self.random = Random(f"{self.scenario.seed} {action.time_s} {action.kind}")
             getattr(self, f"_{action.kind}")(action)
 
     # Processes
@@ -150,7 +162,7 @@ class Simulation:
         machine = RelayMachine(
             site,
             self.logs,
-            limits=QueueLimits(max_rows=self.scenario.max_rows),
+            limits=QueueLimits(max_rows=self.scenario.max_rows, heavy_rows=self.scenario.heavy_rows),
             codec=PlainCodec(),
         )
         instance = self.relays[site] = self._instance(site, machine)
