@@ -22,7 +22,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from headgate.testing.world.coverage import STATES
-from headgate.testing.world.mutants import MUTANTS, Outcome, hunt
+from headgate.testing.world.faults import MUTANTS
+from headgate.testing.world.mutants import Outcome, hunt
 from headgate.testing.world.scenario import Scenario, make_scenario
 from headgate.testing.world.shrink import shrink
 from headgate.testing.world.simulation import Result, Simulation
@@ -127,10 +128,8 @@ def _explain(result: Result, console: Console) -> None:
     scenario = make_scenario(result.seed)
     console.print(f"\nseed {result.seed}: {result.violation}", markup=False)
     left_out = shrink(scenario, result.violation)
-    numbers = ",".join(map(str, sorted(left_out)))
-    console.print("replay with", markup=False)
-    print(f"  python -m {_MODULE} --replay {result.seed} --without {numbers} --trace" if numbers else
-          f"  python -m {_MODULE} --replay {result.seed} --trace")  # fmt: skip
+    kept = sorted(set(range(len(scenario.actions))) - left_out)
+    print(f"replay with: python -m {_MODULE} --replay {result.seed} --keep {','.join(map(str, kept))} --trace")
     replay(scenario, left_out, console, keep=25)
 
 
@@ -160,6 +159,7 @@ def _mutants(jobs: int, seeds: int, only: str | None, console: Console) -> int:
             for each in done:
                 outcome = each.result()
                 outcomes[outcome.name] = outcome
+                progress.console.print(f"{outcome.seeds:4} {outcome.name}: {outcome.found}", markup=False)
                 progress.advance(bar)
     table = Table("planted fault", "seeds until found", "found by", title="Mutation score")
     for mutant in chosen:
@@ -169,6 +169,10 @@ def _mutants(jobs: int, seeds: int, only: str | None, console: Console) -> int:
     found = sum(each.found is not None for each in outcomes.values())
     print(json.dumps({"mutants": len(chosen), "found": found, "seeds": {n: o.seeds for n, o in outcomes.items()}}))
     return 0 if found == len(chosen) else 1
+
+
+def _places(text: str) -> frozenset[int]:
+    return frozenset(int(each) for each in text.split(",") if each)
 
 
 def _seeds(text: str) -> range:
@@ -184,6 +188,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes; all cores by default")
     parser.add_argument("--replay", type=int, help="run one seed and show what happened")
     parser.add_argument("--without", default="", help="with --replay: places of actions to leave out, as 3,7,9")
+    parser.add_argument("--keep", default="", help="with --replay: places of the only actions to keep")
     parser.add_argument("--trace", action="store_true", help="with --replay: every event and command")
     parser.add_argument("--mutants", action="store_true", help="plant faults in the protocol and look for them")
     parser.add_argument("--only", help="with --mutants: those whose name holds this")
@@ -194,9 +199,11 @@ def main() -> int:
         os.execv(sys.executable, [sys.executable, "-m", _MODULE, *sys.argv[1:]])  # noqa: S606 # itself
     console = Console(stderr=True, width=max(Console().width, _WIDTH))
     if options.replay is not None:
-        left_out = frozenset(int(each) for each in options.without.split(",") if each)
-        keep = None if options.trace else 0
-        return int(replay(make_scenario(options.replay), left_out, console, keep).violation is not None)
+        scenario = make_scenario(options.replay)
+        left_out = _places(options.without)
+        if options.keep:
+            left_out |= frozenset(range(len(scenario.actions))) - _places(options.keep)
+        return int(replay(scenario, left_out, console, None if options.trace else 0).violation is not None)
     if options.mutants:
         return _mutants(options.jobs, options.most_seeds, options.only, console)
     minutes = float(options.minutes) if options.minutes else None

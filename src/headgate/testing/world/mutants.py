@@ -12,20 +12,11 @@ from functools import cached_property
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
+from headgate.testing.world.faults import Mutant
 from headgate.testing.world.scenario import make_scenario
 from headgate.testing.world.simulation import Simulation
 
 _HANG_S: Final = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """A fault: in a module of `headgate`, some text of a function (found exactly once) and its replacement."""
-
-    name: str
-    module: str
-    before: str
-    after: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +92,3 @@ def hunt(mutant: Mutant, most: int) -> Outcome:
             if found is not None:
                 return Outcome(mutant.name, seed + 1, found[:90])
     return Outcome(mutant.name, most, None)
-
-
-MUTANTS: Final[tuple[Mutant, ...]] = ()

@@ -20,6 +20,7 @@ from headgate.protocol.kernel import Completed, Machine
 from headgate.protocol.port import FabricError
 from headgate.relay.machine import RelayMachine
 from headgate.relay.output import QueueLimits
+from headgate.relay.root import EARLIEST
 from headgate.relay.state import OvertakenError
 from headgate.testing.world.codec import PlainCodec
 from headgate.testing.world.coverage import states_of
@@ -80,9 +81,11 @@ class Simulation:
         self._stalled: dict[str, float] = {}
         self._think_s: dict[str, float] = {}
         self._matched: dict[str, Matched] = {}
+        self._evaluated: dict[str, list[Manifest]] = {}
         self._batches: Counter[str] = Counter()
         self._covered: dict[str, int] = {}
         self._spoilt: set[str] = set()
+        self._acked: dict[str, int] = {}
         self._tracer = tracer
         self._problem: str | None = None
         self._instances = 0
@@ -131,6 +134,7 @@ class Simulation:
             self.fabric.server.ensure(self.logs.root(stream))
             self.oracle.streams[stream] = StreamTruth()
             self._matched[stream] = Matched(stream)
+            self._evaluated[stream] = []
         for one in self.snapshot.deployment.sites:
             for link in self.fabric.network.between(one, SERVER):
                 link.delay_s = self.random.uniform(0.0005, self.scenario.delay_s)
@@ -189,6 +193,7 @@ class Simulation:
         tally = copy.deepcopy(known)
         if from_position and subscriber.position is not None:
             tally = Tally.from_json(subscriber.position)
+            subscriber.done = tally.mark
         else:
             subscriber.go_back(tally, self.oracle)
         reading = Reading(name, snapshot, Account(tally), Acknowledger(name, sequence, known.boundary), known.boundary)
@@ -217,7 +222,13 @@ class Simulation:
             return
         now = self.fabric.queue.now
         done_s = max(now + self._think_s.get(name, 0.001), self._stalled.get(name, 0.0))
-        self.fabric.queue.at(done_s, instance.feed, Completed(number))
+        self.fabric.queue.at(done_s, self._finished, subscriber, instance, number, block.upto)
+
+    def _finished(self, subscriber: Subscriber, instance: Instance, number: int, upto: int) -> None:
+        """A consumer is done with a block."""
+        if instance.alive:
+            subscriber.done = upto
+        instance.feed(Completed(number))
 
     def _failed(self, instance: Instance, error: Exception) -> None:
         if isinstance(error, OvertakenError):  # it starts again from the logs
@@ -292,6 +303,12 @@ class Simulation:
             for name, each in snapshot.deployment.subscriptions.items()
             if each.stream == manifest.stream
         }
+        for name, each in snapshot.deployment.subscriptions.items():
+            identity = snapshot.subscription_ids[name]
+            if each.start == EARLIEST and identity in members and identity not in matched.starts:
+                matched.add_history(identity, members[identity], self._evaluated[manifest.stream])
+        if manifest.evaluated:
+            self._evaluated[manifest.stream].append(manifest)
         matched.add(manifest, members)
         data = b"%d\n%s" % (0, matched.to_json())
         self.fabric.server.publish(
@@ -533,6 +550,8 @@ class Simulation:
 
     def _appended(self, subject: str, data: Any, _: int) -> None:
         """Messages of an inbox join exactly; nobody writes over what was covered."""
+        if subject.startswith("hg.ack."):
+            self._acknowledged(subject, Tally.from_json(data))
         if not isinstance(data, Block) or ".held." in subject:
             return
         before = self._covered.get(subject)
@@ -544,6 +563,17 @@ class Simulation:
                     f"{subject}: a message for ({data.after}, {data.upto}] follows one that ends at {before}"
                 )
         self._covered[subject] = data.upto
+
+    def _acknowledged(self, subject: str, tally: Tally) -> None:
+        """Acknowledgements go forward only, and never past what the consumer is done with."""
+        before = self._acked.get(subject, 0)
+        done = next((each.done for each in self.subscribers.values() if each.id == tally.subscription), 0)
+        if tally.boundary < before or (tally.starts is not None and tally.mark > max(done, before)):
+            self._problem = self._problem or (
+                f"{subject}: acknowledged up to {tally.mark} (boundary {tally.boundary}) where the consumer is done "
+                f"with {done} and the boundary {before} was acknowledged before"
+            )
+        self._acked[subject] = tally.boundary
 
     def _check_bounds(self) -> None:
         """Queues hold no more than their limits and what one block brings."""
