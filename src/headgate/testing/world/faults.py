@@ -345,8 +345,8 @@ MUTANTS: Final = (
     Mutant(
         "history again after a move",
         "relay.intake",
-        "if mine.start != EARLIEST or mine.stay or output.reach is not None or upto == 0:",
-        "if mine.start != EARLIEST or output.coverage is not None or upto == 0:",
+        "if mine.stay and await self._ask(",
+        "if False and await self._ask(",
     ),
     Mutant(
         "an output restored without its coverage",
@@ -407,5 +407,17 @@ MUTANTS: Final = (
         "relay.root",
         "everyone = [*routes.local, *(receiver for child in routes.children for receiver in child.receivers)]",
         "everyone = [*routes.local]",
+    ),
+    Mutant(
+        "no past after a move before the first commit",
+        "relay.intake",
+        "if mine.start != EARLIEST or output.reach is not None or upto == 0:",
+        "if mine.start != EARLIEST or mine.stay or output.reach is not None or upto == 0:",
+    ),
+    Mutant(
+        "limits of a link's receivers as whole numbers",
+        "relay.bounds",
+        "np.array([group.policy.max_rows or np.inf for group in self.groups], dtype=np.float64)",
+        "np.array([group.policy.max_rows or np.inf for group in self.groups])",
     ),
 )

@@ -310,6 +310,7 @@ class Simulation:
         if manifest.evaluated:
             self._evaluated[manifest.stream].append(manifest)
         matched.add(manifest, members)
+        matched.fold(matched.head)
         data = b"%d\n%s" % (0, matched.to_json())
         self.fabric.server.publish(
             self.logs.ledger(manifest.stream), data, size=len(data), now=self.fabric.wall_s + self.fabric.queue.now
