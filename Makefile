@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint types check chaos-spine chaos-machines docs lock clean
+.PHONY: demo test lint types check chaos-spine chaos-machines simulate simulate-mutants docs lock clean
 
 demo: $(READY)
 	"$(BIN)/headgate" demo
@@ -25,6 +25,13 @@ chaos-spine: $(READY)
 
 chaos-machines: $(READY)
 	"$(BIN)/python" -m headgate.testing.machines --seed 1 --seconds 300
+
+# All cores; SEEDS=0:500 and MINUTES=10 bound it.
+simulate: $(READY)
+	"$(BIN)/python" -m headgate.testing.simulate --seeds "$(SEEDS)" --minutes "$(MINUTES)"
+
+simulate-mutants: $(READY)
+	"$(BIN)/python" -m headgate.testing.simulate --mutants
 
 docs: $(READY)
 	"$(BIN)/python" -m headgate.testing.reference docs/reference

@@ -13,7 +13,7 @@ import pytest
 from headgate.fabric import Fabric, cancel_all
 from headgate.model import Deployment, Plan, Schema, Site, Source, Stream, Subscription, Tree
 from headgate.relay.node import RelayNode
-from headgate.relay.owed import owed_from
+from headgate.relay.owed import is_served, owed_from
 from headgate.relay.tables import Tables, publish_snapshot
 from headgate.service.purging import TableRules
 from headgate.wire.logs import Logs
@@ -194,7 +194,9 @@ def test_the_root_knows_from_where_on_a_site_is_owed(nats_url: str, monkeypatch:
             for after in range(0, end, 15):
                 for upto in range(after + 5, end + 1, 35):
                     owed = [seq for seq in range(after, upto) if VERSIONS[seq // 10] in SERVED]
-                    found = await owed_from(fabric, tables, "s", after, upto, "leaf")
+                    found = await owed_from(
+                        fabric, "s", after, upto, lambda version: is_served(tables, version, "leaf", "s")
+                    )
                     assert found == min([*owed, upto]), (after, upto)
 
     asyncio.run(work())

@@ -27,8 +27,8 @@ class Bounds:
         self.groups = [group for group in groups if group.policy.max_rows or group.policy.max_bytes]
         ids = np.array([group.class_id for group in self.groups], dtype=np.uint32)
         self._classes, self._class_of = np.unique(ids, return_inverse=True)
-        self._max_rows = np.array([group.policy.max_rows or np.inf for group in self.groups])
-        self._max_bytes = np.array([group.policy.max_bytes or np.inf for group in self.groups])
+        self._max_rows = np.array([group.policy.max_rows or np.inf for group in self.groups], dtype=np.float64)
+        self._max_bytes = np.array([group.policy.max_bytes or np.inf for group in self.groups], dtype=np.float64)
         self._weighs = bool(np.isfinite(self._max_bytes).any())
         self.clear()
 

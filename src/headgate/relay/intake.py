@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 from headgate.protocol.port import FabricError, GoneError, Stored
 from headgate.protocol.records import RelayMark
 from headgate.relay.core import key_of
 from headgate.relay.gaps import Gaps
+from headgate.relay.owed import fetch_served
 from headgate.relay.repair import fetch_history
 from headgate.relay.root import EARLIEST, load_block
 from headgate.relay.routes import Receiver, Routes
@@ -15,6 +19,8 @@ from headgate.relay.state import Intake, SiteState
 from headgate.wire.block import Block
 from headgate.wire.frame import WireError
 from headgate.wire.manifest import Manifest
+
+T = TypeVar("T")
 
 
 class Intakes:
@@ -122,29 +128,34 @@ class Intakes:
         for target in routes.local:
             output = state.core.outputs[key_of(routes.stream, target)]
             mine = target.subscription
-            if mine.start != EARLIEST or mine.stay or output.reach is not None or upto == 0:
+            if mine.start != EARLIEST or output.reach is not None or upto == 0:
                 continue
-            root = (await state.tables.snapshot(routes.version)).deployment.streams[routes.stream].root
+            stream, port = routes.stream, state.port
+            root = (await state.tables.snapshot(routes.version)).deployment.streams[stream].root
+            # Where an earlier stay was served, it has the past. One that was left before its first commit has nothing.
+            if mine.stay and await self._ask(partial(fetch_served, port, root, stream, upto, target.id, mine.stay)):
+                continue
             reached = 0
             while reached < upto:
-                answers = await self._history(root, target, routes, reached, upto)
+                names = target.schema.names
+                answers = await self._ask(
+                    partial(fetch_history, port, root, stream, reached, upto, target.class_id, names)
+                )
                 if not answers:
                     break
                 for data in answers:
-                    block = _as_own(state.port.codec.block(data, target.schema), target, routes.version)
-                    output.offer(block, target, state.port.now)
+                    block = _as_own(port.codec.block(data, target.schema), target, routes.version)
+                    output.offer(block, target, port.now)
                     reached = block.upto
 
-    async def _history(self, root: str, target: Receiver, routes: Routes, after: int, upto: int) -> list[bytes]:
-        state = self._state
+    async def _ask(self, question: Callable[[], Awaitable[T]]) -> T:
+        """Ask another site until it answers."""
         while True:
             try:
-                return await fetch_history(
-                    state.port, root, routes.stream, after, upto, target.class_id, target.schema.names
-                )
+                return await question()
             except FabricError:
-                state.totals.failures += 1
-                await state.port.sleep(state.stall_s)
+                self._state.totals.failures += 1
+                await self._state.port.sleep(self._state.stall_s)
 
 
 def _as_own(block: Block, target: Receiver, version: int) -> Block:

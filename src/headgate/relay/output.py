@@ -50,6 +50,7 @@ class QueueLimits:
     linger_s: float = 0.05
     idle_s: float = 0.5
     shed_after_s: float | None = None
+    heavy_rows: int = HEAVY_ROWS
 
 
 def limits_of(deployment: Deployment, limits: QueueLimits) -> QueueLimits:
@@ -150,7 +151,7 @@ class Output:
         """Whether a pack is better done apart; an inbox that expires changes its queue at any time, so not there."""
         if isinstance(target, Receiver) and target.subscription.expires_s is not None:
             return False
-        return self.rows > HEAVY_ROWS or self.reducer.groups(target) > HEAVY_GROUPS
+        return self.rows > self.limits.heavy_rows or self.reducer.groups(target) > HEAVY_GROUPS
 
     def _reduce(self, limit: Limit, now: float) -> None:
         """Let the policies decide what goes of everything that is not on its way out."""

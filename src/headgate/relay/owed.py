@@ -8,6 +8,7 @@ the version that routed it.
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from headgate.protocol.port import FabricError, LogPort
@@ -28,14 +29,30 @@ async def fetch_owed(port: LogPort, root: str, stream: str, after: int, upto: in
     return int(answer)
 
 
+async def fetch_served(port: LogPort, root: str, stream: str, upto: int, subscription: int, stay: int) -> bool:
+    """Ask a stream's root whether a commit up to a sequence number was for an earlier stay of a subscription."""
+    request = {"stream": stream, "after": 0, "upto": upto, "served": subscription, "stay": stay}
+    answer = await port.request(port.logs.repair(root), json.dumps(request).encode(), _TIMEOUT_S)
+    if not answer:
+        raise FabricError(f"{root} cannot say what of {stream!r} up to {upto} was for subscription {subscription}")
+    return int(answer) < upto
+
+
+async def was_at(tables: TableCache, version: int, subscription: int, stay: int) -> bool:
+    """Whether a version serves a subscription at a stay before this one."""
+    snapshot = await tables.snapshot(version)
+    names = {identity: name for name, identity in snapshot.subscription_ids.items()}
+    return subscription in names and snapshot.deployment.subscriptions[names[subscription]].stay < stay
+
+
 async def is_served(tables: TableCache, version: int, site: str, stream: str) -> bool:
     """Whether a site has anything of a stream to pass on under a version."""
     routes = await tables.routes(version, site, stream)
     return routes is not None and bool(routes.targets)
 
 
-async def owed_from(port: LogPort, tables: TableCache, stream: str, after: int, upto: int, child: str) -> int:
-    """Where in (after, upto] the first commit begins that a site was to pass on; `upto` if none was.
+async def owed_from(port: LogPort, stream: str, after: int, upto: int, serves: Callable[[int], Awaitable[bool]]) -> int:
+    """Where in (after, upto] the first commit begins whose version `serves` whoever asks; `upto` if none does.
 
     Versions only grow along a root log, so a long run of commits of one version is passed over by bisection. What the
     root log no longer has cannot be sent again by anybody, and counts as not owed.
@@ -51,7 +68,7 @@ async def owed_from(port: LogPort, tables: TableCache, stream: str, after: int, 
             if not manifest.evaluated or manifest.upto <= after:
                 continue
             if manifest.version not in served:
-                served[manifest.version] = await is_served(tables, manifest.version, child, stream)
+                served[manifest.version] = await serves(manifest.version)
             if served[manifest.version]:
                 return max(manifest.after, after)
         if found and _alike(found[0], found[-1], after):

@@ -9,7 +9,7 @@ subscription's rows passed through can answer for it, the root always, so that a
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from headgate.matching import ClassLists
 from headgate.model import Subscription
 from headgate.protocol.port import FabricError, GoneError, LogPort, MachinePort
 from headgate.protocol.records import Past
-from headgate.relay.owed import is_served, owed_from
+from headgate.relay.owed import is_served, owed_from, was_at
 from headgate.relay.root import commit_of, committed, load_block, readable
 from headgate.relay.routes import Receiver, Routes
 from headgate.relay.split import for_child, for_local
@@ -99,7 +99,13 @@ class RepairService:
     async def _answer(self, request: Mapping[str, Any], stream: str, after: int, upto: int) -> Any:
         codec = self._port.codec
         if "owed" in request:
-            return str(await owed_from(self._port, self._tables, stream, after, upto, request["owed"])).encode()
+            site = str(request["owed"])
+            return await self._first(
+                stream, after, upto, lambda version: is_served(self._tables, version, site, stream)
+            )
+        if "served" in request:
+            mine, stay = int(request["served"]), int(request["stay"])
+            return await self._first(stream, after, upto, lambda version: was_at(self._tables, version, mine, stay))
         forgotten = None
         if request.get("child") and not request["subscription"]:
             forgotten = await self._forgotten(stream, after, upto)
@@ -123,6 +129,9 @@ class RepairService:
                 break
             found.append(message)
         return codec.join(found)
+
+    async def _first(self, stream: str, after: int, upto: int, serves: Callable[[int], Awaitable[bool]]) -> bytes:
+        return str(await owed_from(self._port, stream, after, upto, serves)).encode()
 
     async def _forgotten(self, stream: str, after: int, upto: int) -> Block | None:
         """The beginning of a range as coverage alone, where the root log has forgotten it; None where it has not.

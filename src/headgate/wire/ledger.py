@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -35,6 +35,12 @@ def check_counts(document: Mapping[str, Any], *names: str) -> None:
         value = document[name]
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise WireError(f"{name!r} should be a whole number from 0 on, found {value!r:.40}")
+
+
+def _document(record: Any) -> dict[str, Any]:
+    """The fields of a record for JSON, records inside of it as well; nothing is copied, as it is written at once."""
+    found = {name: getattr(record, name) for name in record.__dataclass_fields__}
+    return {name: _document(value) if is_dataclass(value) else value for name, value in found.items()}
 
 
 @dataclass(slots=True)
@@ -89,7 +95,7 @@ class Tally:
 
     def to_json(self) -> bytes:
         """The stored form: JSON under a checksum."""
-        return write_object(asdict(self))
+        return write_object(_document(self))
 
     @classmethod
     def from_json(cls, data: bytes) -> Tally:
@@ -367,7 +373,7 @@ class Matched:
 
     def to_json(self) -> bytes:
         """The stored form: JSON under a checksum."""
-        return write_object(asdict(self))
+        return write_object(_document(self))
 
     @classmethod
     def from_json(cls, data: bytes) -> Matched:

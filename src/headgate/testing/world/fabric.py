@@ -21,6 +21,7 @@ from headgate.wire.sealed import read_number
 SERVER: Final = "server"
 _POLL_S: Final = 1.0
 _TABLE_S: Final = 0.1
+_WORK_S: Final = 0.3
 _OVERHEAD: Final = 64
 
 
@@ -72,7 +73,8 @@ class SimulatedFabric:
         now = self.queue.now
         match command:
             case port.Work(run):
-                self.queue.at(now, self._work, instance, number, run)
+                done_s = now + self.random.random() * _WORK_S
+                self.queue.at(done_s, instance.feed, Completed(number, run()))
             case port.HandOver(item):
                 assert instance.consumer is not None
                 instance.consumer(instance, number, item)
@@ -85,10 +87,6 @@ class SimulatedFabric:
                     self.queue.at(now + LOST_S, self.issue, instance, number, command)  # asked until it is answered
                 else:
                     instance.lost(number)
-
-    def _work(self, instance: Instance, number: int, run: Callable[[], Any]) -> None:
-        if instance.alive:
-            instance.feed(Completed(number, run()))
 
     def _execute(self, instance: Instance, number: int, command: Any) -> None:
         """Do at the server what a command says."""

@@ -49,6 +49,8 @@ class Scenario:
     inbox_messages: int
     max_bytes: int
     max_block: int
+    heavy_rows: int
+    delay_s: float
 
     def without(self, left_out: frozenset[int]) -> Scenario:
         """The same with some actions left out, by their places."""
@@ -62,6 +64,7 @@ FAULTS: Final = (
     ("flip_state", 1), ("hints", 1), ("skew", 2), ("stray_part", 2), ("bandwidth", 3),
 )  # fmt: skip
 CHANGES: Final = (("replan", 6), ("subscribe", 4), ("unsubscribe", 1), ("move", 6), ("change", 2))
+_STORMS: Final = 0.3
 _KINDS: Final = (*FAULTS, *CHANGES)
 
 
@@ -93,6 +96,8 @@ def make_scenario(seed: int, length_s: float = 40.0) -> Scenario:
         inbox_messages=random.choice((8, 64, 4096)),
         max_bytes=random.choice((40_000, 1 << 20, 1 << 29)),
         max_block=random.choice((400, 1 << 20, 1 << 20)),
+        heavy_rows=random.choice((10, 5_000)),
+        delay_s=random.choice((0.02, 0.02, 0.3)),
     )
 
 
@@ -146,11 +151,15 @@ def _commits(random: Random, streams: list[str], length_s: float) -> list[Action
 
 
 def _troubles(random: Random, sites: list[str], streams: list[str], length_s: float) -> list[Action]:
-    """Faults and changes: sometimes none, sometimes one after the other."""
+    """Faults and changes: sometimes none, sometimes one after the other, sometimes all within a few seconds."""
     found = []
+    middle_s, spread_s = length_s / 2, length_s / 2
+    if random.random() < _STORMS:
+        middle_s, spread_s = random.uniform(3.0, length_s - 3.0), random.choice((0.3, 1.5))
     for _ in range(random.choice((0, 4, 12, 30))):
         kind = random.choices([name for name, _ in _KINDS], [weight for _, weight in _KINDS])[0]
         place = random.choice(streams) if kind in ("flip_part", "stray_part") else random.choice(sites)
         number = random.uniform(0.1, 9.0)
-        found.append(Action(random.uniform(0.0, length_s), kind, place, random.choice(sites), round(number, 3)))
+        time_s = random.uniform(middle_s - spread_s, middle_s + spread_s)
+        found.append(Action(time_s, kind, place, random.choice(sites), round(number, 3)))
     return found

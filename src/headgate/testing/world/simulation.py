@@ -20,8 +20,10 @@ from headgate.protocol.kernel import Completed, Machine
 from headgate.protocol.port import FabricError
 from headgate.relay.machine import RelayMachine
 from headgate.relay.output import QueueLimits
+from headgate.relay.root import EARLIEST
 from headgate.relay.state import OvertakenError
 from headgate.testing.world.codec import PlainCodec
+from headgate.testing.world.coverage import states_of
 from headgate.testing.world.fabric import SERVER, SimulatedFabric
 from headgate.testing.world.network import SimulatedClock
 from headgate.testing.world.oracle import Committed, Ints, Oracle, StreamTruth, wanted
@@ -40,6 +42,7 @@ from headgate.wire.snapshot import Snapshot
 DRAIN_S: Final = 240.0
 """Once faults have stopped, everything has to be delivered within so many virtual seconds."""
 _STEP_S: Final = 1.0
+_MOST_EVENTS: Final = 50_000
 Tracer = Callable[[Machine, str, Any], None]
 
 
@@ -51,6 +54,7 @@ class Result:
     events: int = 0
     simulated_s: float = 0.0
     faults: Counter[str] = field(default_factory=Counter)
+    met: Counter[tuple[str, str]] = field(default_factory=Counter)
     batches: int = 0
     delivered: int = 0
     given_up: int = 0
@@ -77,9 +81,11 @@ class Simulation:
         self._stalled: dict[str, float] = {}
         self._think_s: dict[str, float] = {}
         self._matched: dict[str, Matched] = {}
+        self._evaluated: dict[str, list[Manifest]] = {}
         self._batches: Counter[str] = Counter()
         self._covered: dict[str, int] = {}
         self._spoilt: set[str] = set()
+        self._acked: dict[str, int] = {}
         self._tracer = tracer
         self._problem: str | None = None
         self._instances = 0
@@ -113,7 +119,10 @@ class Simulation:
         """Let time pass, and look at queues and logs now and then."""
         queue = self.fabric.queue
         while queue.now < time_s and self._problem is None:
-            queue.run(min(queue.now + _STEP_S, time_s))
+            before = self.fabric.events
+            queue.run(min(queue.now + _STEP_S, time_s), _MOST_EVENTS)
+            if self.fabric.events - before >= _MOST_EVENTS:
+                raise Violation(f"{_MOST_EVENTS} events in a second and no end: {queue.now:.3f} s")
             self._check_bounds()
         if self._problem is not None:
             raise Violation(self._problem)
@@ -125,9 +134,11 @@ class Simulation:
             self.fabric.server.ensure(self.logs.root(stream))
             self.oracle.streams[stream] = StreamTruth()
             self._matched[stream] = Matched(stream)
+            self._evaluated[stream] = []
         for one in self.snapshot.deployment.sites:
             for link in self.fabric.network.between(one, SERVER):
-                link.delay_s, link.jitter_s = self.random.uniform(0.0005, 0.02), self.random.uniform(0.0, 0.02)
+                link.delay_s = self.random.uniform(0.0005, self.scenario.delay_s)
+                link.jitter_s = self.random.uniform(0.0, self.scenario.delay_s)
         self._publish(self.snapshot)
         for site in self.snapshot.deployment.sites:
             self._start_relay(site)
@@ -137,6 +148,11 @@ class Simulation:
     def _act(self, action: Action) -> None:
         if not self._quiet:
             self.result.faults[action.kind] += 1
+            if action.kind != "commit":
+                near = [self.relays[action.place]] if action.place in self.relays else self.relays.values()
+                self.result.met.update((action.kind, state) for relay in near for state in states_of(relay))
+            # Chances of its own, so that leaving out one action leaves the others as they are.
+            self.random = Random(f"{self.scenario.seed} {action.time_s} {action.kind}")
             getattr(self, f"_{action.kind}")(action)
 
     # Processes
@@ -150,7 +166,7 @@ class Simulation:
         machine = RelayMachine(
             site,
             self.logs,
-            limits=QueueLimits(max_rows=self.scenario.max_rows),
+            limits=QueueLimits(max_rows=self.scenario.max_rows, heavy_rows=self.scenario.heavy_rows),
             codec=PlainCodec(),
         )
         instance = self.relays[site] = self._instance(site, machine)
@@ -177,6 +193,7 @@ class Simulation:
         tally = copy.deepcopy(known)
         if from_position and subscriber.position is not None:
             tally = Tally.from_json(subscriber.position)
+            subscriber.done = tally.mark
         else:
             subscriber.go_back(tally, self.oracle)
         reading = Reading(name, snapshot, Account(tally), Acknowledger(name, sequence, known.boundary), known.boundary)
@@ -205,7 +222,13 @@ class Simulation:
             return
         now = self.fabric.queue.now
         done_s = max(now + self._think_s.get(name, 0.001), self._stalled.get(name, 0.0))
-        self.fabric.queue.at(done_s, instance.feed, Completed(number))
+        self.fabric.queue.at(done_s, self._finished, subscriber, instance, number, block.upto)
+
+    def _finished(self, subscriber: Subscriber, instance: Instance, number: int, upto: int) -> None:
+        """A consumer is done with a block."""
+        if instance.alive:
+            subscriber.done = upto
+        instance.feed(Completed(number))
 
     def _failed(self, instance: Instance, error: Exception) -> None:
         if isinstance(error, OvertakenError):  # it starts again from the logs
@@ -280,7 +303,14 @@ class Simulation:
             for name, each in snapshot.deployment.subscriptions.items()
             if each.stream == manifest.stream
         }
+        for name, each in snapshot.deployment.subscriptions.items():
+            identity = snapshot.subscription_ids[name]
+            if each.start == EARLIEST and identity in members and identity not in matched.starts:
+                matched.add_history(identity, members[identity], self._evaluated[manifest.stream])
+        if manifest.evaluated:
+            self._evaluated[manifest.stream].append(manifest)
         matched.add(manifest, members)
+        matched.fold(matched.head)
         data = b"%d\n%s" % (0, matched.to_json())
         self.fabric.server.publish(
             self.logs.ledger(manifest.stream), data, size=len(data), now=self.fabric.wall_s + self.fabric.queue.now
@@ -521,6 +551,8 @@ class Simulation:
 
     def _appended(self, subject: str, data: Any, _: int) -> None:
         """Messages of an inbox join exactly; nobody writes over what was covered."""
+        if subject.startswith("hg.ack."):
+            self._acknowledged(subject, Tally.from_json(data))
         if not isinstance(data, Block) or ".held." in subject:
             return
         before = self._covered.get(subject)
@@ -532,6 +564,17 @@ class Simulation:
                     f"{subject}: a message for ({data.after}, {data.upto}] follows one that ends at {before}"
                 )
         self._covered[subject] = data.upto
+
+    def _acknowledged(self, subject: str, tally: Tally) -> None:
+        """Acknowledgements go forward only, and never past what the consumer is done with."""
+        before = self._acked.get(subject, 0)
+        done = next((each.done for each in self.subscribers.values() if each.id == tally.subscription), 0)
+        if tally.boundary < before or (tally.starts is not None and tally.mark > max(done, before)):
+            self._problem = self._problem or (
+                f"{subject}: acknowledged up to {tally.mark} (boundary {tally.boundary}) where the consumer is done "
+                f"with {done} and the boundary {before} was acknowledged before"
+            )
+        self._acked[subject] = tally.boundary
 
     def _check_bounds(self) -> None:
         """Queues hold no more than their limits and what one block brings."""

@@ -21,7 +21,7 @@ class Subscriber:
     """What a subscription's consumer has seen. It keeps this with its position, as a careful consumer would.
 
     `mark` is where the next block has to begin, `since` where the running sums began, which is where the subscription
-    was owed its first row or where it was read again from an earlier acknowledgement.
+    was owed its first row or where it was read again from an earlier acknowledgement. `done` is what it has finished.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Subscriber:
     stream: str
     past: int | None = None
     mark: int | None = None
+    done: int = 0
     owed: int = 0
     delivered: int = 0
     given_up: dict[str, int] = field(default_factory=dict)
@@ -80,6 +81,7 @@ class Subscriber:
     def go_back(self, tally: Tally, oracle: Oracle) -> None:
         """Read again from what was acknowledged: what came after it comes again."""
         self.mark = None if tally.starts is None else tally.mark
+        self.done = tally.mark
         rows = (
             [] if tally.starts is None else oracle.rows(self.stream, self.id, tally.starts, tally.mark, past=self.past)
         )

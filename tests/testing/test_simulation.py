@@ -1,0 +1,103 @@
+"""The protocol in virtual time: some seeds, the same run twice, and what seeds have found before."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from headgate.model import Deployment, Plan, Site, Source, Stream, Subscription, Tree
+from headgate.testing.world.faults import MUTANTS
+from headgate.testing.world.mutants import planted
+from headgate.testing.world.scenario import SCHEMA, Action, Scenario, make_scenario
+from headgate.testing.world.shrink import kind_of, shrink
+from headgate.testing.world.simulation import Simulation
+from headgate.testing.world.trace import Trace
+from headgate.wire.snapshot import Snapshot
+
+BY_NAME = {each.name: each for each in MUTANTS}
+SITES = ("s0", "s1", "s2")
+
+
+def small(seed: int, subscriptions: dict[str, Subscription], *actions: Action, **changes: object) -> Scenario:
+    """One stream from s0 down a chain of three sites, and what happens."""
+    deployment = Deployment(
+        {"t0": Stream("t0", SCHEMA, Source("generator"), "s0")},
+        {name: Site(name) for name in SITES},
+        subscriptions=subscriptions,
+    )
+    plan = Plan({"t0": Tree("t0", "s0", {"s1": "s0", "s2": "s1"})})
+    ids = {name: number for number, name in enumerate(subscriptions, 1)}
+    settings = {
+        "length_s": 20.0, "max_rows": 1000, "inbox_messages": 64, "max_bytes": 1 << 20, "max_block": 1 << 20,
+        "heavy_rows": 5000, "delay_s": 0.02,
+    } | changes  # fmt: skip
+    return Scenario(seed, Snapshot(1, deployment, plan, ids, dict.fromkeys(ids, 5)), actions, **settings)  # type: ignore[arg-type]
+
+
+def test_no_promise_is_broken() -> None:
+    """In a process of its own, as sets of names are in another order here; a failure says how to replay it."""
+    command = [sys.executable, "-m", "headgate.testing.simulate", "--seeds", "1000:1010", "--jobs", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert (summary["seeds"], summary["failures"]) == (10, 0)
+    assert summary["events"] > 10_000
+    assert len(summary["faults"]) > 10
+
+
+def test_the_same_seed_does_the_same() -> None:
+    runs = []
+    for _ in range(2):
+        trace = Trace()
+        runs.append((Simulation(make_scenario(3), trace).run().events, trace.digest))
+    assert runs[0] == runs[1]
+
+
+def test_a_failure_shrinks_to_what_it_takes() -> None:
+    commits = [Action(float(second), "commit", "t0", number=20.0) for second in range(1, 9)]
+    scenario = small(1, {"u0": Subscription("u0", "t0", "s2")}, *commits)
+    with planted(BY_NAME["rows numbered one too low at the root"]):
+        violation = Simulation(scenario).run().violation
+        assert violation is not None
+        left = shrink(scenario, violation)
+        found = Simulation(scenario.without(left)).run().violation
+    assert len(scenario.actions) - len(left) <= 1
+    assert found is not None
+    assert kind_of(found) == kind_of(violation)
+
+
+def test_a_subscription_that_moves_before_its_first_commit_gets_its_past() -> None:
+    """Its first inbox was never written to, so the next one has to hold the past."""
+    scenarios = [
+        small(
+            seed,
+            {"u0": Subscription("u0", "t0", "s1")},
+            Action(2.0, "commit", "t0", number=12.0),
+            Action(5.0, "subscribe", "s1"),
+            Action(6.0, "move", "s0", "s2"),
+        )
+        for seed in range(30)
+    ]
+    with planted(BY_NAME["no past after a move before the first commit"]):
+        failed = next(each for each in scenarios if Simulation(each).run().violation is not None)
+    assert Simulation(failed).run().violation is None
+
+
+def test_a_link_whose_receivers_all_have_limits_is_packed_apart() -> None:
+    """The limits of receivers were whole numbers then, which cannot be compared with no limit."""
+    limited = Subscription("u0", "t0", "s2", policy={"max_rows": 1000})
+    commits = [Action(1.0 + each / 50, "commit", "t0", number=50.0) for each in range(20)]
+    scenario = small(
+        1, {"u0": limited}, *commits, Action(0.5, "fill_site", "s1", number=8.0), max_rows=100, heavy_rows=10
+    )
+    assert Simulation(scenario).run().violation is None
+    with planted(BY_NAME["limits of a link's receivers as whole numbers"]):
+        assert "OverflowError" in str(Simulation(scenario).run().violation)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda each: each.name)
+def test_planted_faults_can_be_planted(mutant: object) -> None:
+    """The text of each is where it says, so that the table does not go stale."""
+    with planted(mutant):  # type: ignore[arg-type]
+        pass
