@@ -257,7 +257,7 @@ def test_json_lines_are_rows_and_bad_ones_dead_letters(spark, nats_url, filled, 
     dead = {row[DEAD]: row["_raw"] for row in rows if row[DEAD]}
     assert dead == {
         "key column 'station' is null": None,
-        "not a JSON object of the stream's schema": "oops",
+        "not one JSON object": "oops",
         "message 42 is not UTF-8": '{"station": "c"}\ufffd',
     }
 
