@@ -62,6 +62,7 @@ FAULTS: Final = (
     ("kill", 10), ("pause", 4), ("replace", 4), ("cut", 4), ("lossy", 5), ("kill_reader", 8), ("stall_reader", 5),
     ("fill_inbox", 3), ("fill_site", 3), ("disk_full", 2), ("flip_inbox", 2), ("flip_site", 3), ("flip_part", 1),
     ("flip_state", 1), ("hints", 1), ("skew", 2), ("stray_part", 2), ("bandwidth", 3),
+    ("power", 2), ("detach", 4),
 )  # fmt: skip
 CHANGES: Final = (("replan", 6), ("subscribe", 4), ("unsubscribe", 1), ("move", 6), ("change", 2))
 _STORMS: Final = 0.3

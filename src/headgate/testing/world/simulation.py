@@ -6,6 +6,7 @@ import copy
 import itertools
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
@@ -22,6 +23,7 @@ from headgate.relay.machine import RelayMachine
 from headgate.relay.output import QueueLimits
 from headgate.relay.root import EARLIEST
 from headgate.relay.state import OvertakenError
+from headgate.testing.world.checks import Checks
 from headgate.testing.world.codec import PlainCodec
 from headgate.testing.world.coverage import states_of
 from headgate.testing.world.fabric import SERVER, SimulatedFabric
@@ -41,6 +43,7 @@ from headgate.wire.snapshot import Snapshot
 
 DRAIN_S: Final = 240.0
 """Once faults have stopped, everything has to be delivered within so many virtual seconds."""
+_LEAST_ROWS_PER_S: Final = 30.0  # an inbox of 8 messages of 400 bytes takes no more, as it is purged once a second
 _STEP_S: Final = 1.0
 _MOST_EVENTS: Final = 50_000
 Tracer = Callable[[Machine, str, Any], None]
@@ -70,7 +73,7 @@ class Simulation:
         self.logs = Logs("hg", inbox_messages=scenario.inbox_messages, max_bytes=scenario.max_bytes)
         self.fabric = SimulatedFabric(SimulatedServer(), self.logs, Random(scenario.seed))
         self.fabric.max_block = scenario.max_block
-        self.fabric.appended, self.fabric.failed = self._appended, self._failed
+        self.fabric.failed = self._failed
         self.oracle = Oracle()
         self.result = Result(scenario.seed)
         self.snapshot = scenario.first
@@ -78,16 +81,14 @@ class Simulation:
         self.zombies: list[Instance] = []
         self.readers: dict[str, Instance] = {}
         self.subscribers: dict[str, Subscriber] = {}
+        self._checks = Checks(self.subscribers, scenario.max_rows)
+        self.fabric.appended = self._checks.appended
         self._stalled: dict[str, float] = {}
         self._think_s: dict[str, float] = {}
         self._matched: dict[str, Matched] = {}
         self._evaluated: dict[str, list[Manifest]] = {}
         self._batches: Counter[str] = Counter()
-        self._covered: dict[str, int] = {}
-        self._spoilt: set[str] = set()
-        self._acked: dict[str, int] = {}
         self._tracer = tracer
-        self._problem: str | None = None
         self._instances = 0
         self._quiet = False
 
@@ -105,7 +106,7 @@ class Simulation:
             self._drain()
         except Violation as violation:
             self.result.violation = str(violation)
-        self.result.violation = self.result.violation or self._problem
+        self.result.violation = self.result.violation or self._checks.problem
         self.result.events = self.fabric.events
         self.result.simulated_s = queue.now
         for subscriber in self.subscribers.values():
@@ -118,14 +119,14 @@ class Simulation:
     def _until(self, time_s: float) -> None:
         """Let time pass, and look at queues and logs now and then."""
         queue = self.fabric.queue
-        while queue.now < time_s and self._problem is None:
+        while queue.now < time_s and self._checks.problem is None:
             before = self.fabric.events
             queue.run(min(queue.now + _STEP_S, time_s), _MOST_EVENTS)
             if self.fabric.events - before >= _MOST_EVENTS:
                 raise Violation(f"{_MOST_EVENTS} events in a second and no end: {queue.now:.3f} s")
-            self._check_bounds()
-        if self._problem is not None:
-            raise Violation(self._problem)
+            self._checks.look(self.relays.values(), self.fabric.server.logs)
+        if self._checks.problem is not None:
+            raise Violation(self._checks.problem)
 
     def _begin(self) -> None:
         for log in (self.logs.state, self.logs.tables):
@@ -181,6 +182,7 @@ class Simulation:
         subject = self.logs.ack(identity)
         stored = server.last(self.logs.state, subject)
         known = (Tally.read(stored.data) if stored is not None else None) or Tally(identity)
+        known.detached_ms, known.grace_s = 0, None
         try:
             sequence = self.fabric.publish(subject, known.to_json(), expect=stored.sequence if stored else 0)
         except FabricError:  # the disk is full: it comes back later
@@ -218,7 +220,7 @@ class Simulation:
         try:
             subscriber.take(block, reading.account.tally, self.oracle)
         except Violation as violation:
-            self._problem = self._problem or str(violation)
+            self._checks.problem = self._checks.problem or str(violation)
             return
         now = self.fabric.queue.now
         done_s = max(now + self._think_s.get(name, 0.001), self._stalled.get(name, 0.0))
@@ -235,7 +237,9 @@ class Simulation:
             if self.relays.get(instance.process) is instance:
                 self._later(1.0, self._revive, instance.process)
             return
-        self._problem = self._problem or f"{instance.machine.name} failed at {self.fabric.queue.now:.3f} s: {error!r}"
+        self._checks.problem = (
+            self._checks.problem or f"{instance.machine.name} failed at {self.fabric.queue.now:.3f} s: {error!r}"
+        )
 
     # The Spark side
 
@@ -445,6 +449,21 @@ class Simulation:
             self.readers[name].kill()
             self._later(action.number, self._revive_reader, name)
 
+    def _detach(self, action: Action) -> None:
+        """A reader says that it goes away, and how long its rows are to be kept; some come back later than that."""
+        name = self.random.choice(sorted(self.readers)) if self.readers else None
+        if name is None or not self.readers[name].alive:
+            return
+        self.readers[name].kill()
+        subject = self.logs.ack(self.subscribers[name].id)
+        stored = self.fabric.server.last(self.logs.state, subject)
+        tally = (Tally.read(stored.data) if stored else None) or Tally(self.subscribers[name].id)
+        tally.time_ms = tally.detached_ms = int((self.fabric.wall_s + self.fabric.queue.now) * 1000)
+        tally.grace_s = self.random.choice((None, 0.5, 3.0))
+        with suppress(FabricError):  # the disk is full: it is away without having said so
+            self.fabric.publish(subject, tally.to_json(), expect=stored.sequence if stored else 0)
+        self._later(action.number, self._revive_reader, name)
+
     def _revive_reader(self, name: str) -> None:
         known = self.readers.get(name)
         if name in self.snapshot.subscription_ids and (known is None or not known.alive):
@@ -471,6 +490,16 @@ class Simulation:
         self.fabric.server.disk_full = True
         self._later(action.number / 2, setattr, self.fabric.server, "disk_full", False)
 
+    def _power(self, action: Action) -> None:
+        """The server loses power: what it has acknowledged is synced, and it is away for a while."""
+        self.fabric.server.power_failure(self.random)
+        self.fabric.server.restart()
+        for place in (*self.relays, *(reader.process for reader in self.readers.values())):
+            links = self.fabric.network.between(place, SERVER)
+            for link in links:
+                link.cut = True
+            self._later(action.number / 4, self._join, links)
+
     def _flip_inbox(self, action: Action) -> None:
         self._flip(self.logs.inbox(action.place), f"hg.inbox.{action.place}.*")
 
@@ -491,7 +520,7 @@ class Simulation:
         found = self.fabric.server.read(log, pattern, 0, limit=64)
         if found:
             stored = self.random.choice(found)
-            self._spoilt.add(stored.subject)
+            self._checks.spoilt.add(stored.subject)
             self.fabric.server.flip(log, stored.sequence)
 
     def _stray_part(self, action: Action) -> None:
@@ -533,12 +562,14 @@ class Simulation:
 
     def _drain(self) -> None:
         """Wait until everybody has everything; raise when that takes too long."""
-        end_s = self.fabric.queue.now + DRAIN_S
+        head = max(each.head for each in self.oracle.streams.values())
+        bound_s = DRAIN_S + head / _LEAST_ROWS_PER_S
+        end_s = self.fabric.queue.now + bound_s
         while self.fabric.queue.now < end_s:
             self._until(self.fabric.queue.now + _STEP_S)
             if not self._behind():
                 return
-        raise Violation(f"{DRAIN_S:g} s after the last fault {', '.join(self._behind())}")
+        raise Violation(f"{bound_s:g} s after the last fault {', '.join(self._behind())}")
 
     def _behind(self) -> list[str]:
         found = []
@@ -548,43 +579,3 @@ class Simulation:
             if subscriber is None or (subscriber.mark or 0) < head:
                 found.append(f"{name} has {None if subscriber is None else subscriber.mark} of {head}")
         return found
-
-    def _appended(self, subject: str, data: Any, _: int) -> None:
-        """Messages of an inbox join exactly; nobody writes over what was covered."""
-        if subject.startswith("hg.ack."):
-            self._acknowledged(subject, Tally.from_json(data))
-        if not isinstance(data, Block) or ".held." in subject:
-            return
-        before = self._covered.get(subject)
-        if before is not None and data.upto != before and subject not in self._spoilt:
-            overlaps = data.after < before
-            leaves_out = ".inbox." in subject and data.after > before
-            if overlaps or leaves_out:
-                self._problem = self._problem or (
-                    f"{subject}: a message for ({data.after}, {data.upto}] follows one that ends at {before}"
-                )
-        self._covered[subject] = data.upto
-
-    def _acknowledged(self, subject: str, tally: Tally) -> None:
-        """Acknowledgements go forward only, and never past what the consumer is done with."""
-        before = self._acked.get(subject, 0)
-        done = next((each.done for each in self.subscribers.values() if each.id == tally.subscription), 0)
-        if tally.boundary < before or (tally.starts is not None and tally.mark > max(done, before)):
-            self._problem = self._problem or (
-                f"{subject}: acknowledged up to {tally.mark} (boundary {tally.boundary}) where the consumer is done "
-                f"with {done} and the boundary {before} was acknowledged before"
-            )
-        self._acked[subject] = tally.boundary
-
-    def _check_bounds(self) -> None:
-        """Queues hold no more than their limits and what one block brings."""
-        most = 2 * self.scenario.max_rows + 1000
-        for relay in self.relays.values():
-            state = getattr(relay.machine, "state", None)
-            for key, output in state.core.outputs.items() if state is not None else ():
-                if output.rows > most:
-                    self._problem = self._problem or f"{key.token} holds {output.rows} rows, allowed are {most}"
-        for log in self.fabric.server.logs:
-            info = log.info()
-            if info.bytes > log.log.max_bytes > 0:
-                self._problem = self._problem or f"{log.log.name} holds {info.bytes} bytes of {log.log.max_bytes}"
