@@ -7,12 +7,12 @@ import sys
 import pytest
 
 from headgate.model import Deployment, Plan, Site, Source, Stream, Subscription, Tree
+from headgate.protocol.trace import Trace
 from headgate.testing.world.faults import MUTANTS
 from headgate.testing.world.mutants import planted
 from headgate.testing.world.scenario import SCHEMA, Action, Scenario, make_scenario
 from headgate.testing.world.shrink import kind_of, shrink
 from headgate.testing.world.simulation import Simulation
-from headgate.testing.world.trace import Trace
 from headgate.wire.snapshot import Snapshot
 
 BY_NAME = {each.name: each for each in MUTANTS}

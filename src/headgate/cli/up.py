@@ -196,14 +196,18 @@ def relay(
     creds: o.Credentials = None,
     log_level: o.LogLevel = "warning",
     log_format: o.LogFormat = "text",
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Print every event that the relay takes in and every command it gives.")
+    ] = False,
 ) -> None:
     """Run one site's relay alone; start the rest with `headgate up --no-relays`."""
     configure(log_level, log_format)
-    asyncio.run(_relay(site, o.connect(nats, state_dir, namespace, creds), Teller(log_format)))
+    asyncio.run(_relay(site, o.connect(nats, state_dir, namespace, creds), Teller(log_format), trace=trace))
 
 
-async def _relay(site: str, connecting: Awaitable[Client], tell: Teller) -> None:
+async def _relay(site: str, connecting: Awaitable[Client], tell: Teller, *, trace: bool) -> None:
     from headgate.errors import HeadgateError, nearest
+    from headgate.protocol.trace import Trace
     from headgate.relay.node import RelayNode
 
     async with await connecting as client:
@@ -212,7 +216,8 @@ async def _relay(site: str, connecting: Awaitable[Client], tell: Teller) -> None
             close = nearest(site, snapshot.deployment.sites)
             raise HeadgateError(f"no site {site!r}", hint=f"did you mean {close!r}?" if close else None)
         client.fabric.marks = {DEPLOYMENT_KEY: snapshot.identity.deployment}
-        node = asyncio.create_task(RelayNode(client.fabric, site).run())
+        tracer = Trace(keep=0, echo=typer.echo) if trace else None
+        node = asyncio.create_task(RelayNode(client.fabric, site, tracer=tracer).run())
         aside = asyncio.create_task(keep_quarantine(client.fabric, f"relay-{site}"))
         stop = _stopping()
         tell(f"relay {site} is up")

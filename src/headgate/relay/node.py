@@ -8,6 +8,7 @@ from typing import Final
 from headgate.diagnostics import site_log
 from headgate.fabric import Fabric
 from headgate.fabric.runner import run_machine
+from headgate.protocol.trace import Trace
 from headgate.relay.budget import Budgets
 from headgate.relay.core import RelayCore
 from headgate.relay.machine import RelayMachine
@@ -30,16 +31,18 @@ class RelayNode:
         tables: Tables | None = None,
         budgets: Budgets | None = None,
         limits: QueueLimits | None = None,
+        tracer: Trace | None = None,
     ) -> None:
         self.fabric = fabric
         self.site = site
         self.tables = tables or Tables(fabric)
         self._budgets = budgets
         self._limits = limits
+        self._tracer = tracer
         self.machine = self._make()
 
     def _make(self) -> RelayMachine:
-        return RelayMachine(
+        machine = RelayMachine(
             self.site,
             self.fabric.logs,
             max_payload=self.fabric.max_payload,
@@ -48,6 +51,8 @@ class RelayNode:
             codec=self.fabric.codec,
             quarantine=self.fabric.quarantine,
         )
+        machine.tracer = self._tracer
+        return machine
 
     @property
     def core(self) -> RelayCore:

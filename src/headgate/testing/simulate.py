@@ -21,13 +21,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from headgate.protocol.trace import Trace
 from headgate.testing.world.coverage import STATES
 from headgate.testing.world.faults import MUTANTS
 from headgate.testing.world.mutants import Outcome, hunt
 from headgate.testing.world.scenario import Scenario, make_scenario
 from headgate.testing.world.shrink import shrink
 from headgate.testing.world.simulation import Result, Simulation
-from headgate.testing.world.trace import Trace
 
 _BATCH: Final = 2
 _SHOWN: Final = 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from headgate.protocol.kernel import Completed, Failed, Issued, Machine, WakeAt, Woken
@@ -17,8 +18,9 @@ _WIDTH = 150
 class Trace:
     """Keeps the last lines of a run. `digest` is equal for two runs that did the same."""
 
-    def __init__(self, keep: int | None = 60) -> None:
-        """`keep` None keeps every line."""
+    def __init__(self, keep: int | None = 60, echo: Callable[[str], None] | None = None) -> None:
+        """`keep` None keeps every line; `echo` hears each of them."""
+        self._echo = echo
         self.lines: deque[str] = deque(maxlen=keep)
         self._hash = hashlib.blake2b(digest_size=8)
         self._wanted: dict[tuple[int, int], Any] = {}
@@ -41,6 +43,8 @@ class Trace:
         line = f"{machine.now.monotonic_s:9.4f} {machine.name:<10} {direction} {text}"
         self._hash.update(line.encode())
         self.lines.append(line[:_WIDTH])
+        if self._echo is not None:
+            self._echo(line[:_WIDTH])
 
     @property
     def digest(self) -> str:
