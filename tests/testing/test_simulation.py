@@ -96,6 +96,19 @@ def test_a_link_whose_receivers_all_have_limits_is_packed_apart() -> None:
         assert "OverflowError" in str(Simulation(scenario).run().violation)
 
 
+def test_a_relay_that_is_overtaken_while_it_packs_starts_again() -> None:
+    """What it was about to declare had been sent by the other relay of its site, in part: it was declared twice."""
+    scenario = make_scenario(22)
+    faults = {"subscribe", "pause", "lossy", "replan", "replace"}
+    dropped = frozenset(
+        place for place, each in enumerate(scenario.actions) if each.kind not in {"commit", *faults} or each.time_s > 31
+    )
+    with planted(BY_NAME["a pack goes on after another relay has sent some of it"]):
+        broken = Simulation(scenario.without(dropped)).run().violation
+    assert broken is not None
+    assert Simulation(scenario.without(dropped)).run().violation is None
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda each: each.name)
 def test_planted_faults_can_be_planted(mutant: object) -> None:
     """The text of each is where it says, so that the table does not go stale."""

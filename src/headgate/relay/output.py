@@ -73,6 +73,7 @@ class Output:
         self.defer = defer
         self.overfull = False
         self.packing = False
+        self._packed_after = 0
         self._later: list[tuple[Block, Child | Receiver]] = []
         self.coverage = coverage
         self.sequence = sequence
@@ -224,6 +225,7 @@ class Output:
             return None
         self.queue = deque([*sent, *front])
         self.packing = True
+        self._packed_after = rest[0].block.after
         came, went = self.came, self.went
         return lambda: self.reducer.reduce(rest, room, now, came, went, [*sent, *front])
 
@@ -409,14 +411,15 @@ class Output:
     def resume(self, coverage: int | None, sequence: int) -> bool:
         """A message was stored without our knowing, as its answer was lost or another relay sent it: go on from there.
 
-        False when that message ends inside of something that was decided on here: what of the decision lies behind it
-        cannot be told, so everything has to be read again.
+        False when that message ends inside of something that was decided on here, or is being decided on: what of the
+        decision lies behind it cannot be told, so everything has to be read again.
         """
         self.busy = None
         self.sequence = sequence
         if coverage is None:
             return True
         split = any(each.decided and each.block.after < coverage < each.block.upto for each in self.queue)
+        split = split or (self.packing and coverage > self._packed_after)
         self._advance(coverage)
         return not split
 

@@ -420,4 +420,10 @@ MUTANTS: Final = (
         "np.array([group.policy.max_rows or np.inf for group in self.groups], dtype=np.float64)",
         "np.array([group.policy.max_rows or np.inf for group in self.groups])",
     ),
+    Mutant(
+        "a pack goes on after another relay has sent some of it",
+        "relay.output",
+        "split = split or (self.packing and coverage > self._packed_after)",
+        "split = split or False",
+    ),
 )

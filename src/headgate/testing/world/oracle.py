@@ -112,6 +112,11 @@ class Oracle:
                 return commit.after
         return None
 
+    def first_class(self, stream: str, subscription: int) -> int | None:
+        """The delivery class under which a subscription is served first: it gets the past by this one."""
+        found = (self.class_of(commit.version, subscription) for commit in self.streams[stream].commits)
+        return next((class_id for class_id in found if class_id is not None), None)
+
     def rows(self, stream: str, subscription: int, after: int, upto: int, *, past: int | None = None) -> list[int]:
         """The sequence numbers in (after, upto] that a subscription is owed.
 

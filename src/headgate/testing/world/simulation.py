@@ -197,6 +197,7 @@ class Simulation:
             tally = Tally.from_json(subscriber.position)
             subscriber.done = tally.mark
         else:
+            self._settle_past(subscriber)
             subscriber.go_back(tally, self.oracle)
         reading = Reading(name, snapshot, Account(tally), Acknowledger(name, sequence, known.boundary), known.boundary)
         machine = ReaderMachine(reading, self.logs, 1 << 20, PlainCodec())
@@ -212,11 +213,17 @@ class Simulation:
         stream = self.snapshot.deployment.subscriptions[name].stream
         return class_id if class_id is not None and self.oracle.streams[stream].head else None
 
+    def _settle_past(self, subscriber: Subscriber) -> None:
+        """The class may have changed before the first commit."""
+        if subscriber.past is not None:
+            subscriber.past = self.oracle.first_class(subscriber.stream, subscriber.id) or subscriber.past
+
     def _handed(self, name: str, reading: Reading, instance: Instance, number: int, block: Block) -> None:
         """A consumer gets a block: it is checked at once, and dealt with after a while."""
         subscriber = self.subscribers[name]
         if not instance.alive or self.readers.get(name) is not instance:
             return
+        self._settle_past(subscriber)
         try:
             subscriber.take(block, reading.account.tally, self.oracle)
         except Violation as violation:
