@@ -155,6 +155,12 @@ class RelayCore:
             return None
         return Gap(stream, found.coverage, found.held[0][0].after)
 
+    def let_go(self, stream: str) -> None:
+        """Drop the blocks that are held behind a gap, but the last: they are asked for again when their turn comes."""
+        found = self._inputs.get(stream)
+        if found is not None:
+            del found.held[:-1]
+
     def receive(self, block: Block, routes: Routes, now: float) -> Gap | None:
         """Take a block in. What was covered is dropped; a block past a gap is held, and the gap is returned."""
         source = self._inputs.setdefault(block.stream, _Input())
@@ -303,7 +309,9 @@ class RelayCore:
 
     def settled(self, stream: str) -> int | None:
         """The end of what no output needs from the site log any more, None when nothing is settled."""
-        marks = [output.settled for key, output in self.outputs.items() if key.stream == stream]
+        # An output that nothing was routed to yet, as its first block waits behind a gap, needs nothing of what came.
+        mine = [output for key, output in self.outputs.items() if key.stream == stream and output.reach is not None]
+        marks = [output.settled for output in mine]
         known = [mark for mark in marks if mark is not None]
         if not known or len(known) < len(marks):
             return None

@@ -58,6 +58,8 @@ class Upkeep:
         await self._record_held()
         for stream in list(self._state.taken):
             await self._purge_settled(stream)
+            if self._state.core.gap(stream) is not None:
+                await self._make_room(stream)
         for stream in self._state.roots:
             await self._let_go(stream)
 
@@ -115,6 +117,23 @@ class Upkeep:
             else:
                 await self._port.purge(logs.site(state.site), subject, place)
         del taken[:gone]
+
+    async def _make_room(self, stream: str) -> None:
+        """Purge what waits behind a gap once the site log is half full: what fills the gap may have no room there.
+
+        After a plan change the rows up to the switch still come from the old parent, and the new one may have filled
+        the log before. What is purged is asked for again; the last message of each parent stays.
+        """
+        state, log = self._state, self._port.logs.site(self._state.site)
+        usage = await self._port.usage(log)
+        if usage is None or usage.bytes < log.max_bytes // 2:
+            return
+        reached = state.core.coverage(stream) or 0
+        lasts = {each.subject: each.place for each in state.taken[stream] if each.upto > reached}
+        state.core.let_go(stream)
+        for subject, place in lasts.items():
+            if subject != self._port.logs.commit(stream):
+                await self._port.purge(log, subject, place)
 
     async def _let_go(self, stream: str) -> None:
         """Give up the past of a stream that starts here as far as the tables of its versions have no room.
