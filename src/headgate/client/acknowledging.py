@@ -90,15 +90,21 @@ class Acknowledger:
         try:
             self._sequence = await port.publish(subject, sent, expect=self._sequence)
         except FencedError:
-            # One that was interrupted on its way may have been stored only now.
-            if unsure is None or not await self._adopt(port, subject, unsure):
+            # One that was interrupted on its way may have been stored only now, or somebody has written garbage.
+            if not await self._adopt(port, subject, unsure):
                 raise
             self._sequence = await port.publish(subject, sent, expect=self._sequence)
 
-    async def _adopt(self, port: MachinePort, subject: str, unsure: bytes) -> bool:
-        """Stand on an acknowledgement whose fate was not known, if it is the last one that was stored."""
-        stored = await port.last(port.logs.state, subject)
-        if stored is None or stored.data != unsure:
+    async def _adopt(self, port: MachinePort, subject: str, unsure: bytes | None) -> bool:
+        """Stand on the last stored message if it is an acknowledgement whose fate was not known, or is none at all."""
+        log = port.logs.state
+        stored = await port.last(log, subject)
+        if stored is None:
+            return False
+        if (
+            stored.data != unsure
+            and port.quarantine.take(log, stored, Tally.from_json, "acknowledged again") is not None
+        ):
             return False
         self._sequence = stored.sequence
         return True

@@ -104,7 +104,9 @@ class Purger:
         logs = self._fabric.logs
         found: dict[int, list[str]] = {}
         for subject in sorted(await self._fabric.subjects(logs.tables, f"{logs.namespace}.tables.*"), key=len):
-            found.setdefault(int(subject.rsplit(".", 1)[1].partition("-")[0]), []).append(subject)
+            version = subject.rsplit(".", 1)[1].partition("-")[0]
+            if version.isdigit():  # whatever else somebody has put there is no version
+                found.setdefault(int(version), []).append(subject)
         return found
 
     async def _delete(
