@@ -14,9 +14,9 @@ from typing import Final
 
 from headgate.client.errors import ClientError
 from headgate.fabric import Fabric, FabricError
+from headgate.relay.root import committed_head
 from headgate.wire.identity import DEPLOYMENT_KEY, Identity, Incarnation, Run, decode_runs, overtaken
 from headgate.wire.ledger import Tally
-from headgate.wire.manifest import decode_manifest
 
 _POLL_S: Final = 5.0
 
@@ -77,8 +77,7 @@ async def check_position(fabric: Fabric, name: str, stream: str, tally: Tally, i
     if tally.incarnation != now.id:
         raise _other_incarnation(f"the position of {name!r}", stream, tally.incarnation, now, identity)
     runs = await read_runs(fabric)
-    stored = await fabric.last(fabric.logs.root(stream), fabric.logs.commit(stream))
-    head = 0 if stored is None else decode_manifest(stored.data).upto
+    head = await committed_head(fabric, stream) or 0
     why = overtaken(tally.run, stream, tally.mark, runs, head) if runs else None
     if why is not None:
         raise LossError(

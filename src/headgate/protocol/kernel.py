@@ -8,6 +8,7 @@ times it issues the same commands, which is what makes a run repeatable and a fa
 from __future__ import annotations
 
 import heapq
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
@@ -83,6 +84,19 @@ class Answer:
 
 
 Output = Issued | WakeAt | Answer
+
+
+class _own_generators:  # noqa: N801 # it is used as a function of `contextlib` is
+    """Keeps asynchronous generators of a machine from the event loop that may run around it: it cannot close them."""
+
+    __slots__ = ("_hooks",)
+
+    def __enter__(self) -> None:
+        self._hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(None, None)
+
+    def __exit__(self, *_: object) -> None:
+        sys.set_asyncgen_hooks(*self._hooks)
 
 
 class Task(Generic[T]):
@@ -230,8 +244,9 @@ class Machine:
 
     def close(self) -> None:
         """End all coroutines."""
-        for task in list(self._tasks):
-            task.coroutine.close()
+        with _own_generators():
+            for task in list(self._tasks):
+                task.coroutine.close()
         self._tasks.clear()
 
     def handle(self, event: Event | None, now: Instant) -> list[Output]:
@@ -241,7 +256,8 @@ class Machine:
             if self.tracer is not None:
                 self.tracer(self, "<", event)
             self._take(event)
-        self._run()
+        with _own_generators():
+            self._run()
         self._set_timer()
         out, self._out = self._out, []
         if self.tracer is not None:

@@ -114,3 +114,19 @@ async def manifests(port: LogPort, stream: str, after: int = 0) -> AsyncIterator
         after = batch[-1].sequence
         for found in readable(port, batch):
             yield found
+
+
+async def committed_head(port: LogPort, stream: str) -> int | None:
+    """The last sequence number that was committed, None when nothing was; what cannot be read is passed over."""
+    log, subject = port.logs.root(stream), port.logs.commit(stream)
+    stored = await port.last(log, subject)
+    if stored is None:
+        return None
+    for _, manifest in readable(port, [stored]):
+        return manifest.upto
+    head, place = None, 0
+    while batch := await port.read(log, subject, place):
+        place = batch[-1].sequence
+        for _, manifest in readable(port, batch):
+            head = manifest.upto
+    return head

@@ -16,10 +16,10 @@ from headgate.catalog.database import shown
 from headgate.catalog.rebuild import decode_filed, rebuild_catalog
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric, FabricError, LogState
+from headgate.relay.root import committed_head
 from headgate.service.identity import Checkpoint, Found
 from headgate.service.mending import unreadable_subjects
 from headgate.wire.identity import Run, decode_runs, joined_runs
-from headgate.wire.manifest import decode_manifest
 from headgate.wire.snapshot import Snapshot, SnapshotError, part_count
 
 _FILE: Final = "identity.json"
@@ -105,11 +105,7 @@ async def published_runs(fabric: Fabric, infos: Mapping[str, LogState]) -> list[
 
 async def committed_heads(fabric: Fabric, streams: Iterable[str]) -> dict[str, int | None]:
     """By stream, the last sequence number that was committed, None when nothing was."""
-    logs, found = fabric.logs, {}
-    for stream in streams:
-        stored = await fabric.last(logs.root(stream), logs.commit(stream))
-        found[stream] = None if stored is None else decode_manifest(stored.data).upto
-    return found
+    return {stream: await committed_head(fabric, stream) for stream in streams}
 
 
 def read_checkpoints(directory: Path) -> dict[str, Checkpoint]:
