@@ -1,0 +1,66 @@
+"""Blocks that are held behind a gap: as many as the limit says, let go when there is no room, never in the way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headgate.matching import ClassLists
+from headgate.relay.core import Gap, RelayCore, key_of
+from headgate.relay.output import QueueLimits
+from headgate.wire.block import Block, Commit
+from tests.relay.world import STREAM, routes
+
+
+def _block(number: int) -> Block:
+    """One row, of no class that anybody wants, for the coverage alone."""
+    schema = routes("root").schema
+    rows = pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema)
+    lists = ClassLists(np.array([0, 1]), np.array([0], dtype=np.uint32))
+    commits = (Commit(number - 1, number, 1, 0),)
+    return Block(STREAM, number - 1, number, commits, np.array([number], dtype=np.uint64), rows, lists)
+
+
+@pytest.mark.parametrize("count", [1023, 1024, 1025])
+def test_as_many_held_blocks_as_are_allowed_are_released_at_once(count: int) -> None:
+    core, here = RelayCore("root", QueueLimits()), routes("root")
+    for target in here.targets:
+        core.restore(key_of(STREAM, target), 0, 1)
+    core.begin(STREAM, 0)
+    for number in range(2, count + 2):
+        assert core.receive(_block(number), here, 0.0) == Gap(STREAM, 0, 1)
+    assert core.receive(_block(1), here, 0.0) is None
+    assert core.coverage(STREAM) == 1 + min(count, 1024)
+    assert core.gap(STREAM) is None
+    assert {output.reach for output in core.outputs.values()} == {1 + min(count, 1024)}
+
+
+def test_an_output_whose_first_block_waits_behind_a_gap_does_not_keep_the_rest_from_being_settled() -> None:
+    """It kept the site log full, so that what fills the gap found no room: a standstill for ever."""
+    core, here = RelayCore("root", QueueLimits()), routes("root")
+    first, *rest = here.targets
+    core.restore(key_of(STREAM, first), 0, 1)
+    core.begin(STREAM, 0)
+    assert core.receive(_block(1), replace(here, children=(first,), local=()), 0.0) is None  # type: ignore[arg-type]
+    core.outputs[key_of(STREAM, first)].resume(1, 2)
+    for target in rest:
+        core.restore(key_of(STREAM, target), None, 0)
+    assert core.receive(_block(5), here, 0.0) == Gap(STREAM, 1, 4)
+    assert core.settled(STREAM) == 1
+
+
+def test_blocks_behind_a_gap_can_be_let_go_and_asked_for_again() -> None:
+    core, here = RelayCore("root", QueueLimits()), routes("root")
+    for target in here.targets:
+        core.restore(key_of(STREAM, target), 0, 1)
+    core.begin(STREAM, 0)
+    for number in (3, 4, 5):
+        core.receive(_block(number), here, 0.0)
+    core.let_go(STREAM)
+    assert core.gap(STREAM) == Gap(STREAM, 0, 4)  # the last one stays, and shows what is missing
+    for number in (1, 2, 3, 4):
+        core.receive(_block(number), here, 0.0)
+    assert core.coverage(STREAM) == 5
