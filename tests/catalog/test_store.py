@@ -313,7 +313,7 @@ def test_an_edit_is_one_revision_or_nothing(catalog: Catalog, deployment: Deploy
     assert during.deployment.subscriptions[live().name].where == "wind < 4"
     with pytest.raises(CatalogError, match="unknown subscription"):
         _end_one_and_move_another(catalog)
-    assert catalog.snapshot() == during
+    assert catalog.snapshot() == after
     with catalog.edit("nothing") as edit:
         edit.change(live(where="wind < 4"))
     assert (edit.made, edit.revision, catalog.head()) == (False, 2, 2)

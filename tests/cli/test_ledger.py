@@ -66,7 +66,8 @@ class Deployed:
         result = CliRunner().invoke(app, [*arguments, "--nats", self.url, "--namespace", self.logs.namespace])
         if isinstance(result.exception, HeadgateError):
             return str(result.exception)
-        assert result.exit_code == code, result.output
+        assert result.exit_code == code, result.output or result.exception
+        assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
         return result.output
 
 
@@ -112,7 +113,7 @@ def test_in_flight_has_its_oldest_age(deployed: Deployed) -> None:
 def relay_report(coverage: int, rows: int = 0) -> dict[str, Any]:
     output = {"rows": rows, "reduced": 0, "coverage": coverage}
     now_ms = int(time.time() * 1000)
-    return {"time_ms": now_ms, "link_bytes": {}, "link_messages": {}, "outputs": {"sub-1": output}}
+    return {"time_ms": now_ms, "link_bytes": {}, "link_messages": {}, "outputs": {"sub~fleet~1~0": output}}
 
 
 @pytest.mark.parametrize(("coverage", "code"), [(10, 1), (20, 0)])
@@ -131,7 +132,7 @@ def test_an_output_that_does_not_move_while_rows_wait_is_found(deployed: Deploye
         async with await Fabric.connect(deployed.url, deployed.logs) as fabric:
             observer = Observer(fabric, Tables(fabric))
             now_ms = int(time.time() * 1000)
-            observer._standing._since = {("oslo", "sub-1"): (10, now_ms - 60_000)}
+            observer._standing._since = {("oslo", "sub~fleet~1~0"): (10, now_ms - 60_000)}
             await observer._read()
 
     deployed.publish(deployed.logs.stats("relay", "oslo"), write_object(relay_report(10, rows=5)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 import uuid
 
 import pytest
@@ -34,7 +35,7 @@ def test_a_readable_message_is_given_and_another_is_recorded_once() -> None:
 
 @pytest.mark.parametrize(("put_in", "named"), [(MOST - 1, MOST - 1), (MOST, MOST), (MOST + 1, MOST)])
 def test_it_names_so_many_and_counts_all(put_in: int, named: int) -> None:
-    quarantine = Quarantine()
+    quarantine = Quarantine(time.time)
     for sequence in range(put_in):
         quarantine.take(LOG, put(sequence), read_number)
     assert (quarantine.count, len(quarantine.messages)) == (put_in, named)

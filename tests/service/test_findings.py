@@ -25,7 +25,7 @@ SOUND: dict[str, Any] = {
     "sites": {"oslo": {"time_ms": NOW - 200}, "bergen": {"time_ms": NOW - 300}},
     "subscriptions": {
         "map": {
-            "id": 1, "output": "1", "stream": "fleet", "site": "bergen", "in_flight": 3, "oldest_ms": LATE,
+            "id": 1, "output": "sub~fleet~1~0", "stream": "fleet", "site": "bergen", "in_flight": 3, "oldest_ms": LATE,
             "difference": 0, "lost": 0, "detached_ms": None,
         }
     },
@@ -82,8 +82,8 @@ def test_a_sound_deployment_with_a_reader_who_is_away_has_none() -> None:
         ),
         ({"streams__fleet__waiting": waiting(read=500, end=20)}, Kind.INCARNATION, "up to message 500"),
         ({"incarnations": [{"subject": "stream fleet", "message": "another store"}]}, Kind.INCARNATION, "another"),
-        ({"standing": standing("fleet-to-bergen")}, Kind.STANDING, "to bergen has not moved for 30 s while 5 rows"),
-        ({"standing": standing("sub-1")}, Kind.STANDING, "the inbox of map has not moved"),
+        ({"standing": standing("to~fleet~bergen")}, Kind.STANDING, "to bergen has not moved for 30 s while 5 rows"),
+        ({"standing": standing("sub~fleet~1~0")}, Kind.STANDING, "the inbox of map has not moved"),
         ({"streams__fleet__stopped": "message 9 of log HG_ROOT_fleet"}, Kind.UNREADABLE, "stops at row 40: message 9"),
         ({"streams__fleet__lost": 12}, Kind.UNREADABLE, "the sums of rows up to 12 are lost"),
         ({"subscriptions__map__unread": "message 4 of log HG_STATE"}, Kind.UNREADABLE, "what it has acknowledged"),
@@ -102,7 +102,7 @@ def test_what_is_wrong_is_named(changes: dict[str, Any], kind: Kind, said: str) 
     [
         {"sites__bergen__time_ms": NOW - FRESH_MS - 1},
         {"sites__bergen__time_ms": None},
-        {"sites__bergen__time_ms": NOW - 60_000, "standing": standing("fleet-to-bergen")},
+        {"sites__bergen__time_ms": NOW - 60_000, "standing": standing("to~fleet~bergen")},
     ],
 )
 def test_a_site_that_is_cut_off_is_a_note_with_its_age(changes: dict[str, Any]) -> None:
@@ -117,9 +117,9 @@ def test_a_site_that_is_cut_off_is_a_note_with_its_age(changes: dict[str, Any]) 
         {"streams__fleet__unpassed_ms": NOW - PATIENCE_MS + 1},
         {"job__time_ms": NOW - PATIENCE_MS},
         {"streams__fleet__waiting": waiting(count=5, oldest_s=PATIENCE_MS / 1000)},
-        {"standing": standing("sub-1", since_ms=NOW - PATIENCE_MS + 1)},
-        {"standing": standing("sub-1", time_ms=LATE - 1)},
-        {"standing": standing("sub-1"), "subscriptions__map__detached_ms": 5},
+        {"standing": standing("sub~fleet~1~0", since_ms=NOW - PATIENCE_MS + 1)},
+        {"standing": standing("sub~fleet~1~0", time_ms=LATE - 1)},
+        {"standing": standing("sub~fleet~1~0"), "subscriptions__map__detached_ms": 5},
         {"sites__oslo__time_ms": LATE, "sites__bergen__time_ms": LATE, "job__time_ms": LATE},
     ],
     ids=["just committed", "just reported", "just arrived", "just stopped", "old report", "detached", "nothing runs"],
@@ -142,7 +142,7 @@ def test_a_message_that_was_set_aside_is_a_note_that_names_it() -> None:
 
 def test_an_output_stands_while_its_coverage_does_and_rows_wait() -> None:
     def relays(coverage: int, rows: int = 3, time_ms: int = 0) -> dict[str, Any]:
-        return {"oslo": {"time_ms": time_ms, "outputs": {"sub-1": {"rows": rows, "coverage": coverage}}}}
+        return {"oslo": {"time_ms": time_ms, "outputs": {"sub~fleet~1~0": {"rows": rows, "coverage": coverage}}}}
 
     followed = Standing()
     assert followed.update(relays(7, time_ms=0), 0) == []

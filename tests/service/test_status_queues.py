@@ -37,9 +37,9 @@ def test_rows_bytes_and_waits_are_summed_over_the_path() -> None:
     second.offer(block(41, 60, [7]), child(*receivers), 104.0)
     inbox.offer(replace(block(1, 40, [7]), classes=None), receivers[0], 107.0)
     relays: dict[str, Any] = {
-        "root": {"outputs": {"s-to-mid": first.report(110.0)}},
-        "mid": {"outputs": {"s-to-leaf": second.report(110.0)}},
-        "leaf": {"outputs": {"sub-1": inbox.report(110.0)}},
+        "root": {"outputs": {"to~s~mid": first.report(110.0)}},
+        "mid": {"outputs": {"to~s~leaf": second.report(110.0)}},
+        "leaf": {"outputs": {"sub~s~1~0": inbox.report(110.0)}},
     }
     relays = json.loads(json.dumps(relays))
     found = {name: queued_for(_snapshot(), name, relays) for name in NAMES}

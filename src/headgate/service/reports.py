@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from headgate.fabric import Fabric
+from headgate.relay.core import Key
 from headgate.wire.frame import WireError
 from headgate.wire.sealed import read_object
 from headgate.wire.shapes import EACH, NUMBER, check_shape
@@ -63,6 +64,11 @@ def _check_relay(document: Mapping[str, Any]) -> None:
     links = document["link_bytes"]
     if any(":" not in link for link in links) or links.keys() - document["link_messages"].keys():
         raise WireError("'link_bytes' and 'link_messages' do not name the same links")
+    for token in document["outputs"]:
+        try:
+            Key.parse(token)
+        except ValueError:
+            raise WireError(f"'outputs' names {token!r:.40}, which is no output") from None
     if any(len(pair) != 2 for pair in document.get("settled", {}).values()):
         raise WireError("'settled' should have a row and a version for each stream")
 

@@ -358,7 +358,8 @@ class Runtime:
             await self.control.contexts.fold()
         await self.witness.close()
         await self.clerk.close()
-        await say_stopped(self.fabric)
+        if self._tasks:  # a start that was refused changes nothing
+            await say_stopped(self.fabric)
 
 
 def _nats_options(settings: Settings, server: EmbeddedServer | None) -> dict[str, Any]:

@@ -262,7 +262,7 @@ def queued_for(snapshot: Snapshot, name: str, relays: dict[str, dict[str, Any]])
     token = Key(subscription.stream, subscription=identity, stay=subscription.stay).token
     inbox = relays.get(subscription.site, {}).get("outputs", {}).get(token, {})
     if inbox.get("rows"):
-        queues["inbox"] = {"rows": inbox["rows"], "bytes": inbox["bytes"], "age_s": inbox.get("age_s", 0.0)}
+        queues["inbox"] = {"rows": inbox["rows"], "bytes": inbox.get("bytes", 0), "age_s": inbox.get("age_s", 0.0)}
     sums = {key: sum(queue[key] for queue in queues.values()) for key in ("rows", "bytes", "age_s")}
     return {
         "queued_rows": sums["rows"],

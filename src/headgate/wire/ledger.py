@@ -133,7 +133,7 @@ class Tally:
         """Read what somebody stored as an acknowledgement, None when it is not one."""
         try:
             return cls.from_json(data)
-        except (ValueError, TypeError, AttributeError):
+        except (WireError, ValueError, TypeError, AttributeError, KeyError):
             return None
 
 
