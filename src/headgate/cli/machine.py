@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, Final
 
 from headgate.cli import options as o
 from headgate.client import Client
+from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import FabricError
 
@@ -33,7 +33,7 @@ def machine_lines(found: dict[str, Any]) -> list[str]:
 
 async def ask_machine(client: Client) -> dict[str, Any] | None:
     """What a running service says of its machine, which needs no log; None when none runs."""
-    with contextlib.suppress(FabricError, ValueError):
+    with noted(SERVICE, "the service does not say how its machine is", FabricError, ValueError):
         answer = await client.fabric.request(client.fabric.logs.control("machine"), b"", _ASK_S)
         found: dict[str, Any] = json.loads(answer)
         return found
@@ -44,7 +44,7 @@ async def machine_error(
     error: Exception, nats: str | None, state_dir: Path, namespace: str, creds: Path | None
 ) -> HeadgateError:
     """Why the logs of a deployment cannot be read: what its service says of the machine, else what was found here."""
-    with contextlib.suppress(HeadgateError):
+    with noted(SERVICE, "the service cannot be asked about its machine", HeadgateError):
         async with await o.connect(nats, state_dir, namespace, creds) as client:
             lines = machine_lines(await ask_machine(client) or {})
             if lines:

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from headgate.client.errors import ClientError
+from headgate.diagnostics import CLIENT, noted
 from headgate.fabric import Fabric, FabricError
 from headgate.relay.root import committed_head
 from headgate.wire.identity import DEPLOYMENT_KEY, Identity, Incarnation, Run, decode_runs, overtaken
@@ -43,7 +44,7 @@ async def new_runs(fabric: Fabric) -> AsyncIterator[str]:
     try:
         while True:
             wake.clear()
-            with contextlib.suppress(FabricError):
+            with noted(CLIENT, "whether the service was started again is asked later", FabricError):
                 runs = await read_runs(fabric)
                 if runs and runs[-1].id != known:
                     known = runs[-1].id

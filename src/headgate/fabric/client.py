@@ -397,14 +397,24 @@ class Fabric:
 
     async def clear(self, log: Log, subject: str) -> None:
         """Delete every message of a subject (wildcards allowed), the last one too; nothing when there is no log."""
-        with _translated(f"cannot clear {log.name}"), contextlib.suppress(NotFoundError):
-            await self._js.purge_stream(log.name, subject=subject)
+        with _translated(f"cannot clear {log.name}"):
+            try:
+                await self._js.purge_stream(log.name, subject=subject)
+            except NotFoundError:
+                FABRIC.debug("there is no log %s to clear", log.name)
 
     async def delete(self, log: Log | str) -> None:
-        """Delete a whole log, if it is there."""
+        """Delete a whole log."""
         name = log if isinstance(log, str) else log.name
-        with _translated(f"cannot delete {name}"), contextlib.suppress(NotFoundError):
+        with _translated(f"cannot delete {name}"):
             await self._js.delete_stream(name)
+
+    async def discard(self, log: Log | str) -> None:
+        """Delete a whole log, if it is there."""
+        try:
+            await self.delete(log)
+        except NoLogError:
+            FABRIC.debug("there is no log %s to delete", log)
 
     async def request(self, subject: str, data: bytes, timeout_s: float = _TIMEOUT_S) -> bytes:
         """Ask a service and return its answer.

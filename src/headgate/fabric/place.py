@@ -6,7 +6,6 @@ and takes no other server for it: the file also has the server's name, which eve
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
@@ -19,6 +18,8 @@ from typing import Any, Final, Self
 
 from nats.aio.client import Client, Server
 from nats.errors import Error as NatsError
+
+from headgate.diagnostics import FABRIC, noted
 
 HOST: Final = "127.0.0.1"
 PORT_FILE: Final = "port.json"
@@ -48,7 +49,7 @@ class ServerPlace:
     @classmethod
     def read(cls, path: Path) -> Self | None:
         """What a file says, None when it is missing or unreadable."""
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        with noted(FABRIC, "where the server is cannot be read", OSError, ValueError, KeyError, TypeError):
             found = json.loads(path.read_text(encoding="utf-8"))
             return cls(int(found["port"]), int(found["pid"]), str(found["name"]))
         return None
@@ -60,7 +61,7 @@ class ServerPlace:
 
 def write_whole(path: Path, text: str) -> None:
     """Replace a file in one step; nothing is done where it already has that text."""
-    with contextlib.suppress(OSError, ValueError):
+    with noted(FABRIC, "what the system says of its ports cannot be read", OSError, ValueError):
         if path.read_text(encoding="utf-8") == text:
             return
     other = path.with_name(path.name + ".new")
@@ -81,7 +82,7 @@ def is_free(port: int) -> bool:
 
 def ephemeral_range() -> tuple[int, int]:
     """The ports that the system gives to outgoing connections, first and last."""
-    with contextlib.suppress(OSError, ValueError):
+    with noted(FABRIC, "what the system says of its ports cannot be read", OSError, ValueError):
         low, high = map(int, _RANGE_FILE.read_text(encoding="ascii").split())
         return low, high
     return _USUAL_RANGE
@@ -141,7 +142,7 @@ async def connect(url: str, file: Path | None, **options: Any) -> Client:
 
 def is_running(place: ServerPlace) -> bool:
     """Whether the process of a server is there and its port takes connections."""
-    with contextlib.suppress(OSError):
+    with noted(FABRIC, "the server does not answer", OSError):
         os.kill(place.pid, 0)
         with socket.create_connection((HOST, place.port), 1.0):
             return True

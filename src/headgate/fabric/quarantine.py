@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import Any, Final
 
+from headgate.diagnostics import FABRIC, noted
 from headgate.fabric.client import Fabric
 from headgate.protocol.port import FabricError
 from headgate.protocol.quarantine import read_document
@@ -36,7 +36,9 @@ async def report_quarantine(fabric: Fabric, process: str) -> None:
 async def keep_quarantine(fabric: Fabric, process: str) -> None:
     """Publish the registry of a process whenever it has changed, until cancelled."""
     while True:
-        with contextlib.suppress(FabricError):  # NATS is away for a moment: what is recorded is published later
+        with noted(
+            FABRIC, "what was set aside is published later", FabricError
+        ):  # NATS is away for a moment: what is recorded is published later
             await report_quarantine(fabric, process)
         await asyncio.sleep(_REPORT_S)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
+
+from headgate.diagnostics import FABRIC, noted
 
 FAILED: Final = "Nats-Service-Error"
 """The header of an answer that says why there is none."""
@@ -29,7 +30,7 @@ async def serve(
     handling: set[asyncio.Task[None]] = set()
 
     async def reply(message: Any, data: bytes, failed: str | None = None) -> None:
-        with contextlib.suppress(NatsError):  # the connection is away: whoever asked has to ask again
+        with noted(FABRIC, "the connection is away, and so is who asked", NatsError):
             await client.publish(message.reply, data, headers=None if failed is None else {FAILED: failed})
 
     async def answer(message: Any) -> None:
@@ -56,7 +57,7 @@ async def serve(
 
     async def end() -> None:
         if not client.is_closed:
-            with contextlib.suppress(NatsError):  # it is away, and so is what was asked of it
+            with noted(FABRIC, "the connection is away, and so is who asked", NatsError):
                 await serving.unsubscribe()
         for task in list(handling):
             task.cancel()

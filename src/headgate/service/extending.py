@@ -7,12 +7,12 @@ A request after which no plan could be found that keeps to the constraints is re
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from headgate.diagnostics import SERVICE, noted
 from headgate.model import Plan, Subscription, Tree
 from headgate.planning import Problem, ProblemError
 from headgate.planning.covering import Comparisons
@@ -42,7 +42,9 @@ def extend_plan(
     plan = snapshot.plan if missing is None else _extended(snapshot, missing, known, figures)
     terms = Terms.of(snapshot.deployment)
     if plan is not None and terms.limits:
-        with contextlib.suppress(ProblemError):  # what cannot be planned is served by the root
+        with noted(
+            SERVICE, "what cannot be planned is served by the root", ProblemError
+        ):  # what cannot be planned is served by the root
             problem = _problem(snapshot, plan, known, figures)
             if any(terms.missed(problem, plan)):
                 plan = _placed(problem, plan, missing or (), terms)
@@ -75,7 +77,7 @@ def missed_constraints(snapshot: Snapshot) -> tuple[Miss, ...]:
     """The constraints that the plan in force misses by what the deployment declares."""
     terms = Terms.of(snapshot.deployment)
     if snapshot.plan is not None and terms.limits:
-        with contextlib.suppress(ProblemError):
+        with noted(SERVICE, "what cannot be planned is served by the root", ProblemError):
             return terms.misses(_problem(snapshot, snapshot.plan, None, None), snapshot.plan)
     return ()
 
@@ -108,7 +110,7 @@ class Extender:
             deployment=replace(snapshot.deployment, subscriptions={**snapshot.deployment.subscriptions, **added}),
             class_ids={**snapshot.class_ids, **{name: snapshot.class_ids.get(name, -1) for name in added}},
         )
-        with contextlib.suppress(ProblemError):
+        with noted(SERVICE, "what cannot be planned is served by the root", ProblemError):
             before = terms.missed(_problem(snapshot, snapshot.plan, self._known, figures), snapshot.plan)
             plan = extend_plan(there, self._known, figures, fixed=self.fixed) or snapshot.plan
             problem = _problem(there, plan, self._known, figures)
@@ -130,7 +132,9 @@ def _extended(
     snapshot: Snapshot, missing: list[tuple[str, str]], known: Comparisons | None, figures: Figures | None
 ) -> Plan:
     if snapshot.plan is not None:
-        with contextlib.suppress(ProblemError):  # what cannot be planned is served by the root
+        with noted(
+            SERVICE, "what cannot be planned is served by the root", ProblemError
+        ):  # what cannot be planned is served by the root
             problem = (figures or Figures()).problem(snapshot.deployment, snapshot.class_ids, known)
             return joined(problem, snapshot.plan, missing)
     trees = dict(snapshot.plan.trees) if snapshot.plan else {}

@@ -70,7 +70,7 @@ async def _delete_logs(fabric: Fabric, found: Found) -> None:
     inputs = {fabric.logs.input(stream).name for stream in found.identity.incarnations}
     for name, info in found.infos.items():
         if name not in inputs or info.lost:
-            await fabric.delete(name)
+            await fabric.discard(name)
 
 
 async def _clear_streams(fabric: Fabric, snapshot: Snapshot, streams: frozenset[str]) -> None:
@@ -79,7 +79,7 @@ async def _clear_streams(fabric: Fabric, snapshot: Snapshot, streams: frozenset[
     wanted = snapshot.deployment.subscriptions
     ids = {str(snapshot.subscription_ids[name]) for name, each in wanted.items() if each.stream in streams}
     for stream in streams:
-        await fabric.delete(logs.root(stream).name)
+        await fabric.discard(logs.root(stream).name)
         for subject in (logs.pin(stream), logs.ledger(stream), logs.past(stream), logs.mark_anywhere(stream)):
             await fabric.clear(logs.state, subject)
     for identity in ids:

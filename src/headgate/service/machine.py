@@ -9,7 +9,6 @@ once there is room. One that has ended is started again too, at another port if 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import os
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import EmbeddedServer, Fabric, FabricError
 
@@ -193,7 +193,9 @@ class Machine:
         if said == self._reported and time.monotonic() < self._report_s:
             return
         self._report_s = time.monotonic() + _REPORT_S
-        with contextlib.suppress(FabricError):  # a request for it is answered without the log; the next report counts
+        with noted(
+            SERVICE, "the next report of the machine counts", FabricError
+        ):  # a request for it is answered without the log; the next report counts
             subject = self._fabric.logs.stats("machine", "_")
             await self._fabric.publish(subject, json.dumps(document).encode(), timeout_s=_REPORT_TIMEOUT_S)
             self._reported = said

@@ -65,12 +65,13 @@ async def rewrite(fabric: Fabric, catalog: Catalog, log: Log, without: frozenset
         kept += [stored for stored in batch if not without or _revision(stored.subject) not in without]
         place = batch[-1].sequence
     catalog.set_witness({name: seen for name, seen in catalog.witness().items() if name != log.name})
-    await fabric.delete(log)
+    await fabric.discard(log)
     await fabric.ensure(log)
     for stored in kept:
         await fabric.publish(stored.subject, stored.data)
 
 
 def _revision(subject: str) -> int:
-    """The revision that a subject of the tables log is of."""
-    return int(subject.rsplit(".", 1)[1].partition("-")[0])
+    """The revision that a subject of the tables log is of, -1 for what somebody else has put there."""
+    name = subject.rsplit(".", 1)[1].partition("-")[0]
+    return int(name) if name.isdigit() else -1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -14,12 +13,14 @@ from typing import Final
 from headgate.catalog import Catalog
 from headgate.catalog.database import shown
 from headgate.catalog.rebuild import decode_filed, rebuild_catalog
+from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric, FabricError, LogState
 from headgate.relay.root import committed_head
 from headgate.service.identity import Checkpoint, Found
 from headgate.service.mending import unreadable_subjects
 from headgate.wire.identity import Run, decode_runs, joined_runs
+from headgate.wire.sealed import read_number
 from headgate.wire.snapshot import Snapshot, SnapshotError, part_count
 
 _FILE: Final = "identity.json"
@@ -34,11 +35,7 @@ async def survey(fabric: Fabric, catalog: Catalog, place: str, checkpoints: Path
     infos = await own_logs(fabric)
     published, mark, unreadable = 0, "", ""
     if logs.tables.name in infos:
-        published = await newest_revision(fabric)
-        try:
-            mark = (await published_snapshot(fabric, published)).identity.mark if published else ""
-        except SnapshotError as error:
-            unreadable = str(error)
+        published, mark, unreadable = await _newest_published(fabric, snapshot.revision)
     streams = snapshot.identity.incarnations
     damaged = await unreadable_subjects(fabric, infos, streams)
     heads = await committed_heads(fabric, [stream for stream in streams if logs.root(stream).name in infos])
@@ -67,11 +64,29 @@ async def own_logs(fabric: Fabric) -> dict[str, LogState]:
     return {name: info for name, info in found.items() if name.startswith(prefix)}
 
 
-async def newest_revision(fabric: Fabric) -> int:
-    """The newest revision in the tables log, announced or not; 0 when there is none."""
+async def _newest_published(fabric: Fabric, known: int) -> tuple[int, str, str]:
+    """The newest revision in the tables log with its mark, and why it cannot be read where that is so.
+
+    What cannot be read and was neither announced nor made by the catalog is nobody's revision, and passed over.
+    """
+    head = await fabric.last(fabric.logs.state, fabric.logs.head) if await fabric.info(fabric.logs.state) else None
+    said = None if head is None else fabric.quarantine.take(fabric.logs.state, head, read_number)
+    for revision in await revisions(fabric):
+        try:
+            return revision, (await published_snapshot(fabric, revision)).identity.mark, ""
+        except SnapshotError as error:
+            if revision <= max(known, said or 0):
+                return revision, "", str(error)
+            SERVICE.warning("something that is no revision of the catalog was passed over: %s", error)
+    return 0, "", ""
+
+
+async def revisions(fabric: Fabric) -> list[int]:
+    """The revisions in the tables log, announced or not, the newest first."""
     logs = fabric.logs
     subjects = await fabric.subjects(logs.tables, logs.any_table)
-    return max((int(subject.rsplit(".", 1)[1].partition("-")[0]) for subject in subjects), default=0)
+    names = {subject.rsplit(".", 1)[1].partition("-")[0] for subject in subjects}
+    return sorted((int(name) for name in names if name.isdigit()), reverse=True)
 
 
 async def published_snapshot(fabric: Fabric, revision: int) -> Snapshot:
@@ -98,7 +113,7 @@ async def published_runs(fabric: Fabric, infos: Mapping[str, LogState]) -> list[
     if logs.state.name not in infos:
         return []
     stored = await fabric.last(logs.state, logs.runs)
-    with contextlib.suppress(ValueError, TypeError, KeyError):
+    with noted(SERVICE, "the starts before cannot be read", ValueError, TypeError, KeyError):
         return [] if stored is None else decode_runs(stored.data)
     return []
 
@@ -114,7 +129,7 @@ def read_checkpoints(directory: Path) -> dict[str, Checkpoint]:
     for place in sorted(directory.iterdir()) if directory.is_dir() else ():
         if place.is_dir() and not place.name.startswith("."):
             found[place.name] = Checkpoint()
-            with contextlib.suppress(OSError, ValueError, TypeError):
+            with noted(SERVICE, "whose a checkpoint is cannot be read", OSError, ValueError, TypeError):
                 found[place.name] = Checkpoint(**json.loads((place / _FILE).read_text(encoding="utf-8")))
     return found
 
@@ -147,7 +162,7 @@ def set_checkpoint_aside(directory: Path, stream: str) -> Path | None:
 
 async def refuse_second_service(fabric: Fabric) -> None:
     """Refuse to start beside a service that runs already: both would write the same logs."""
-    with contextlib.suppress(FabricError):
+    with noted(SERVICE, "no other service answers", FabricError):
         await fabric.request(fabric.logs.control("context"), b"{}", _ASK_S)
         raise HeadgateError(
             f"a deployment is already running in this NATS under the namespace {fabric.logs.namespace!r}",
@@ -158,7 +173,8 @@ async def refuse_second_service(fabric: Fabric) -> None:
 async def rebuild_from_nats(fabric: Fabric, place: str) -> tuple[Snapshot, Path | None]:
     """Rebuild the catalog from what is published; returns what is in force, and where the old catalog was moved to."""
     logs = fabric.logs
-    revision = await newest_revision(fabric) if logs.tables.name in await own_logs(fabric) else 0
+    known = await revisions(fabric) if logs.tables.name in await own_logs(fabric) else []
+    revision = known[0] if known else 0
     if not revision:
         raise HeadgateError(
             f"NATS holds no revision of a catalog under the namespace {logs.namespace!r}",
@@ -183,7 +199,7 @@ async def rebuild_from_nats(fabric: Fabric, place: str) -> tuple[Snapshot, Path 
 
 def _is_current(place: str, published: Snapshot) -> bool:
     """Whether a catalog can be read and has everything that was published."""
-    with contextlib.suppress(HeadgateError), Catalog.open(place) as catalog:
+    with noted(SERVICE, "the catalog that is replaced cannot be read", HeadgateError), Catalog.open(place) as catalog:
         catalog.verify()
         mine = catalog.snapshot()
         kept = catalog.mark(published.revision) in (None, published.identity.mark)

@@ -8,13 +8,13 @@ by its checkpoint.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from typing import Final
 
 from headgate.catalog import Catalog
+from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
-from headgate.fabric import Fabric, FabricError
+from headgate.fabric import Fabric
 from headgate.service.identity import IdentityError, Misfit
 from headgate.service.survey import own_logs
 
@@ -65,5 +65,5 @@ class Witness:
         """Look a last time, when everything else has stopped; not where nothing was started on what is stored."""
         if not self._seen:
             return
-        with contextlib.suppress(FabricError, HeadgateError):
+        with noted(SERVICE, "how far the logs are is noted with the next look", HeadgateError):
             await self.look()
