@@ -22,7 +22,7 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 from nats.js import api
-from nats.js.errors import APIError, NotFoundError
+from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
 
 from headgate.diagnostics import FABRIC
 from headgate.fabric.place import ServerPlace, connect
@@ -200,6 +200,10 @@ class Fabric:
             failed = error.err_code == _STORE_FAILED
             hint = "the server cannot write its files: is the disk full, or its store damaged?" if failed else None
             raise FabricError(f"{subject}: {error.description}", hint=hint) from error
+        except NoStreamResponseError as error:
+            raise NoLogError(
+                f"{subject}: not stored: no log takes this subject", hint="is the deployment up?"
+            ) from error
         except (NatsError, TimeoutError) as error:
             raise FabricError(f"{subject}: not stored: {error!r}") from error
         return int(ack.seq)

@@ -285,8 +285,8 @@ MUTANTS: Final = (
     Mutant(
         "an unsure acknowledgement is not looked for",
         "client.acknowledging",
-        "        if stored is None or stored.data != unsure:\n",
-        "        if True:\n",
+        "        if stored is None:\n",
+        "        if stored is not None or stored is None:\n",
     ),
     Mutant(
         "acknowledging without a fence",
