@@ -42,7 +42,8 @@ SHAPES: Final[Mapping[str, Mapping[str, Any]]] = {
     "standing": {"time_ms": int, "outputs": [{"site": str, "output": str, "rows": int, "since_ms": int}]},
 }  # fmt: skip
 _PLAN: Final = {
-    "fixed": bool, "quality": (int, float, None), "quality_reachable": NUMBER, "window_s": NUMBER, "moves": int, "state": str,
+    "fixed": bool, "quality": (int, float, None), "quality_reachable": NUMBER, "window_s": NUMBER, "moves": int,
+    "state": str,
     "changes": int, "gain_per_move?": (int, float, None), "quality_anew?": (int, float, None), "streams": {EACH: {}},
     "sites": {EACH: {}}, "subscriptions": {EACH: {}},
 }  # fmt: skip
