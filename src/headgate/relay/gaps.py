@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headgate.protocol.kernel import Task
 from headgate.protocol.port import FabricError
-from headgate.protocol.records import RelayReport
+from headgate.protocol.reports import RelayReport
 from headgate.relay.core import Gap
 from headgate.relay.holds import Held
 from headgate.relay.owed import fetch_owed

@@ -26,7 +26,7 @@ class Checks:
     def appended(self, subject: str, data: Any, _: int) -> None:
         """Messages of an inbox join exactly; nobody writes over what was covered."""
         if subject.startswith("hg.ack."):
-            self._acknowledged(subject, Tally.from_json(data))
+            self._acknowledged(subject, Tally.decode(data))
         if not isinstance(data, Block) or ".held." in subject:
             return
         before = self._covered.get(subject)

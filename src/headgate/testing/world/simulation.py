@@ -184,7 +184,7 @@ class Simulation:
         known = (Tally.read(stored.data) if stored is not None else None) or Tally(identity)
         known.detached_ms, known.grace_s = 0, None
         try:
-            sequence = self.fabric.publish(subject, known.to_json(), expect=stored.sequence if stored else 0)
+            sequence = self.fabric.publish(subject, known.encode(), expect=stored.sequence if stored else 0)
         except FabricError:  # the disk is full: it comes back later
             self.fabric.queue.at(self.fabric.queue.now + 1.0, self._revive_reader, name)
             return
@@ -194,7 +194,7 @@ class Simulation:
         )
         tally = copy.deepcopy(known)
         if from_position and subscriber.position is not None:
-            tally = Tally.from_json(subscriber.position)
+            tally = Tally.decode(subscriber.position)
             subscriber.done = tally.mark
         else:
             self._settle_past(subscriber)
@@ -322,7 +322,7 @@ class Simulation:
             self._evaluated[manifest.stream].append(manifest)
         matched.add(manifest, members)
         matched.fold(matched.head)
-        data = b"%d\n%s" % (0, matched.to_json())
+        data = matched.encode()
         self.fabric.server.publish(
             self.logs.ledger(manifest.stream), data, size=len(data), now=self.fabric.wall_s + self.fabric.queue.now
         )
@@ -468,7 +468,7 @@ class Simulation:
         tally.time_ms = tally.detached_ms = int((self.fabric.wall_s + self.fabric.queue.now) * 1000)
         tally.grace_s = self.random.choice((None, 0.5, 3.0))
         with suppress(FabricError):  # the disk is full: it is away without having said so
-            self.fabric.publish(subject, tally.to_json(), expect=stored.sequence if stored else 0)
+            self.fabric.publish(subject, tally.encode(), expect=stored.sequence if stored else 0)
         self._later(action.number, self._revive_reader, name)
 
     def _revive_reader(self, name: str) -> None:
