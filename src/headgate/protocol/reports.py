@@ -49,8 +49,9 @@ class RelayReport(Report, frozen=True, kw_only=True):
     """What a relay has done since it started, and how far it has settled each stream.
 
     `settled` has, by stream, the end of what all outputs have passed and the version that it was routed under; what
-    comes later was routed under that version or a newer one. `stopped` names streams that cannot go on, and why. Links
-    are named by stream and child.
+    comes later was routed under that version or a newer one. It holds for the incarnations that are named beside it: in
+    another one the same numbers mean other rows. `stopped` names streams that cannot go on, and why. Links are named by
+    stream and child.
     """
 
     kind_name = "relay-report"
@@ -72,6 +73,7 @@ class RelayReport(Report, frozen=True, kw_only=True):
     sent_s: dict[str, float] = msgspec.field(default_factory=dict)
     arrived_s: dict[str, float] = msgspec.field(default_factory=dict)
     settled: dict[str, tuple[Count, Count]] = msgspec.field(default_factory=dict)
+    incarnations: dict[str, str] = msgspec.field(default_factory=dict)
     outputs: dict[str, OutputReport] = msgspec.field(default_factory=dict)
     stopped: dict[str, str] = msgspec.field(default_factory=dict)
 
