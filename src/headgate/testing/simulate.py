@@ -23,11 +23,12 @@ from rich.table import Table
 
 from headgate.protocol.trace import Trace
 from headgate.testing.world.coverage import STATES
+from headgate.testing.world.deployed import Result
 from headgate.testing.world.faults import MUTANTS
 from headgate.testing.world.mutants import Outcome, hunt
 from headgate.testing.world.scenario import Scenario, make_scenario
 from headgate.testing.world.shrink import shrink
-from headgate.testing.world.simulation import Result, Simulation
+from headgate.testing.world.simulation import Simulation
 
 _BATCH: Final = 2
 _SHOWN: Final = 5
