@@ -39,8 +39,9 @@ async def members(tables: TableCache, stream: str, version: int) -> dict[int, in
 async def add(port: LogPort, tables: TableCache, matched: Matched, manifest: Manifest) -> None:
     """Add a manifest, and before it the history of subscriptions that it serves first and that start earlier."""
     stream = matched.stream
-    served = await members(tables, stream, manifest.version)
-    if not matched.has(manifest):
+    # Nobody below the root sees a commit without rows: a subscription starts with the first one that has some.
+    served = await members(tables, stream, manifest.version) if manifest.evaluated else {}
+    if served and not matched.has(manifest):
         snapshot = await tables.snapshot(manifest.version)
         for name, subscription in snapshot.deployment.subscriptions.items():
             identity = snapshot.subscription_ids[name]

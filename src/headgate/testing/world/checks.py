@@ -23,6 +23,10 @@ class Checks:
         self._covered: dict[str, int] = {}
         self._acked: dict[str, int] = {}
 
+    def fail(self, problem: str) -> None:
+        """A promise is broken; the first one counts."""
+        self.problem = self.problem or problem
+
     def appended(self, subject: str, data: Any, _: int) -> None:
         """Messages of an inbox join exactly; nobody writes over what was covered."""
         if subject.startswith("hg.ack."):

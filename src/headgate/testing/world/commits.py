@@ -1,107 +1,110 @@
-"""The Spark side of a simulated deployment: micro-batches that are staged in parts, committed and summed up."""
+"""The Spark side and the books of a simulated deployment: real committers and keepers, and what an oracle says of both.
+
+Every manifest is checked when it is stored: each row of the source is committed once and in order, whatever was killed
+or replayed. Every stored sum of the ledger is compared with what the oracle counts up to there.
+"""
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter
+from random import Random
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from headgate.matching import ClassLists
+from headgate.protocol.kernel import Completed
 from headgate.protocol.port import FabricError
-from headgate.relay.root import EARLIEST
+from headgate.service.keeper import KeeperMachine
+from headgate.testing.world.codec import PlainCodec
 from headgate.testing.world.deployed import World
-from headgate.testing.world.oracle import Committed, Ints, wanted
-from headgate.testing.world.scenario import SCHEMA, Action
-from headgate.wire.manifest import Manifest, PartRef
-from headgate.wire.part import Part
+from headgate.testing.world.driver import DriverMachine, Planned, cut
+from headgate.testing.world.oracle import Committed
+from headgate.testing.world.process import Instance
+from headgate.testing.world.scenario import Action
+from headgate.wire.ledger import Matched
+from headgate.wire.manifest import Manifest
 
 
 class Commits(World):
-    """Commits rows as a stream's driver does."""
+    """Commits rows as a stream's driver does, and keeps the books as the service does."""
+
+    def _start_driver(self, stream: str) -> None:
+        """Start the driver of a stream, with nothing but the source and its checkpoint."""
+        random = Random(f"{self.scenario.seed} {stream} {self._instances}")
+        machine = DriverMachine(stream, self.sources[stream], self.logs, random, PlainCodec())
+
+        def ask(instance: Instance, number: int, _: Any) -> None:
+            self._idle.setdefault(stream, []).append((instance, number))
+            self._give(stream)
+
+        self._start_service(f"driver-{stream}", machine, lambda: self._start_driver(stream), ask)
+
+    def _start_books(self, stream: str) -> None:
+        """Start the keeper of a stream's books."""
+        machine = KeeperMachine(stream, self.logs, codec=PlainCodec())
+        self._start_service(f"books-{stream}", machine, lambda: self._start_books(stream))
 
     def _commit(self, action: Action) -> None:
-        """Stage and commit a micro-batch as the driver would: parts first, in any number, then one manifest."""
-        stream, count = action.place, int(action.number)
-        version = self.snapshot.revision
-        values = np.array([self.random.randrange(60) for _ in range(count)], dtype=np.int64)
-        try:
-            refs, totals = self._stage(stream, version, values)
-            last = self.fabric.server.last(self.logs.root(stream), self.logs.commit(stream))
-            manifest = Manifest(
-                stream=stream,
-                lineage="one",
-                batch=self._batches[stream],
-                version=version,
-                after=self.oracle.streams[stream].head,
-                parts=refs,
-                class_ids=np.array(sorted(totals), dtype=np.uint64),
-                class_counts=np.array([totals[each] for each in sorted(totals)], dtype=np.uint64),
-                time_ms=int((self.fabric.wall_s + self.fabric.queue.now) * 1000),
+        """Rows arrive at the source; its driver commits them with its next micro-batch."""
+        source, count = self.sources[action.place], int(action.number)
+        source.values += [self.random.randrange(60) for _ in range(count)]
+        source.empty += not count
+        self._give(action.place)
+
+    def _give(self, stream: str) -> None:
+        """Give the drivers that wait for it the batch that is to run, if there is one."""
+        batch: Planned | None = self.sources[stream].next() if self._idle.get(stream) else None
+        if batch is not None:
+            waiting, self._idle[stream] = self._idle[stream], []
+            for instance, number in waiting:
+                self._later(0.001, instance.feed, Completed(number, batch))
+
+    def _appended(self, subject: str, data: Any, sequence: int) -> None:
+        """Look at everything that is stored."""
+        super()._appended(subject, data, sequence)
+        if isinstance(data, Manifest):
+            self._committed(data)
+        elif subject.startswith("hg.ledger."):
+            stream = subject.rsplit(".", 1)[1]
+            self._check_books(Matched.decode(data, stream))
+
+    def _committed(self, manifest: Manifest) -> None:
+        """A batch was committed: its rows are the next ones of the source, and its counts are right."""
+        truth, (given,) = self.oracle.streams[manifest.stream], manifest.ranges
+        first, last = int(given.before or 0), int(given.after)
+        values = np.array(self.sources[manifest.stream].values[first:last], dtype=np.int64)
+        if (first, manifest.after, manifest.upto) != (truth.read, truth.head, truth.head + last - first):
+            self._checks.fail(
+                f"batch {manifest.batch} of {manifest.stream} commits rows {first} to {last} of the source as "
+                f"({manifest.after}, {manifest.upto}], where {truth.read} were committed up to {truth.head}"
             )
-            if count:
-                self.oracle.streams[stream].add(Committed(manifest.after, manifest.upto, version, values))
-            try:
-                self.fabric.publish(self.logs.commit(stream), manifest, expect=last.sequence if last else 0)
-            except FabricError:
-                if count:
-                    self.oracle.streams[stream].withdraw()
-                raise
-        except FabricError:
-            return  # nothing was committed: the rows come again with the next batch
-        self._batches[stream] += 1
+        commit = Committed(manifest.after, manifest.upto, manifest.version, values)
+        counts = dict(zip(manifest.class_ids.tolist(), manifest.class_counts.tolist(), strict=True))
+        classes = self.oracle.classes(manifest.version, manifest.stream)
+        if any(counts.get(each, 0) != commit.count(each) for each in classes) or counts.keys() - classes:
+            self._checks.fail(f"batch {manifest.batch} of {manifest.stream} counts {counts} under {manifest.version}")
+        truth.read = last
+        if len(values):
+            truth.add(commit)
         self.result.batches += 1
-        self._sum_up(manifest)
 
-    def _stage(self, stream: str, version: int, values: Ints) -> tuple[tuple[PartRef, ...], Counter[int]]:
-        """The parts of a batch, cut at random, as a replay with other partitions would."""
-        classes = sorted(self.oracle.classes(version, stream))
-        totals: Counter[int] = Counter()
-        refs = []
-        count = len(values)
-        cuts = sorted({0, count, *(self.random.randint(0, count) for _ in range(self.random.randint(0, 2)))})
-        for start, end in itertools.pairwise(cuts):
-            mine = values[start:end]
-            hits = {each: wanted(each, mine) for each in classes}
-            lists = [[each for each in classes if hits[each][row]] for row in range(len(mine))]
-            kept = [row for row in range(len(mine)) if lists[row]]
-            totals.update(each for found in lists for each in found)
-            if not kept:
-                refs.append(PartRef(0, len(mine), 0))
-                continue
-            offsets = np.cumsum([0, *(len(lists[row]) for row in kept)]).astype(np.int64)
-            ids = np.array([each for row in kept for each in lists[row]], dtype=np.uint32)
-            rows = pa.RecordBatch.from_arrays([pa.array(mine[kept]), pa.array(mine[kept] % 7)], schema=SCHEMA.arrow)
-            part = Part(len(mine), np.array(kept, dtype=np.uint64), rows, ClassLists(offsets, ids))
-            refs.append(PartRef(self.fabric.publish(self.logs.part(stream), part), len(mine), len(kept)))
-        return tuple(refs), totals
-
-    def _sum_up(self, manifest: Manifest) -> None:
-        """Keep the root's side of the ledger."""
-        matched, snapshot = self._matched[manifest.stream], self.oracle.versions[manifest.version]
-        members = {
-            snapshot.subscription_ids[name]: snapshot.class_ids[name]
-            for name, each in snapshot.deployment.subscriptions.items()
-            if each.stream == manifest.stream
+    def _check_books(self, matched: Matched) -> None:
+        """The stored sums are those of the oracle at the same place."""
+        expected = self.oracle.sums(matched.stream, matched.head)
+        found = {
+            subscription: (starts, matched.matched(subscription)) for subscription, starts in matched.starts.items()
         }
-        for name, each in snapshot.deployment.subscriptions.items():
-            identity = snapshot.subscription_ids[name]
-            if each.start == EARLIEST and identity in members and identity not in matched.starts:
-                matched.add_history(identity, members[identity], self._evaluated[manifest.stream])
-        if manifest.evaluated:
-            self._evaluated[manifest.stream].append(manifest)
-        matched.add(manifest, members)
-        matched.fold(matched.head)
-        data = matched.encode()
-        self.fabric.server.publish(
-            self.logs.ledger(manifest.stream), data, size=len(data), now=self.fabric.wall_s + self.fabric.queue.now
-        )
+        if found != expected or matched.evaluated != matched.head or matched.lost:
+            self._checks.fail(
+                f"the books of {matched.stream} at {matched.head} have {matched.evaluated} rows (lost {matched.lost}) "
+                f"and {found}, the oracle {expected}"
+            )
+        self.booked[matched.stream] = matched.head
 
     def _stray_part(self, action: Action) -> None:
         """A part that no manifest will name, as a driver that died has left it."""
-        values = np.arange(5, dtype=np.int64)
-        try:
-            self._stage(action.place, self.snapshot.revision, values)
-        except FabricError:
-            return
+        classes = sorted(self.oracle.classes(self.snapshot.revision, action.place))
+        for part, _ in cut(np.arange(5, dtype=np.int64), classes, self.random):
+            try:
+                self.fabric.publish(self.logs.part(action.place), part)
+            except FabricError:
+                return

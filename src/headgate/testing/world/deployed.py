@@ -1,4 +1,4 @@
-"""A deployment in virtual time: relays and readers as processes on a simulated server, watched by an oracle."""
+"""A deployment in virtual time: relays, readers and services as processes on a simulated server, with an oracle."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from headgate.protocol.kernel import Completed, Machine
 from headgate.protocol.port import FabricError
 from headgate.relay.machine import RelayMachine
 from headgate.relay.output import QueueLimits
+from headgate.relay.root import EARLIEST
 from headgate.relay.state import OvertakenError
 from headgate.testing.world.checks import Checks
 from headgate.testing.world.codec import PlainCodec
+from headgate.testing.world.driver import Source
 from headgate.testing.world.fabric import SimulatedFabric
 from headgate.testing.world.oracle import Oracle
 from headgate.testing.world.process import Instance
@@ -25,9 +27,8 @@ from headgate.testing.world.scenario import Scenario
 from headgate.testing.world.server import SimulatedServer
 from headgate.testing.world.subscriber import Subscriber, Violation
 from headgate.wire.block import Block
-from headgate.wire.ledger import Account, Matched, Tally
+from headgate.wire.ledger import Account, Tally
 from headgate.wire.logs import Logs
-from headgate.wire.manifest import Manifest
 
 Tracer = Callable[[Machine, str, Any], None]
 
@@ -65,12 +66,14 @@ class World:
         self.readers: dict[str, Instance] = {}
         self.subscribers: dict[str, Subscriber] = {}
         self._checks = Checks(self.subscribers, scenario.max_rows)
-        self.fabric.appended = self._checks.appended
+        self.fabric.appended = self._appended
+        self.sources: dict[str, Source] = {}
+        self.services: dict[str, Instance] = {}
+        self.booked: dict[str, int] = {}
+        self._restarts: dict[str, Callable[[], None]] = {}
+        self._idle: dict[str, list[tuple[Instance, int]]] = {}
         self._stalled: dict[str, float] = {}
         self._think_s: dict[str, float] = {}
-        self._matched: dict[str, Matched] = {}
-        self._evaluated: dict[str, list[Manifest]] = {}
-        self._batches: Counter[str] = Counter()
         self._tracer = tracer
         self._instances = 0
         self._quiet = False
@@ -79,6 +82,22 @@ class World:
         self._instances += 1
         machine.tracer = self._tracer
         return Instance(self.fabric, process, self._instances, machine, consumer)
+
+    def _appended(self, subject: str, data: Any, sequence: int) -> None:
+        """Look at what was stored."""
+        self._checks.appended(subject, data, sequence)
+
+    def _start_service(
+        self, name: str, machine: Machine, again: Callable[[], None], consumer: Callable[..., None] | None = None
+    ) -> None:
+        """Start a process of the service; `again` starts another one in its place."""
+        instance = self.services[name] = self._instance(name, machine, consumer)
+        self._restarts[name] = again
+        instance.feed(None)
+
+    def _revive_service(self, name: str) -> None:
+        if not self.services[name].alive:
+            self._restarts[name]()
 
     def _start_relay(self, site: str) -> None:
         machine = RelayMachine(
@@ -105,10 +124,8 @@ class World:
         except FabricError:  # the disk is full: it comes back later
             self.fabric.queue.at(self.fabric.queue.now + 1.0, self._revive_reader, name)
             return
-        past = snapshot.class_ids[name] if subscription.start == "earliest" else None
-        subscriber = self.subscribers.setdefault(
-            name, Subscriber(name, identity, subscription.stream, self._past(name, past))
-        )
+        past = snapshot.class_ids[name] if subscription.start == EARLIEST else None
+        subscriber = self.subscribers.setdefault(name, Subscriber(name, identity, subscription.stream, past))
         tally = copy.deepcopy(known)
         if from_position and subscriber.position is not None:
             tally = Tally.decode(subscriber.position)
@@ -124,11 +141,6 @@ class World:
 
         instance = self.readers[name] = self._instance(f"reader-{name}", machine, consume)
         instance.feed(None)
-
-    def _past(self, name: str, class_id: int | None) -> int | None:
-        """The class by which a subscription gets the past: none where nothing was committed before it."""
-        stream = self.snapshot.deployment.subscriptions[name].stream
-        return class_id if class_id is not None and self.oracle.streams[stream].head else None
 
     def _settle_past(self, subscriber: Subscriber) -> None:
         """The class may have changed before the first commit."""

@@ -10,12 +10,12 @@ from headgate.testing.world.changes import Changes
 from headgate.testing.world.commits import Commits
 from headgate.testing.world.coverage import states_of
 from headgate.testing.world.deployed import Result
+from headgate.testing.world.driver import Source
 from headgate.testing.world.fabric import SERVER
 from headgate.testing.world.oracle import StreamTruth
 from headgate.testing.world.scenario import Action
 from headgate.testing.world.subscriber import Violation
 from headgate.testing.world.troubles import Troubles
-from headgate.wire.ledger import Matched
 
 DRAIN_S: Final = 240.0
 """Once faults have stopped, everything has to be delivered within so many virtual seconds."""
@@ -45,7 +45,7 @@ class Simulation(Commits, Changes, Troubles):
         for subscriber in self.subscribers.values():
             self.result.delivered += subscriber.delivered
             self.result.given_up += sum(subscriber.given_up.values())
-        for instance in (*self.relays.values(), *self.zombies, *self.readers.values()):
+        for instance in (*self.relays.values(), *self.services.values(), *self.zombies, *self.readers.values()):
             instance.kill()
         return self.result
 
@@ -67,13 +67,15 @@ class Simulation(Commits, Changes, Troubles):
         for stream in self.snapshot.deployment.streams:
             self.fabric.server.ensure(self.logs.root(stream))
             self.oracle.streams[stream] = StreamTruth()
-            self._matched[stream] = Matched(stream)
-            self._evaluated[stream] = []
+            self.sources[stream] = Source()
         for one in self.snapshot.deployment.sites:
             for link in self.fabric.network.between(one, SERVER):
                 link.delay_s = self.random.uniform(0.0005, self.scenario.delay_s)
                 link.jitter_s = self.random.uniform(0.0, self.scenario.delay_s)
         self._publish(self.snapshot)
+        for stream in self.snapshot.deployment.streams:
+            self._start_driver(stream)
+            self._start_books(stream)
         for site in self.snapshot.deployment.sites:
             self._start_relay(site)
         for name in self.snapshot.deployment.subscriptions:
@@ -104,6 +106,9 @@ class Simulation(Commits, Changes, Troubles):
         for site, relay in self.relays.items():
             relay.resume()
             self._revive(site)
+        for name, service in list(self.services.items()):
+            service.resume()
+            self._revive_service(name)
         deployment = self.snapshot.deployment
         sites = {name: replace(site, upload_bytes_per_s=None) for name, site in deployment.sites.items()}
         healed = replace(self.snapshot, deployment=replace(deployment, sites=sites))
@@ -115,7 +120,7 @@ class Simulation(Commits, Changes, Troubles):
 
     def _drain(self) -> None:
         """Wait until everybody has everything; raise when that takes too long."""
-        head = max(each.head for each in self.oracle.streams.values())
+        head = max(len(each.values) for each in self.sources.values())
         bound_s = DRAIN_S + head / _LEAST_ROWS_PER_S
         end_s = self.fabric.queue.now + bound_s
         while self.fabric.queue.now < end_s:
@@ -126,6 +131,12 @@ class Simulation(Commits, Changes, Troubles):
 
     def _behind(self) -> list[str]:
         found = []
+        for stream, source in self.sources.items():
+            truth = self.oracle.streams[stream]
+            if truth.read < len(source.values) or self.booked.get(stream, 0) < truth.head:
+                found.append(
+                    f"{stream} has {truth.read} of {len(source.values)} rows, {self.booked.get(stream)} booked"
+                )
         for name, subscription in self.snapshot.deployment.subscriptions.items():
             head = self.oracle.streams[subscription.stream].head
             subscriber = self.subscribers.get(name)

@@ -32,6 +32,32 @@ class Troubles(World):
         instance.pause()
         self._later(action.number, instance.resume)
 
+    def _kill_service(self, action: Action) -> None:
+        """A driver or a keeper of books dies between two events, and is started again."""
+        name = self.random.choice(sorted(self.services))
+        self.services[name].kill()
+        self._later(action.number / 3, self._revive_service, name)
+
+    def _replace_service(self, action: Action) -> None:
+        """Another one is started while the old one still runs."""
+        name = self.random.choice(sorted(self.services))
+        old = self.services[name]
+        self.zombies.append(old)
+        self._restarts[name]()
+        self._later(action.number, old.kill)
+
+    def _pause_service(self, action: Action) -> None:
+        instance = self.services[self.random.choice(sorted(self.services))]
+        instance.pause()
+        self._later(action.number, instance.resume)
+
+    def _cut_service(self, action: Action) -> None:
+        """One cannot reach the server, or hears nothing of it, for a while."""
+        links = self.fabric.network.between(self.random.choice(sorted(self.services)), SERVER)
+        for link in links[self.random.randint(0, 1) :]:
+            link.cut = True
+        self._later(action.number, self._join, links)
+
     def _cut(self, action: Action) -> None:
         links = self.fabric.network.between(action.place, SERVER)
         for link in links:
@@ -102,7 +128,7 @@ class Troubles(World):
         """The server loses power: what it has acknowledged is synced, and it is away for a while."""
         self.fabric.server.power_failure(self.random)
         self.fabric.server.restart()
-        for place in (*self.relays, *(reader.process for reader in self.readers.values())):
+        for place in (*self.relays, *self.services, *(reader.process for reader in self.readers.values())):
             links = self.fabric.network.between(place, SERVER)
             for link in links:
                 link.cut = True
