@@ -46,6 +46,7 @@ class Changes(World):
         name = f"u{identity - 1}"
         stream = self.random.choice(sorted(self.snapshot.deployment.streams))
         made = make_subscription(self.random, name, stream, action.place)
+        made = replace(made, start="now") if self.scenario.squeeze else made
         ids = {**self.snapshot.subscription_ids, name: identity}
         classes = {**self.snapshot.class_ids, name: self.random.randint(1, 8)}
         before = self.snapshot.revision

@@ -28,7 +28,7 @@ from headgate.testing.world.server import SimulatedServer
 from headgate.testing.world.subscriber import Subscriber, Violation
 from headgate.wire.block import Block
 from headgate.wire.ledger import Account, Tally
-from headgate.wire.logs import Logs
+from headgate.wire.logs import Log, Logs
 
 Tracer = Callable[[Machine, str, Any], None]
 
@@ -45,6 +45,7 @@ class Result:
     batches: int = 0
     delivered: int = 0
     given_up: int = 0
+    versions_deleted: int = 0
     violation: str | None = None
 
 
@@ -67,6 +68,7 @@ class World:
         self.subscribers: dict[str, Subscriber] = {}
         self._checks = Checks(self.subscribers, scenario.max_rows)
         self.fabric.appended = self._appended
+        self.fabric.purging = self._purging
         self.sources: dict[str, Source] = {}
         self.services: dict[str, Instance] = {}
         self.booked: dict[str, int] = {}
@@ -86,6 +88,9 @@ class World:
     def _appended(self, subject: str, data: Any, sequence: int) -> None:
         """Look at what was stored."""
         self._checks.appended(subject, data, sequence)
+
+    def _purging(self, log: Log, subject: str) -> None:
+        """Look at what is about to be deleted."""
 
     def _start_service(
         self, name: str, machine: Machine, again: Callable[[], None], consumer: Callable[..., None] | None = None

@@ -51,6 +51,7 @@ class SimulatedFabric:
         self.hint_loss = 0.0
         self.max_block = 1 << 30
         self.appended: Callable[[str, Any, int], None] = lambda *_: None
+        self.purging: Callable[[Log, str], None] = lambda *_: None
         self.failed: Callable[[Instance, Exception], None] = lambda *_: None
         self._services: dict[str, list[Instance]] = {}
         self._waiting: list[_Waiting] = []
@@ -124,6 +125,7 @@ class SimulatedFabric:
             case port.Get(log, sequence):
                 return server.get(log, sequence)
             case port.Purge(log, subject, below):
+                self.purging(log, subject)
                 return server.purge(log, subject, below)
             case port.Lasts(log, subjects):
                 return server.lasts(log, subjects)

@@ -51,6 +51,8 @@ class Scenario:
     max_block: int
     heavy_rows: int
     delay_s: float
+    squeeze: bool = False
+    """Whether the past of root logs is given up as soon as it may be; then nobody subscribes to the past."""
 
     def without(self, left_out: frozenset[int]) -> Scenario:
         """The same with some actions left out, by their places."""
@@ -67,6 +69,7 @@ FAULTS: Final = (
 CHANGES: Final = (("replan", 6), ("subscribe", 4), ("unsubscribe", 1), ("move", 6), ("change", 2))
 SERVICE_FAULTS: Final = (("kill_service", 5), ("replace_service", 3), ("pause_service", 2), ("cut_service", 3))
 _STORMS: Final = 0.3
+_SQUEEZED: Final = 0.5
 _KINDS: Final = (*FAULTS, *CHANGES)
 
 
@@ -80,6 +83,9 @@ def make_scenario(seed: int, length_s: float = 40.0) -> Scenario:
         name: make_subscription(random, name, random.choice(streams), random.choice(sites))
         for name in (f"u{number}" for number in range(random.randint(1, 5)))
     }
+    squeeze = Random(f"squeeze {seed}").random() < _SQUEEZED
+    if squeeze:
+        subscriptions = {name: replace(each, start="now") for name, each in subscriptions.items()}
     deployment = Deployment(
         {name: Stream(name, SCHEMA, Source("generator"), roots[name]) for name in streams},
         {name: Site(name, random.choice((None, None, 4e4)), random.choice((None, None, 4e4))) for name in sites},
@@ -101,6 +107,7 @@ def make_scenario(seed: int, length_s: float = 40.0) -> Scenario:
         max_block=random.choice((400, 1 << 20, 1 << 20)),
         heavy_rows=random.choice((10, 5_000)),
         delay_s=random.choice((0.02, 0.02, 0.3)),
+        squeeze=squeeze,
     )
 
 

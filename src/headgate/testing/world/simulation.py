@@ -15,6 +15,7 @@ from headgate.testing.world.fabric import SERVER
 from headgate.testing.world.oracle import StreamTruth
 from headgate.testing.world.scenario import Action
 from headgate.testing.world.subscriber import Violation
+from headgate.testing.world.tables import OldTables
 from headgate.testing.world.troubles import Troubles
 
 DRAIN_S: Final = 240.0
@@ -24,7 +25,7 @@ _STEP_S: Final = 1.0
 _MOST_EVENTS: Final = 50_000
 
 
-class Simulation(Commits, Changes, Troubles):
+class Simulation(Commits, Changes, OldTables, Troubles):
     """Runs one scenario."""
 
     def run(self) -> Result:
@@ -76,6 +77,7 @@ class Simulation(Commits, Changes, Troubles):
         for stream in self.snapshot.deployment.streams:
             self._start_driver(stream)
             self._start_books(stream)
+        self._start_purger()
         for site in self.snapshot.deployment.sites:
             self._start_relay(site)
         for name in self.snapshot.deployment.subscriptions:
