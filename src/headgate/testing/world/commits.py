@@ -77,6 +77,7 @@ class Commits(World):
                 f"batch {manifest.batch} of {manifest.stream} commits rows {first} to {last} of the source as "
                 f"({manifest.after}, {manifest.upto}], where {truth.read} were committed up to {truth.head}"
             )
+            return
         commit = Committed(manifest.after, manifest.upto, manifest.version, values)
         counts = dict(zip(manifest.class_ids.tolist(), manifest.class_counts.tolist(), strict=True))
         classes = self.oracle.classes(manifest.version, manifest.stream)
@@ -98,6 +99,9 @@ class Commits(World):
                 f"the books of {matched.stream} at {matched.head} have {matched.evaluated} rows (lost {matched.lost}) "
                 f"and {found}, the oracle {expected}"
             )
+        if matched.head < self.booked.get(matched.stream, 0):
+            before = self.booked[matched.stream]
+            self._checks.fail(f"the books of {matched.stream} go back from {before} to {matched.head}")
         self.booked[matched.stream] = matched.head
 
     def _stray_part(self, action: Action) -> None:
