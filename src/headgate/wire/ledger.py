@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from headgate.wire.block import EXPIRED, Block
+from headgate.wire.block import EXPIRED, Block, merge_declared
 from headgate.wire.frame import WireError
 from headgate.wire.histogram import Histogram
 from headgate.wire.manifest import Manifest
@@ -42,14 +42,33 @@ class Since:
 
 
 @dataclass(slots=True)
+class Begun:
+    """A commit that was counted in part: where it ends, rows counted, rows that it matched where some cannot be read.
+
+    >>> Begun(20, counted=3, whole=5).missing, Begun(20, counted=3).missing
+    (2, 0)
+    """
+
+    upto: Count
+    counted: Count = 0
+    whole: Count | None = None
+
+    @property
+    def missing(self) -> int:
+        """Rows that have expired when the commit ends."""
+        return max(0 if self.whole is None else self.whole - self.counted, 0)
+
+
+@dataclass(slots=True)
 class Tally:
     """What one subscriber counted, up to a commit boundary. This is the acknowledgement that it stores.
 
-    `starts` is the sequence before the first row that it was owed. `inbox` is the place of the last message read in
-    the inbox log of its `stay` (see `headgate.model.Stay`); `mark` is the coverage reached, which may lie past the
-    boundary. What was counted between the two is kept in `since`, so that a reader who resumes inside a commit settles
-    all of it. `detached_ms` is when the subscriber said that it would be away, 0 while it has not; `grace_s` how long
-    its rows are to be kept then, None for as long as the subscription says. `lost` is the place in the state log of an
+    `starts` is the sequence before the first row that it was owed. `inbox` is the place of the last message read in the
+    inbox log of its `stay` (see `headgate.model.Stay`), and `entered` what was counted before it; `mark` is the
+    coverage reached, which may lie past the boundary. What was counted between the two is kept in `since`, so that a
+    reader who resumes inside a commit settles all of it. `begun` is the commit that the mark lies inside of, None at an
+    end. `detached_ms` is when the subscriber said that it would be away, 0 while it has not; `grace_s` how long its
+    rows are to be kept then, None for as long as the subscription says. `lost` is the place in the state log of an
     acknowledgement that could not be read, 0 when there was none: what was counted before it is not in here.
     `incarnation` is the id of the stream's incarnation that the sequence numbers belong to, `run` that of the service's
     run in which they were read.
@@ -68,8 +87,10 @@ class Tally:
     mark: Count = 0
     inbox: Count = 0
     since: Since = field(default_factory=Since)
+    begun: Begun | None = None
     time_ms: Count = 0
     stay: Count = 0
+    entered: dict[str, Count] = field(default_factory=dict)
     detached_ms: Count = 0
     grace_s: float | None = None
     lost: Count = 0
@@ -109,6 +130,16 @@ def counted_by(tally: Tally) -> dict[str, int]:
     return found
 
 
+def _ends(block: Block) -> list[int]:
+    """For each commit of a block, the number of rows up to its end."""
+    return [int(end) for end in block.seqs.searchsorted([commit.upto for commit in block.commits], side="right")]
+
+
+def counted_in_stay(tally: Tally) -> dict[str, int]:
+    """The same, of what was read at the site of its stay."""
+    return {reason: count - tally.entered.get(reason, 0) for reason, count in counted_by(tally).items()}
+
+
 class Account:
     """The subscriber's side: counts every block that it is handed and yields a `Tally` at each commit boundary."""
 
@@ -129,20 +160,24 @@ class Account:
         have, mine = self.coverage, self.tally.subscription
         if have is None or block.after >= have or mine not in block.basis:
             return block if have is None else block.since(have)
-        counted, before = counted_by(self.tally), block.basis[mine]
+        counted, before = counted_in_stay(self.tally), block.basis[mine]
         declared = dict(block.declared.get(mine, {}))
         for reason, count in counted.items():
             gone = EXPIRED if reason == DELIVERED else reason
             declared[gone] = declared.get(gone, 0) - (count - before.get(reason, 0))
         return replace(block.since(have), declared={mine: {why: count for why, count in declared.items() if count}})
 
-    def add(self, block: Block, inbox: int, now_ms: int) -> None:
-        """Count a block that continues the coverage."""
+    def add(self, block: Block, inbox: int, now_ms: int) -> Block:
+        """Count a block that continues the coverage; returns it with all that has expired in it declared."""
         tally = self.tally
         if tally.starts is None:
             tally.starts = tally.mark = tally.boundary = block.after
         if block.after != tally.mark:
             raise ValueError(f"a block after {block.after} does not continue the coverage at {tally.mark}")
+        missing = self._missing(block)
+        if missing:
+            expired = {tally.subscription: {EXPIRED: missing}}
+            block = replace(block, declared=merge_declared(block.declared, expired))
         since = tally.since
         since.delivered += len(block.seqs)
         for reason, count in block.declared.get(tally.subscription, {}).items():
@@ -159,10 +194,36 @@ class Account:
         self._observe(block, now_ms)
         if block.at_boundary:
             self._settle(block)
+        return block
+
+    def _missing(self, block: Block) -> int:
+        """Rows that can no longer be read, of commits that end in a block.
+
+        A commit some of whose rows are gone says how many it matched (`Commit.whole`), perhaps in a part of it only. By
+        its end everything else of it has been counted here, whatever way it came.
+        """
+        tally, mine, last = self.tally, self.tally.subscription, block.commits[-1]
+        if mine in block.begun:  # unread messages that have expired: they were counted in the same way to make it
+            counted = Begun(last.upto, block.begun[mine], last.whole.get(mine))
+            tally.begun = None if block.at_boundary else counted
+            return 0
+        missing, start = 0, 0
+        for commit, end in zip(block.commits, _ends(block), strict=True):
+            if tally.begun is not None and tally.begun.upto < commit.upto:  # nothing of its end is in the block
+                missing, tally.begun = missing + tally.begun.missing, None
+            begun = tally.begun = tally.begun or Begun(commit.upto)
+            begun.counted += end - start
+            begun.whole = commit.whole.get(mine, begun.whole)
+            if commit is last:
+                begun.counted += sum(block.declared.get(mine, {}).values())
+            if commit.upto <= block.upto:
+                missing, tally.begun = missing + begun.missing, None
+            start = end
+        return missing
 
     def _observe(self, block: Block, now_ms: int) -> None:
         """Count the delays of the rows, by the commit that they came with."""
-        ends = [int(end) for end in block.seqs.searchsorted([commit.upto for commit in block.commits], side="right")]
+        ends = _ends(block)
         for start, end, commit in zip([0, *ends[:-1]], ends, block.commits, strict=True):
             delay_ms = now_ms - commit.time_ms
             self.tally.commit_delay.add(delay_ms, end - start)

@@ -16,7 +16,7 @@ from headgate.wire.snapshot import Snapshot
 class Changes(World):
     """Puts revisions in force; each method with one `Action` is a kind of change of the scenario."""
 
-    def _publish(self, snapshot: Snapshot) -> None:
+    def publish(self, snapshot: Snapshot) -> None:
         """Put a revision in force."""
         self.oracle.versions[snapshot.revision] = snapshot
         try:
@@ -28,7 +28,7 @@ class Changes(World):
 
     def _revise(self, subscriptions: dict[str, Any], **changes: Any) -> None:
         deployment = replace(self.snapshot.deployment, subscriptions=subscriptions)
-        self._publish(replace(self.snapshot, revision=max(self.oracle.versions) + 1, deployment=deployment, **changes))
+        self.publish(replace(self.snapshot, revision=max(self.oracle.versions) + 1, deployment=deployment, **changes))
 
     def _replan(self, _: Action) -> None:
         self._revise(
@@ -90,4 +90,4 @@ class Changes(World):
         rate = self.random.choice((None, 2e3, 2e4))
         sites = {**deployment.sites, action.place: replace(deployment.sites[action.place], upload_bytes_per_s=rate)}
         snapshot = replace(self.snapshot, deployment=replace(deployment, sites=sites))
-        self._publish(replace(snapshot, revision=max(self.oracle.versions) + 1))
+        self.publish(replace(snapshot, revision=max(self.oracle.versions) + 1))

@@ -172,9 +172,7 @@ def _troubles(random: Random, sites: list[str], streams: list[str], length_s: fl
         number = random.uniform(0.1, 9.0)
         time_s = random.uniform(middle_s - spread_s, middle_s + spread_s)
         found.append(Action(time_s, kind, place, random.choice(sites), round(number, 3)))
-    # Where a part and its copies are destroyed, nobody can tell any more which of a commit's rows were owed.
-    copies = ("flip_inbox", "flip_site") if any(each.kind == "flip_part" for each in found) else ()
-    return [each for each in found if each.kind not in copies]
+    return found
 
 
 def _service_troubles(random: Random, length_s: float) -> list[Action]:

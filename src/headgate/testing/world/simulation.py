@@ -32,10 +32,8 @@ class Simulation(Commits, Changes, OldTables, Troubles):
         """Let everything happen, then let it settle; the result has the first promise that was broken."""
         queue = self.fabric.queue
         try:
-            self._begin()
-            for action in self.scenario.actions:
-                queue.at(action.time_s, self._act, action)
-            self._until(self.scenario.length_s)
+            self.begin()
+            self.until(self.scenario.length_s)
             self._heal()
             self._drain()
         except Violation as violation:
@@ -50,7 +48,7 @@ class Simulation(Commits, Changes, OldTables, Troubles):
             instance.kill()
         return self.result
 
-    def _until(self, time_s: float) -> None:
+    def until(self, time_s: float) -> None:
         """Let time pass, and look at queues and logs now and then."""
         queue = self.fabric.queue
         while queue.now < time_s and self._checks.problem is None:
@@ -62,7 +60,8 @@ class Simulation(Commits, Changes, OldTables, Troubles):
         if self._checks.problem is not None:
             raise Violation(self._checks.problem)
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Make the logs, put the first revision in force, start every process, and plan what is to happen."""
         for log in (self.logs.state, self.logs.tables):
             self.fabric.server.ensure(log)
         for stream in self.snapshot.deployment.streams:
@@ -73,7 +72,7 @@ class Simulation(Commits, Changes, OldTables, Troubles):
             for link in self.fabric.network.between(one, SERVER):
                 link.delay_s = self.random.uniform(0.0005, self.scenario.delay_s)
                 link.jitter_s = self.random.uniform(0.0, self.scenario.delay_s)
-        self._publish(self.snapshot)
+        self.publish(self.snapshot)
         for stream in self.snapshot.deployment.streams:
             self._start_driver(stream)
             self._start_books(stream)
@@ -82,6 +81,8 @@ class Simulation(Commits, Changes, OldTables, Troubles):
             self._start_relay(site)
         for name in self.snapshot.deployment.subscriptions:
             self._start_reader(name)
+        for action in self.scenario.actions:
+            self.fabric.queue.at(action.time_s, self._act, action)
 
     def _act(self, action: Action) -> None:
         if not self._quiet:
@@ -114,7 +115,7 @@ class Simulation(Commits, Changes, OldTables, Troubles):
         deployment = self.snapshot.deployment
         sites = {name: replace(site, upload_bytes_per_s=None) for name, site in deployment.sites.items()}
         healed = replace(self.snapshot, deployment=replace(deployment, sites=sites))
-        self._publish(replace(healed, revision=max(self.oracle.versions) + 1))
+        self.publish(replace(healed, revision=max(self.oracle.versions) + 1))
         for name in self.snapshot.deployment.subscriptions:
             self._revive_reader(name)
         for stream in deployment.streams:
@@ -126,7 +127,7 @@ class Simulation(Commits, Changes, OldTables, Troubles):
         bound_s = DRAIN_S + head / _LEAST_ROWS_PER_S
         end_s = self.fabric.queue.now + bound_s
         while self.fabric.queue.now < end_s:
-            self._until(self.fabric.queue.now + _STEP_S)
+            self.until(self.fabric.queue.now + _STEP_S)
             if not self._behind():
                 return
         raise Violation(f"{bound_s:g} s after the last fault {', '.join(self._behind())}")
