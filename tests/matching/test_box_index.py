@@ -240,7 +240,7 @@ def test_bad_boxes_and_changes_are_refused_with_nothing_changed():
 
 
 def test_the_benchmark_agrees_with_brute_force_at_small_size(capsys):
-    from headgate.bench.matching import run
+    from headgate_studies.bench.matching import run
 
     found = run(profiles=3000, batch=200, peers="rtree,duckdb,polars,scan", growth=[500], portable=False, repeats=1)
     assert found["oracle_mismatches"] == 0

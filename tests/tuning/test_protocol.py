@@ -7,7 +7,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from headgate.tuning.combinations import random_case
 from headgate.tuning.compile import compile_objective
 from headgate.tuning.constraints import compile_constraint
 from headgate.tuning.evaluate import TreeView, evaluate
@@ -24,7 +23,8 @@ from headgate.tuning.search import Tuner
 from headgate.tuning.shape import Shape
 from headgate.tuning.steps import order_moves
 from headgate.tuning.transformations import STANDARD, WIDE
-from headgate.tuning.workload import plane_overlay, random_shape, zipf_profiles
+from headgate_studies.models.combinations import random_case
+from headgate_studies.workloads.tuning import plane_overlay, random_shape, zipf_profiles
 
 
 def _simulation(overlay, text, *, loss=0.0, seed=0, **options):

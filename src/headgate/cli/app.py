@@ -30,8 +30,7 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.policy",
     "headgate.cli.picture",
     "headgate.cli.gridding",
-    "headgate.cli.study",
-    "headgate.cli.bench",
+    "headgate.cli.extensions",
 )
 
 app = typer.Typer(
