@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
-import re2
 
 from headgate.errors import nearest
 from headgate.filters.errors import RefusedError
@@ -140,6 +139,8 @@ def like(value: Expr, pattern: Expr, escape: str = "\\") -> Expr:
 
 def rlike(value: Expr, pattern: Expr) -> Expr:
     """`value RLIKE pattern`; the pattern is compiled here, so a bad one is refused before any row is seen."""
+    import re2
+
     text = _pattern(value, pattern, "RLIKE")
     options = re2.Options()
     options.log_errors = False
