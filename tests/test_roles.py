@@ -84,21 +84,21 @@ def test_the_base_reduces_by_every_kind_of_policy() -> None:
 
 def test_commands_of_a_base_install_say_which_extra_they_need(tmp_path: Path) -> None:
     (tmp_path / "headgate.yaml").write_text((ROOT / "examples" / "harbour" / "headgate.yaml").read_text())
-    words = [
-        ["--help"],
-        ["check", "headgate.yaml"],
-        ["up", "headgate.yaml"],
-        ["plan", "headgate.yaml"],
-        ["policy", "filters"],
-    ]
+    needs = {
+        "check headgate.yaml": "control",
+        "up headgate.yaml": "control",
+        "plan headgate.yaml": "control",
+        "feeds feeds.txt out": "feeds",
+        "view map --png map.png": "pictures",
+    }
+    words = [["--help"], ["policy", "filters"], *(name.split() for name in needs)]
     said = json.loads(run(BASE + COMMANDS, json.dumps(words), cwd=tmp_path))
-    assert said["--help"][0] == 0
+    assert said["--help"][0] == said["policy filters"][0] == 0, said
     assert "tail" in said["--help"][1]
-    assert said["policy filters"][0] == 0, said["policy filters"][1]
-    for name in ("check headgate.yaml", "up headgate.yaml", "plan headgate.yaml"):
+    for name, extra in needs.items():
         code, text = said[name]
         assert code == 2, name
-        assert re.search(r"this needs \w+, which is not installed \(pip install 'headgate\[control\]'\)", text), text
+        assert re.search(rf"this needs \w+, which is not installed \(pip install 'headgate\[{extra}\]'\)", text), text
 
 
 def libraries(extra: str) -> set[str]:

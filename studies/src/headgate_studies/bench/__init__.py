@@ -63,4 +63,5 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "grid": Benchmark(
         "headgate_studies.bench.grid", "regions and resolutions: the query tree, Spark joins, load at refusal"
     ),
+    "roles": Benchmark("headgate_studies.bench.roles", "what an install by role costs on disk and to import"),
 }
