@@ -31,7 +31,6 @@ from headgate.filters.expr import (
 )
 from headgate.filters.types import (
     BIGINT,
-    BINARY,
     BOOL,
     DATE,
     DAY,
@@ -294,8 +293,3 @@ def item(base: Expr, key: Expr) -> Expr:
     if is_struct(base.type) and isinstance(key, Literal) and key.type == STRING:
         return field(base, key.value)
     raise RefusedError(f"{name_of(base.type)} has no elements", "only arrays and maps are indexed with [ ]")
-
-
-def comparable_binary(kind: pa.DataType) -> bool:
-    """Whether values are compared byte by byte."""
-    return kind in (STRING, BINARY)
