@@ -21,31 +21,31 @@ types: $(READY)
 check: lint types test
 
 chaos-spine: $(READY)
-	"$(BIN)/python" -m headgate.testing.chaos --rounds 20
+	"$(BIN)/python" -m headgate_studies.testing.chaos --rounds 20
 
 chaos-machines: $(READY)
-	"$(BIN)/python" -m headgate.testing.machines --seed 1 --seconds 300
+	"$(BIN)/python" -m headgate_studies.testing.machines --seed 1 --seconds 300
 
 # All cores; SEEDS=0:500 and MINUTES=10 bound it.
 simulate: $(READY)
-	"$(BIN)/python" -m headgate.testing.simulate --seeds "$(SEEDS)" --minutes "$(MINUTES)"
+	"$(BIN)/python" -m headgate_studies.testing.simulate --seeds "$(SEEDS)" --minutes "$(MINUTES)"
 
 simulate-mutants: $(READY)
-	"$(BIN)/python" -m headgate.testing.simulate --mutants
+	"$(BIN)/python" -m headgate_studies.testing.simulate --mutants
 
 docs: $(READY)
-	"$(BIN)/python" -m headgate.testing.reference docs/reference
+	"$(BIN)/python" -m headgate_studies.testing.reference docs/reference
 
 # The lock holds exact versions and hashes for every platform, and no addresses.
 lock:
-	uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 --generate-hashes \
-	  --no-emit-index-url --no-header --no-annotate -q -o requirements.lock
+	uv pip compile pyproject.toml studies/pyproject.toml --all-extras --group dev --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-package headgate --no-emit-index-url --no-header --no-annotate -q -o requirements.lock
 
 # The marker is written last, so that an interrupted install is done again.
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements.lock pyproject.toml studies/pyproject.toml
 	test -x "$(BIN)/python" || $(PYTHON) -m venv .venv
 	"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./studies
 	touch "$(READY)"
 
 clean:

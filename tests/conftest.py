@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator:
     """The suite's Spark session, with its state in a path that has a space in it."""
-    from headgate.pipeline.session import make_session
+    from headgate_studies.session import make_session
 
     session = make_session(
         "headgate-tests",

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from tests.live import Live, running, small, until
 
-from headgate.bench.link_watch import LinkWatch
 from headgate.fabric import cancel_all
 from headgate.pipeline.sources import generate
 from headgate.relay.output import QueueLimits
 from headgate.service.demo.run import drained
 from headgate.service.status import read_reports
 from headgate.tuning.measured import from_status
+from headgate_studies.bench.link_watch import LinkWatch
 
 pytestmark = pytest.mark.nats
 
