@@ -65,13 +65,13 @@ class Delivery:
 
 def encode_position(tally: Tally) -> str:
     """A tally as a token."""
-    return base64.urlsafe_b64encode(tally.to_json()).decode("ascii")
+    return base64.urlsafe_b64encode(tally.encode()).decode("ascii")
 
 
 def read_position(token: str) -> Tally:
     """The tally of a token."""
     try:
-        return Tally.from_json(base64.urlsafe_b64decode(token))
+        return Tally.decode(base64.urlsafe_b64decode(token))
     except (ValueError, TypeError, KeyError) as error:
         raise ClientError("this is not a position token", hint="use `Delivery.position` as it was given") from error
 

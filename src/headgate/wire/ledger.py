@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, is_dataclass, replace
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -18,42 +18,27 @@ from headgate.wire.block import EXPIRED, Block
 from headgate.wire.frame import WireError
 from headgate.wire.histogram import Histogram
 from headgate.wire.manifest import Manifest
-from headgate.wire.sealed import read_object, write_object
+from headgate.wire.record import Count, read_record, write_record
 from headgate.wire.unsent import add_reasons
 
 DELIVERED: Final = "delivered"
+_TALLY: Final = "acknowledgement"
+_SUMS: Final = "ledger"
 # For each subscription id that a version serves on a stream, its delivery class.
 Members = Mapping[int, int]
-
-_PLACES: Final = ("subscription", "boundary", "mark", "inbox", "time_ms", "stay", "detached_ms", "lost")
-_COUNTED: Final = ("delivered", "expired", "shed", "shed_updates", "partly_shed")
-
-
-def check_counts(document: Mapping[str, Any], *names: str) -> None:
-    """Refuse a stored document in which one of these is not a whole number from 0 on."""
-    for name in names:
-        value = document[name]
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise WireError(f"{name!r} should be a whole number from 0 on, found {value!r:.40}")
-
-
-def _document(record: Any) -> dict[str, Any]:
-    """The fields of a record for JSON, records inside of it as well; nothing is copied, as it is written at once."""
-    found = {name: getattr(record, name) for name in record.__dataclass_fields__}
-    return {name: _document(value) if is_dataclass(value) else value for name, value in found.items()}
 
 
 @dataclass(slots=True)
 class Since:
     """What was counted past the last commit boundary."""
 
-    delivered: int = 0
-    reduced: dict[str, int] = field(default_factory=dict)
-    expired: int = 0
-    shed: int = 0
-    shed_updates: int = 0
-    partly_shed: int = 0
-    unsent: dict[str, int] = field(default_factory=dict)
+    delivered: Count = 0
+    reduced: dict[str, Count] = field(default_factory=dict)
+    expired: Count = 0
+    shed: Count = 0
+    shed_updates: Count = 0
+    partly_shed: Count = 0
+    unsent: dict[str, Count] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -70,59 +55,37 @@ class Tally:
     run in which they were read.
     """
 
-    subscription: int
-    starts: int | None = None
-    boundary: int = 0
-    delivered: int = 0
-    reduced: dict[str, int] = field(default_factory=dict)
-    expired: int = 0
-    shed: int = 0
-    shed_updates: int = 0
-    partly_shed: int = 0
-    unsent: dict[str, int] = field(default_factory=dict)
-    mark: int = 0
-    inbox: int = 0
+    subscription: Count
+    starts: Count | None = None
+    boundary: Count = 0
+    delivered: Count = 0
+    reduced: dict[str, Count] = field(default_factory=dict)
+    expired: Count = 0
+    shed: Count = 0
+    shed_updates: Count = 0
+    partly_shed: Count = 0
+    unsent: dict[str, Count] = field(default_factory=dict)
+    mark: Count = 0
+    inbox: Count = 0
     since: Since = field(default_factory=Since)
-    time_ms: int = 0
-    stay: int = 0
-    detached_ms: int = 0
+    time_ms: Count = 0
+    stay: Count = 0
+    detached_ms: Count = 0
     grace_s: float | None = None
-    lost: int = 0
+    lost: Count = 0
     incarnation: str = ""
     run: str = ""
     commit_delay: Histogram = field(default_factory=Histogram)
     event_delay: Histogram = field(default_factory=Histogram)
 
-    def to_json(self) -> bytes:
-        """The stored form: JSON under a checksum."""
-        return write_object(_document(self))
+    def encode(self) -> bytes:
+        """The stored form."""
+        return write_record(_TALLY, self)
 
     @classmethod
-    def from_json(cls, data: bytes) -> Tally:
+    def decode(cls, data: bytes) -> Tally:
         """Read the stored form; fields that a newer client has added are passed over."""
-        document: dict[str, Any] = {
-            key: value for key, value in read_object(data).items() if key in cls.__dataclass_fields__
-        }
-        for name in ("commit_delay", "event_delay"):
-            document[name] = Histogram(**document.get(name, {}))
-        document["since"] = Since(**document.get("since", {}))
-        tally = cls(**document)
-        tally.check()
-        return tally
-
-    def check(self) -> None:
-        """Refuse an acknowledgement whose counts are no counts."""
-        check_counts({name: getattr(self, name) for name in _PLACES}, *_PLACES)
-        check_counts({"starts": 0 if self.starts is None else self.starts}, "starts")
-        for found in (self, self.since):
-            check_counts({name: getattr(found, name) for name in _COUNTED}, *_COUNTED)
-            check_counts(found.reduced, *found.reduced)
-        for histogram in (self.commit_delay, self.event_delay):
-            check_counts({"count": histogram.count}, "count")
-            check_counts(histogram.bins, *(str(int(place)) for place in histogram.bins))
-            float(histogram.total_ms)
-        if self.grace_s is not None:
-            float(self.grace_s)
+        return read_record(_TALLY, cls, data)
 
     def place(self, stay: int) -> int:
         """The place of the last message read in the inbox of a stay; 0 when the reader has not come to it."""
@@ -132,8 +95,8 @@ class Tally:
     def read(cls, data: bytes) -> Tally | None:
         """Read what somebody stored as an acknowledgement, None when it is not one."""
         try:
-            return cls.from_json(data)
-        except (WireError, ValueError, TypeError, AttributeError, KeyError):
+            return cls.decode(data)
+        except WireError:
             return None
 
 
@@ -239,9 +202,9 @@ class Entry:
 class Committed(NamedTuple):
     """A commit that is not summed up yet: its end, when it was made, and rows matched by subscription."""
 
-    upto: int
+    upto: Count
     time_ms: int
-    counts: dict[int, int]
+    counts: dict[int, Count]
 
 
 @dataclass(slots=True)
@@ -259,21 +222,21 @@ class Matched:
     stream: str
     lineage: str = ""
     batch: int = -1
-    mark: int = 0
-    folded: dict[int, int] = field(default_factory=dict)
-    starts: dict[int, int] = field(default_factory=dict)
+    mark: Count = 0
+    folded: dict[int, Count] = field(default_factory=dict)
+    starts: dict[int, Count] = field(default_factory=dict)
     recent: list[Committed] = field(default_factory=list)
-    rows_in: int = 0
-    evaluated: int = 0
-    dead: int = 0
-    shed: int = 0
-    gaps: int = 0
-    shed_updates: int = 0
-    partly_shed: int = 0
-    withheld: dict[str, int] = field(default_factory=dict)
-    unsent: dict[str, int] = field(default_factory=dict)
-    lost: int = 0
-    place: int = 0
+    rows_in: Count = 0
+    evaluated: Count = 0
+    dead: Count = 0
+    shed: Count = 0
+    gaps: Count = 0
+    shed_updates: Count = 0
+    partly_shed: Count = 0
+    withheld: dict[str, Count] = field(default_factory=dict)
+    unsent: dict[str, Count] = field(default_factory=dict)
+    lost: Count = 0
+    place: Count = 0
 
     @property
     def head(self) -> int:
@@ -367,24 +330,14 @@ class Matched:
             )
         return lines
 
-    def to_json(self) -> bytes:
-        """The stored form: JSON under a checksum."""
-        return write_object(_document(self))
+    def encode(self) -> bytes:
+        """The stored form."""
+        return write_record(_SUMS, self)
 
     @classmethod
-    def from_json(cls, data: bytes) -> Matched:
-        """Read the stored form."""
-        document = read_object(data)
-        check_counts(document, "mark", "rows_in", "evaluated", "dead", "shed", "gaps", "shed_updates", "partly_shed")
-        check_counts(document, "lost", "place")
-        check_counts(document["withheld"], *document["withheld"])
-        for name in ("folded", "starts"):
-            document[name] = _by_id(document[name])
-        document["recent"] = [Committed(int(end), int(at), _by_id(found)) for end, at, found in document["recent"]]
-        return cls(**document)
-
-
-def _by_id(document: Mapping[str, Any]) -> dict[int, int]:
-    """Counts by subscription, as JSON has them under text."""
-    check_counts(document, *document)
-    return {int(key): value for key, value in document.items()}
+    def decode(cls, data: bytes, stream: str) -> Matched:
+        """Read the stored sums of a stream."""
+        found = read_record(_SUMS, cls, data)
+        if found.stream != stream:
+            raise WireError(f"these are the sums of stream {found.stream!r:.40}")
+        return found

@@ -51,7 +51,7 @@ def _first(names: list[str], what: str) -> Any:
 
 
 Logs = _first(["headgate.wire.logs", "headgate.fabric"], "Logs")
-DirectCommits = _first(["headgate_studies.direct", "headgate.pipeline.direct"], "DirectCommits")
+DirectCommits = _first(["headgate_studies.direct", "headgate_studies.direct"], "DirectCommits")
 
 
 def _deployment() -> str:

@@ -162,7 +162,7 @@ class SimulatedFabric:
             fresh = not known.issuperset(command.subjects)
             self._hints[id(waiting.instance)] = (known | set(command.subjects), False)
             if fresh or hinted:
-                self.reply(waiting.instance, Completed(waiting.number))
+                self._finish(waiting, None)
                 return
             self._waiting.append(waiting)
             self.queue.at(self.queue.now + command.timeout_s, self._heard, waiting)

@@ -65,6 +65,12 @@ FAULTS: Final = (
     ("power", 2), ("detach", 4),
 )  # fmt: skip
 CHANGES: Final = (("replan", 6), ("subscribe", 4), ("unsubscribe", 1), ("move", 6), ("change", 2))
+SERVICE_FAULTS: Final[tuple[tuple[str, int], ...]] = (
+    ("kill_service", 5),
+    ("replace_service", 3),
+    ("pause_service", 2),
+    ("cut_service", 3),
+)
 _STORMS: Final = 0.3
 _KINDS: Final = (*FAULTS, *CHANGES)
 
@@ -88,6 +94,7 @@ def make_scenario(seed: int, length_s: float = 40.0) -> Scenario:
     classes = {name: random.randint(1, 6) for name in subscriptions}
     first = Snapshot(1, deployment, make_plan(random, deployment), ids, classes)
     actions = [*_commits(random, streams, length_s), *_troubles(random, sites, streams, length_s)]
+    actions += _service_troubles(Random(f"services {seed}"), length_s)
     return Scenario(
         seed,
         first,
@@ -166,3 +173,12 @@ def _troubles(random: Random, sites: list[str], streams: list[str], length_s: fl
     # Where a part and its copies are destroyed, nobody can tell any more which of a commit's rows were owed.
     copies = ("flip_inbox", "flip_site") if any(each.kind == "flip_part" for each in found) else ()
     return [each for each in found if each.kind not in copies]
+
+
+def _service_troubles(random: Random, length_s: float) -> list[Action]:
+    """Faults of drivers, keepers of books and the purger."""
+    kinds, weights = zip(*SERVICE_FAULTS, strict=True)
+    return [
+        Action(random.uniform(0.0, length_s), kind, number=round(random.uniform(0.1, 9.0), 3))
+        for kind in random.choices(kinds, weights, k=random.choice((0, 2, 6)))
+    ]
