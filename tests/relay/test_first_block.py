@@ -12,6 +12,7 @@ import pytest
 
 from headgate.fabric import Fabric, cancel_all
 from headgate.model import Deployment, Plan, Schema, Site, Source, Stream, Subscription, Tree
+from headgate.protocol.records import RelayReport
 from headgate.relay.node import RelayNode
 from headgate.relay.owed import is_served, owed_from
 from headgate.relay.tables import Tables, publish_snapshot
@@ -87,6 +88,13 @@ def _run(directory: Path, nats_url: str, work: Callable[[Relays], Awaitable[None
     asyncio.run(run())
 
 
+async def state_of(fabric: Fabric, site: str) -> dict[str, tuple[int, int]]:
+    """What a relay has last reported as settled."""
+    stored = await fabric.last(fabric.logs.state, fabric.logs.stats("relay", site))
+    assert stored is not None
+    return dict(RelayReport.decode(stored.data).settled)
+
+
 async def _squeezed(live: Live) -> dict[str, int]:
     """Where root logs are told to begin when there is no room for their past."""
     fabric = live.client.fabric
@@ -125,6 +133,32 @@ def test_a_first_block_that_a_later_one_overtakes_is_still_owed(tmp_path: Path, 
         assert status["subscriptions"]["mine"]["difference"] == 0
 
     _run(tmp_path, nats_url, work, mine={"site": "leaf"}, two={"site": "leaf", "select": ["speed"]})
+
+
+def test_a_relay_that_runs_while_a_stream_begins_anew_forgets_what_it_knew_of_it(tmp_path: Path, nats_url: str) -> None:
+    async def work(relays: Relays) -> None:
+        live = relays.live
+        await relays.start("root", "mid", "leaf")
+        live.readers.start(["mine"])
+        await relays.commit(0)
+        await live.settle()
+        before = relays.nodes["leaf"].machine
+        catalog, fabric = live.runtime.catalog, live.client.fabric
+        await fabric.clear(fabric.logs.site("leaf"), fabric.logs.links_of("leaf", "fleet"))
+        now = catalog.snapshot().identity.incarnations["fleet"]
+        catalog.begin_incarnations({"fleet": now.next("a trial", 1, 1)})
+        await live.runtime.control.publish()
+
+        async def anew() -> bool:
+            return relays.nodes["leaf"].machine is not before and bool(relays.nodes["leaf"].machine.state.incarnations)
+
+        await until(anew, 20)
+        state = relays.nodes["leaf"].machine.state
+        assert await state_of(fabric, "leaf") != {}  # the old relay had stated how far it had come
+        assert state.core.coverage("fleet") is None  # and the new one does not begin from there
+        assert state.incarnations["fleet"] != now.id
+
+    _run(tmp_path, nats_url, work, mine={"site": "leaf"})
 
 
 def test_who_joins_later_is_owed_what_came_since_by_whatever_path_and_nothing_before(

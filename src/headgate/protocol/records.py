@@ -97,7 +97,8 @@ class RelayReport(Record, frozen=True, kw_only=True):
     """What a relay has done since it started, and how far it has settled each stream.
 
     `settled` has, by stream, the end of what all outputs have passed and the version that it was routed under; what
-    comes later was routed under that version or a newer one. `stopped` names streams that cannot go on, and why.
+    comes later was routed under that version or a newer one. It holds for the incarnations that are named beside it: in
+    another one the same numbers mean other rows. `stopped` names streams that cannot go on, and why.
     """
 
     kind_name = "relay-report"
@@ -119,5 +120,6 @@ class RelayReport(Record, frozen=True, kw_only=True):
     sent_s: dict[str, float] = {}
     arrived_s: dict[str, float] = {}
     settled: dict[str, tuple[int, int]] = {}
+    incarnations: dict[str, str] = {}
     outputs: dict[str, OutputReport] = {}
     stopped: dict[str, str] = {}

@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from headgate.protocol.kernel import Task
 from headgate.protocol.port import FabricError
-from headgate.protocol.records import RelayReport
 from headgate.relay.core import Gap
 from headgate.relay.holds import Held
 from headgate.relay.owed import fetch_owed
@@ -37,9 +36,7 @@ class Gaps:
 
     async def restore(self) -> None:
         """Take up what this site has reported before."""
-        logs = self._state.port.logs
-        report: RelayReport | None = await self._state.record(RelayReport, logs.stats("relay", self._state.site))
-        self._had = {} if report is None else {stream: upto for stream, (upto, _) in report.settled.items()}
+        self._had = {stream: upto for stream, (upto, _) in (await self._state.settled_before()).items()}
 
     def begin(self, stream: str) -> None:
         """Let a stream go on from what this site has had of it, before its first block."""

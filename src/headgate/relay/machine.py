@@ -65,7 +65,9 @@ class RelayMachine(Machine):
                 except FabricError:
                     state.totals.failures += 1
                     await state.port.sleep(state.stall_s)
-        deployment = (await state.tables.newest()).deployment
+        snapshot = await state.tables.newest()
+        deployment = snapshot.deployment
+        state.take_incarnations(snapshot)
         state.budgets = state.budgets or Budgets(deployment)
         state.core.limits = limits_of(deployment, state.core.limits)
         state.roots = tuple(each.name for each in deployment.streams.values() if each.root == state.site)
@@ -73,13 +75,15 @@ class RelayMachine(Machine):
         for stream in state.roots:
             self.spawn(self._intakes.follow_root(stream), f"root of {stream}")
         self.spawn(self._intakes.follow_site(), "site log")
-        self.spawn(self._follow_bandwidths(state.budgets), "bandwidths")
+        self.spawn(self._follow_head(state.budgets), "head")
         self.spawn(self._sending.run(), "sending")
         self.spawn(self._upkeep.run(), "upkeep")
 
-    async def _follow_bandwidths(self, budgets: Budgets) -> None:
-        """Keep to bandwidths as they change."""
+    async def _follow_head(self, budgets: Budgets) -> None:
+        """Keep to bandwidths as they change, and to the incarnations of streams."""
         state, place = self.state, 0
         while True:
             place = (await state.port.next(state.port.logs.state, state.port.logs.head, place))[-1].sequence
-            budgets.update((await state.tables.newest()).deployment)
+            snapshot = await state.tables.newest()
+            state.take_incarnations(snapshot)
+            budgets.update(snapshot.deployment)

@@ -14,7 +14,7 @@ from headgate.relay.core import RelayCore
 from headgate.relay.machine import RelayMachine
 from headgate.relay.meters import Meters
 from headgate.relay.output import QueueLimits
-from headgate.relay.state import OvertakenError, RelayTotals
+from headgate.relay.state import AnewError, OvertakenError, RelayTotals
 from headgate.relay.tables import Tables
 
 _PAUSE_S: Final = 1.0
@@ -76,7 +76,7 @@ class RelayNode:
         while True:
             try:
                 await run_machine(self.fabric, self.machine, self.tables.snapshot, services=services, log=log)
-            except OvertakenError as error:
+            except (AnewError, OvertakenError) as error:
                 log.warning("%s", error)
                 await asyncio.sleep(_PAUSE_S)
                 self.machine = self._make()

@@ -14,6 +14,7 @@ from headgate.protocol.acks import read_tally
 from headgate.protocol.kernel import Machine, Mutex, Signal
 from headgate.protocol.port import FabricError, MachinePort, Stored
 from headgate.protocol.quarantine import PASSED_OVER
+from headgate.protocol.records import RelayReport
 from headgate.relay.budget import Budgets
 from headgate.relay.core import Key, RelayCore, key_of
 from headgate.relay.meters import Meters
@@ -22,6 +23,7 @@ from headgate.relay.routes import Child, Receiver, Routes
 from headgate.relay.tables import MachineTables
 from headgate.wire.frame import WireError
 from headgate.wire.logs import Log
+from headgate.wire.snapshot import Snapshot
 from headgate.wire.unreadable import UnreadableError
 
 _EVERYTHING: Final = 1 << 62
@@ -34,6 +36,16 @@ class OvertakenError(HeadgateError):
         super().__init__(
             f"another relay of site {site!r} has written to {output}",
             hint="run one relay for each site; this one starts again from the logs",
+        )
+
+
+class AnewError(HeadgateError):
+    """A stream began a new incarnation while this relay ran."""
+
+    def __init__(self, site: str, stream: str) -> None:
+        super().__init__(
+            f"the stream {stream!r} has begun a new incarnation",
+            hint=f"the relay of {site!r} starts again from the logs",
         )
 
 
@@ -86,6 +98,7 @@ class SiteState:
         self.routing = Mutex(machine)
         self.taken: dict[str, list[Intake]] = {}
         self.roots: tuple[str, ...] = ()
+        self.incarnations: dict[str, str] = {}
         self.stopped: dict[str, str] = {}
         self.recorded: set[Key] = set()  # outputs with decisions in the site log, which may be out of date
         self.waiting = Signal(machine)  # set when an output may have something to send
@@ -131,6 +144,23 @@ class SiteState:
         except WireError as error:
             self.put_aside(log, stored, error)
             return None
+
+    async def settled_before(self) -> dict[str, tuple[int, int]]:
+        """What the last report of this site says is settled, of streams that have not begun anew since then."""
+        report: RelayReport | None = await self.record(RelayReport, self.port.logs.stats("relay", self.site))
+        if report is None:
+            return {}
+        return {
+            stream: settled
+            for stream, settled in report.settled.items()
+            if report.incarnations.get(stream) == self.incarnations.get(stream)
+        }
+
+    def take_incarnations(self, snapshot: Snapshot) -> None:
+        """Note which rows the streams have; where one began anew, what is known here is of others: start again."""
+        for stream, incarnation in snapshot.identity.incarnations.items():
+            if self.incarnations.setdefault(stream, incarnation.id) != incarnation.id:
+                raise AnewError(self.site, stream)
 
     async def tail(self, key: Key) -> tuple[int | None, int]:
         """The coverage of an output's last message that can be read, and the sequence of its last message."""

@@ -45,8 +45,7 @@ class Upkeep:
     async def _restore(self) -> None:
         """Go on with what was stated before."""
         state = self._state
-        report: RelayReport | None = await state.record(RelayReport, self._port.logs.stats("relay", state.site))
-        self._settled = {} if report is None else dict(report.settled)
+        self._settled = await state.settled_before()
         while True:
             try:
                 return await self._held.begin()
@@ -230,6 +229,7 @@ class Upkeep:
             site=state.site,
             time_ms=int(self._port.wall_s * 1000),
             settled=stated,
+            incarnations=state.incarnations,
             outputs=outputs,
             stopped=dict(state.stopped),
             **totals,

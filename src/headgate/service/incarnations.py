@@ -11,8 +11,12 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import msgspec
+
 from headgate.catalog import Catalog
 from headgate.fabric import Fabric
+from headgate.protocol.records import RelayReport
+from headgate.relay.core import Key
 from headgate.service.identity import Found, Misfit
 from headgate.service.mending import rewrite
 from headgate.service.survey import own_logs, set_checkpoint_aside
@@ -89,10 +93,19 @@ async def _clear_streams(fabric: Fabric, snapshot: Snapshot, streams: frozenset[
         for stream in streams:
             await fabric.clear(logs.site(site), logs.links_of(site, stream))
         for subject in await fabric.subjects(logs.site(site), logs.held_at(site)):
-            token = subject.rsplit(".", 1)[1]
-            child_of = token.rpartition("-to-")[0]
-            if child_of in streams or token.removeprefix("sub-").partition("-")[0] in ids:
+            if Key.parse(subject.rsplit(".", 1)[1]).stream in streams:
                 await fabric.clear(logs.site(site), subject)
         for subject in await fabric.subjects(logs.inbox(site), logs.inboxes_at(site)):
             if subject.rsplit(".", 1)[1].partition("-")[0] in ids:
                 await fabric.clear(logs.inbox(site), subject)
+        await _unsettle(fabric, site, streams)
+
+
+async def _unsettle(fabric: Fabric, site: str, streams: frozenset[str]) -> None:
+    """Take back what a relay has stated of some streams: the same numbers will mean other rows."""
+    logs = fabric.logs
+    stored = await fabric.last(logs.state, logs.stats("relay", site))
+    report = fabric.quarantine.take(logs.state, stored, RelayReport.decode) if stored else None
+    if report is not None:
+        rest = {stream: settled for stream, settled in report.settled.items() if stream not in streams}
+        await fabric.publish(logs.stats("relay", site), msgspec.structs.replace(report, settled=rest).encode())

@@ -2,11 +2,11 @@
 
 For a fifth of the time the disk is full, or another program holds the lock of the catalog, or the NATS server was
 killed and its port taken by another program before it came back; when, which and for how long comes from the seed. Rows
-are committed all the while as the Spark job commits them (a batch that fails is tried again), and one subscription is
-moved from site to site by requests that are repeated until they are answered. Nobody mends anything by hand. Every
-reader must get every matched row once and in order, every request must be done once, the ledger must be right whenever
-it can be read, and rows must flow again soon after each fault. Only root may mount a small file system; where that is
-not allowed the disk stays as it is, and the outcome says so.
+are committed all the while, by the Spark job with `--spark`, else as it commits them (a batch that fails is tried
+again), and one subscription is moved from site to site by requests that are repeated until they are answered. Nobody
+mends anything by hand. Every reader must get every matched row once and in order, every request must be done once, the
+ledger must be right whenever it can be read, and rows must flow again soon after each fault. Only root may mount a
+small file system; where that is not allowed the disk stays as it is, and the outcome says so.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from headgate.fabric.place import HOST
 from headgate.filters import parse_filter
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.worker import Address
+from headgate.relay.root import committed_head
 from headgate.service.demo.run import drained
 from headgate.service.runtime import Runtime, Settings, open_runtime
 from headgate.wire.logs import Logs
@@ -52,6 +53,7 @@ _BATCH_ROWS: Final = 20
 _BATCH_S: Final = 0.2
 _MOVE_S: Final = 1.0
 _RECOVERED_S: Final = 60.0
+_JOB_RECOVERED_S: Final = 180.0  # a job that was paused starts a new Spark session
 _DRAIN_S: Final = 120.0
 
 DEPLOYMENT: Final = """
@@ -198,6 +200,13 @@ class Campaign:
                     self.outcome.refused_batches += 1
                 await asyncio.sleep(_BATCH_S)
 
+    async def follow_job(self) -> None:
+        """See how much the Spark job has committed."""
+        while not self.stopping:
+            with contextlib.suppress(HeadgateError):
+                self.outcome.rows = await committed_head(self.runtime.fabric, "fleet") or 0
+            await asyncio.sleep(_BATCH_S)
+
     async def move(self) -> None:
         """Move a subscription from site to site; a request that is not answered is repeated under its id."""
         while not self.stopping:
@@ -269,9 +278,10 @@ class Campaign:
         """Wait until rows that were committed after the fault have arrived, and note how long that took."""
         began = time.monotonic()
         wanted = self.outcome.rows + 2 * _BATCH_ROWS
+        limit_s = _RECOVERED_S if self.runtime.job is None else _JOB_RECOVERED_S
         while not self.seqs["all"] or self.seqs["all"][-1] < wanted:
-            if time.monotonic() - began > _RECOVERED_S or self.runtime.failure.done():
-                self.outcome.wrong.append(f"nothing was delivered for {_RECOVERED_S:.0f} s after a {kind}")
+            if time.monotonic() - began > limit_s or self.runtime.failure.done():
+                self.outcome.wrong.append(f"nothing was delivered for {limit_s:.0f} s after a {kind}")
                 return
             await asyncio.sleep(0.05)
         took = round(time.monotonic() - began, 2)
@@ -283,10 +293,15 @@ class Campaign:
             for name in self.seqs:
                 crew.spawn(self.read(name))
             crew.spawn(self.watch())
-            feeding, moving = crew.spawn(self.feed()), crew.spawn(self.move())
+            spark = self.runtime.job is not None
+            feeding = crew.spawn(self.follow_job() if spark else self.feed())
+            moving = crew.spawn(self.move())
             await self.harm(seconds, kinds)
             self.stopping = True
             await asyncio.gather(feeding, moving)
+            if spark:
+                await self.runtime.stop_job()
+                self.outcome.rows = await committed_head(self.runtime.fabric, "fleet") or 0
             await self._drain()
         self._compare()
 
@@ -323,7 +338,7 @@ class Campaign:
             self.outcome.wrong.append(f"{len(self.moved)} moves were asked for, the catalog has {len(made)}")
 
 
-async def run_campaign(seed: int, seconds: float, directory: Path) -> Outcome:
+async def run_campaign(seed: int, seconds: float, directory: Path, *, spark: bool = False) -> Outcome:
     """One run in an empty directory."""
     outcome, began = Outcome(seed), time.monotonic()
     with small_disk(directory) as mounted:
@@ -332,9 +347,11 @@ async def run_campaign(seed: int, seconds: float, directory: Path) -> Outcome:
             outcome.skipped.append(f"{FULL}: a file system cannot be mounted here")
         state = directory / "state"
         reserve_bytes = RESERVE_BYTES if mounted else 0
-        settings = Settings(state_dir=state, job=False, disk_reserve_bytes=reserve_bytes)
+        settings = Settings(state_dir=state, job=spark, partitions=1, disk_reserve_bytes=reserve_bytes)
         deployment = parse_deployment(DEPLOYMENT, "machines.yaml", GENERATOR_SCHEMAS)
         async with open_runtime(settings, deployment) as runtime, await Client.connect(state_dir=state) as client:
+            if spark:
+                await runtime.wait_ready()
             await Campaign(runtime, client, directory, outcome).run(seconds, kinds)
     outcome.seconds = round(time.monotonic() - began, 1)
     outcome.faulty_s = round(outcome.faulty_s, 1)
@@ -347,9 +364,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--spark", action="store_true", help="let the real Spark job commit the rows")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="headgate machines ") as place:
-        outcome = asyncio.run(run_campaign(given.seed, given.seconds, Path(place)))
+        outcome = asyncio.run(run_campaign(given.seed, given.seconds, Path(place), spark=given.spark))
     print(json.dumps(asdict(outcome)))
     sys.exit(1 if outcome.wrong else 0)
 
