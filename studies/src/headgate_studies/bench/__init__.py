@@ -23,6 +23,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "overload": Benchmark(
         "headgate_studies.bench.overload", "live: links that take a tenth of what comes, ledger and budgets"
     ),
+    "relay": Benchmark(
+        "headgate_studies.bench.relay", "live: what eight relays cost and how long rows take, beside another version"
+    ),
     "handoff": Benchmark(
         "headgate_studies.bench.handoff", "live: subscriptions move between sites, relays are killed meanwhile"
     ),
