@@ -127,3 +127,14 @@ def test_the_product_depends_on_no_peer_and_draws_only_by_choice() -> None:
         given = " ".join(PROJECT["optional-dependencies"][extra])
         waiting += [name for inside in re.findall(r"headgate\[([^]]+)", given) for name in inside.split(",")]
     assert reached == set(PROJECT["optional-dependencies"])
+
+
+def test_one_lock_has_what_both_distributions_need() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    locked = set(re.findall(r"^([a-z0-9-]+)(?:\[[^]]*\])?==", lock, re.MULTILINE))
+    laboratory = tomllib.loads((ROOT / "studies" / "pyproject.toml").read_text())["project"]
+    given = [PROJECT["dependencies"], laboratory["dependencies"], *PROJECT["optional-dependencies"].values()]
+    named = {re.split(r"[<>=\[]", text)[0] for texts in given for text in texts} - {"headgate"}
+    assert named <= locked
+    assert not {"headgate", "headgate-studies"} & locked
+    assert "://" not in lock

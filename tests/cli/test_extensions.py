@@ -46,9 +46,12 @@ def test_what_the_laboratory_registers_is_what_the_product_expects(monkeypatch: 
     assert "matching" in CliRunner().invoke(app, ["bench"]).output
 
 
-def test_an_entry_point_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(HeadgateError, match=r"the command 'mine' of no_such_module:register cannot be loaded"):
-        application(monkeypatch, EntryPoint("mine", "no_such_module:register", extensions.GROUP))
+def test_an_entry_point_that_cannot_be_loaded_stops_only_its_own_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = application(monkeypatch, EntryPoint("mine", "no_such_module:register", extensions.GROUP))
+    assert CliRunner().invoke(app, ["other"]).exit_code == 0
+    error = CliRunner().invoke(app, ["mine", "--fast"]).exception
+    assert isinstance(error, HeadgateError)
+    assert "the command 'mine' of no_such_module:register cannot be loaded" in str(error)
 
 
 def test_both_distributions_have_one_version() -> None:

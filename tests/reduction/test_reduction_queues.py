@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.model import Schema
-from headgate.reduction import FairDrain, LinkBuffer, ReductionQueue, parse_policy
+from headgate.reduction import FairDrain, ReductionQueue, parse_policy
+from headgate_studies.models.link_buffer import LinkBuffer
 
 SCHEMA = Schema.of({"k": "int", "x": "double", "s": "string", "t": "timestamp"})
 POLICIES: list[dict[str, Any] | None] = [

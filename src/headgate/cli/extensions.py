@@ -18,30 +18,30 @@ LABORATORY: Final = {
 
 
 def register(app: typer.Typer) -> None:
-    """Add what is installed; an entry point is a function that takes the application, as this one does."""
+    """Add what is installed; an entry point is a function that takes the application, as this one does.
+
+    One that cannot be loaded becomes a command that says so: the others go on working.
+    """
     points = {point.name: point for point in entry_points(group=GROUP)}
     for name in sorted(points):
         try:
             points[name].load()(app)
         except (ImportError, AttributeError) as error:
-            raise HeadgateError(
-                f"the command {name!r} of {points[name].value} cannot be loaded: {error}",
-                hint="install the distribution that registers it again, or remove it",
-            ) from error
+            what = f"the command {name!r} of {points[name].value} cannot be loaded: {error}"
+            hint = "install the distribution that registers it again, or remove it"
+            _add_refusal(app, name, "Cannot be loaded.", HeadgateError(what, hint=hint))
     for name, about in LABORATORY.items():
         if name not in points:
-            _add_missing(app, name, about)
+            what = f"`headgate {name}` is part of headgate-studies, which is not installed"
+            hint = "pip install headgate-studies, or pip install -e ./studies in a checkout"
+            _add_refusal(app, name, f"{about} Needs headgate-studies.", HeadgateError(what, hint=hint))
 
 
-def _add_missing(app: typer.Typer, name: str, about: str) -> None:
-    """A command that takes anything and says what it needs."""
+def _add_refusal(app: typer.Typer, name: str, about: str, error: HeadgateError) -> None:
+    """A command that takes anything and says why it cannot be run."""
 
-    def missing(context: typer.Context) -> None:
-        del context
-        raise HeadgateError(
-            f"`headgate {name}` is part of headgate-studies, which is not installed",
-            hint="pip install headgate-studies, or pip install -e ./studies in a checkout",
-        )
+    def refuse() -> None:
+        raise error
 
     anything = {"allow_extra_args": True, "ignore_unknown_options": True}
-    app.command(name, help=f"{about} Needs headgate-studies.", context_settings=anything, hidden=True)(missing)
+    app.command(name, help=about, context_settings=anything, hidden=True)(refuse)

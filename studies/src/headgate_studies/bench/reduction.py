@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.model import Schema
-from headgate.reduction import LinkBuffer, Moment, parse_policy
+from headgate.reduction import Moment, parse_policy
 from headgate.reduction.filters import FILTERS
 from headgate.reduction.rows import row_bytes
 from headgate_studies.bench.reduction_loop import hold_ups
+from headgate_studies.models.link_buffer import LinkBuffer
 
 _SCHEMA = Schema.of({"k": "int", "x": "double", "i": "int", "s": "string", "t": "timestamp", "tags": "array<string>"})
 _DOCUMENTS: dict[str, Any] = {

@@ -22,7 +22,6 @@ from packaging.utils import canonicalize_name
 
 import headgate
 import headgate_studies
-from headgate.cli.app import COMMANDS
 
 # A role, what it installs, and what a process of that role imports first.
 ROLES: Mapping[str, tuple[str, str]] = {
@@ -34,7 +33,7 @@ ROLES: Mapping[str, tuple[str, str]] = {
     "spark": ("headgate[spark]", "headgate.pipeline.job, pyspark.sql"),
     "control": ("headgate[control]", "headgate.catalog, headgate.planning, headgate.tuning.deployment"),
     "service": ("headgate[service]", "headgate.service.runtime"),
-    "all": ("headgate[all]", ", ".join(COMMANDS)),
+    "all": ("headgate[all]", "headgate.cli.app, headgate.cli.up, headgate.cli.status, headgate.cli.tail"),
     "laboratory": ("headgate-studies", "headgate_studies.studies.charts, matplotlib.figure"),
 }
 _SOURCES = {"headgate": headgate, "headgate-studies": headgate_studies}

@@ -20,19 +20,16 @@ from headgate.matching.admission import (
     PRESETS,
     Batching,
     Costs,
-    Events,
     LearnedCosts,
     Method,
-    Outcome,
     TraditionalEager,
     choose,
-    compare,
     make_method,
-    replay,
 )
 from headgate.matching.compiled.boxes import Attribute, Boxes
 from headgate.matching.compiled.index import BoxIndex
 from headgate_studies.models.index_engine import IndexEngine
+from headgate_studies.models.replay import Events, Outcome, compare, replay
 from headgate_studies.studies.study import Parameters
 from headgate_studies.workloads.matching import Workload
 

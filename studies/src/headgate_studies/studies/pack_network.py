@@ -16,7 +16,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headgate.model import Schema
-from headgate.reduction import LinkBuffer, parse_policy
+from headgate.reduction import parse_policy
+from headgate_studies.models.link_buffer import LinkBuffer
 
 SCHEMA = Schema.of({"value": "double"})
 

@@ -10,6 +10,9 @@ link has one coverage for all receivers, fairness is exercised where rows are gi
 max-min share of the buffer (a row kept by k groups counts 1/k for each). A share of the buffer is a share of the link
 only as far as rows that wait do leave, which depends on what a policy drops; so shares are corrected by what each group
 really got. A higher priority is served in full first.
+
+Relays run `headgate.relay.output.Output`, which also keeps coverage and accounts; this is the buffer by itself, for
+studies and benchmarks of policies.
 """
 
 from __future__ import annotations
@@ -24,10 +27,10 @@ from headgate.reduction.backlog import Backlog, Limit
 from headgate.reduction.digest import Digest
 from headgate.reduction.group import NO_ROWS, Group
 from headgate.reduction.held import Held, joined
-from headgate.reduction.link_taken import LinkTaken
 from headgate.reduction.policy import Policy
 from headgate.reduction.rows import Bools, Floats, Ints, Seqs, packed
 from headgate.reduction.sharing import Sharing, correct_shares
+from headgate_studies.models.link_taken import LinkTaken
 
 
 class LinkBuffer:

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from headgate.matching.admission.costs import Costs, LearnedCosts, believed
-from headgate.matching.admission.fine_grained import FineGrained
 from headgate.matching.admission.method import Method, Numbers, Step, Waiting
 from headgate.matching.lists import ClassLists
+from headgate_studies.models.fine_grained import FineGrained
 
 Seconds = npt.NDArray[np.float64]
 
