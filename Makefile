@@ -3,50 +3,56 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint types check chaos-spine chaos-machines simulate simulate-mutants docs lock clean
+.PHONY: help demo test test-fast lint types check chaos-spine chaos-machines simulate simulate-mutants docs lock clean
 
-demo: $(READY)
+help: ## what there is to make
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(READY) ## three streams, eight sites, fifty subscriptions, for a minute
 	"$(BIN)/headgate" demo
 
-test: $(READY)
+test: $(READY) ## every test, on two cores
 	"$(BIN)/python" -m pytest --numprocesses 2 --no-loadscope-reorder
 
-lint: $(READY)
+test-fast: $(READY) ## the inner loop: no Spark, no server, nothing slow
+	"$(BIN)/python" -m pytest --numprocesses 2 -m "not spark and not nats and not live and not slow"
+
+lint: $(READY) ## ruff, and its format
 	"$(BIN)/ruff" check .
 	"$(BIN)/ruff" format --check .
 
-types: $(READY)
+types: $(READY) ## mypy --strict on both distributions
 	"$(BIN)/mypy"
 
-check: lint types test
+check: lint types test ## lint, types and test
 
-chaos-spine: $(READY)
-	"$(BIN)/python" -m headgate.testing.chaos --rounds 20
+chaos-spine: $(READY) ## 20 rounds of killed drivers, relays and servers
+	"$(BIN)/python" -m headgate_studies.testing.chaos --rounds 20
 
-chaos-machines: $(READY)
-	"$(BIN)/python" -m headgate.testing.machines --seed 1 --seconds 300
+chaos-machines: $(READY) ## five minutes of full disks, locks and taken ports
+	"$(BIN)/python" -m headgate_studies.testing.machines --seed 1 --seconds 300
 
 # All cores; SEEDS=0:500 and MINUTES=10 bound it.
-simulate: $(READY)
-	"$(BIN)/python" -m headgate.testing.simulate --seeds "$(SEEDS)" --minutes "$(MINUTES)"
+simulate: $(READY) ## seeds of the simulated world
+	"$(BIN)/python" -m headgate_studies.testing.simulate --seeds "$(SEEDS)" --minutes "$(MINUTES)"
 
-simulate-mutants: $(READY)
-	"$(BIN)/python" -m headgate.testing.simulate --mutants
+simulate-mutants: $(READY) ## planted faults of the protocol, and whether the simulator sees them
+	"$(BIN)/python" -m headgate_studies.testing.simulate --mutants
 
-docs: $(READY)
-	"$(BIN)/python" -m headgate.testing.reference docs/reference
+docs: $(READY) ## docs/reference from the code
+	"$(BIN)/python" -m headgate_studies.testing.reference docs/reference
 
 # The lock holds exact versions and hashes for every platform, and no addresses.
-lock:
-	uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 --generate-hashes \
-	  --no-emit-index-url --no-header --no-annotate -q -o requirements.lock
+lock: ## exact versions and hashes of both distributions, by uv
+	uv pip compile pyproject.toml studies/pyproject.toml --all-extras --group dev --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-package headgate --no-emit-index-url --no-header --no-annotate -q -o requirements.lock
 
 # The marker is written last, so that an interrupted install is done again.
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements.lock pyproject.toml studies/pyproject.toml
 	test -x "$(BIN)/python" || $(PYTHON) -m venv .venv
 	"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./studies
 	touch "$(READY)"
 
-clean:
+clean: ## remove the environment and every cache
 	rm -rf .venv .headgate .mypy_cache .pytest_cache .ruff_cache

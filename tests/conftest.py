@@ -38,8 +38,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Halves:
     return Halves(config, log)
 
 
+# A fixture that starts something outside of the process, and the mark of every test that asks for it.
+STARTS = {"spark": "spark", "nats_url": "nats"}
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest units first, so that no worker is left with one at the end."""
+    """Marks for what starts servers, so that `make test-fast` leaves it out; then the longest units first."""
+    for item in items:
+        for fixture in STARTS.keys() & set(getattr(item, "fixturenames", ())):
+            item.add_marker(STARTS[fixture])
 
     def rank(item: pytest.Item) -> int:
         live = item.get_closest_marker("live") is not None
@@ -51,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator:
     """The suite's Spark session, with its state in a path that has a space in it."""
-    from headgate.pipeline.session import make_session
+    from headgate_studies.session import make_session
 
     session = make_session(
         "headgate-tests",

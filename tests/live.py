@@ -20,7 +20,6 @@ from headgate.fabric import SyncFabric
 from headgate.matching import ClassLists, ClassSpec, ScanIndex
 from headgate.pipeline.classes import definitions_of, filters_of
 from headgate.pipeline.control import Controller
-from headgate.pipeline.direct import DirectCommits
 from headgate.pipeline.indexes import IndexKeeper
 from headgate.pipeline.query import start_query
 from headgate.pipeline.sources import GENERATOR_SCHEMAS
@@ -29,6 +28,7 @@ from headgate.service.demo.run import Readers, drained
 from headgate.service.runtime import Runtime, Settings, open_runtime
 from headgate.wire.logs import Logs
 from headgate.wire.snapshot import Snapshot
+from headgate_studies.direct import DirectCommits
 
 
 @dataclass

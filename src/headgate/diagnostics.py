@@ -28,7 +28,6 @@ ROOT: Final = logging.getLogger("headgate")
 ROOT.addHandler(logging.NullHandler())
 SERVICE: Final = logging.getLogger("headgate.service")
 FABRIC: Final = logging.getLogger("headgate.fabric")
-FEEDS: Final = logging.getLogger("headgate.feeds")
 CLIENT: Final = logging.getLogger("headgate.client")
 
 Log = logging.Logger | logging.LoggerAdapter[logging.Logger]

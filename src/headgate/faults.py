@@ -11,14 +11,6 @@ import signal
 from typing import Final
 
 VARIABLE: Final = "HEADGATE_FAULT"
-POINTS: Final = (
-    "driver.after_part",
-    "driver.before_manifest",
-    "driver.after_manifest",
-    "relay.before_publish",
-    "relay.after_publish",
-    "tables.deleting",
-)
 
 _hits: dict[str, int] = {}
 

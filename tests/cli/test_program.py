@@ -21,11 +21,11 @@ from tests.live import sites, until
 
 from headgate.client import SyncClient
 from headgate.fabric.server import running_url
-from headgate.pipeline.direct import DirectCommits
 from headgate.pipeline.sources import generate
 from headgate.pipeline.worker import Address
 from headgate.wire.ledger import Tally
 from headgate.wire.logs import Logs
+from headgate_studies.direct import DirectCommits
 
 pytestmark = [pytest.mark.nats, pytest.mark.live]
 

@@ -14,7 +14,7 @@ from headgate.feeds import Feed, FeedsError, Fetched, Politeness, Poller, Reques
 from headgate.feeds import poller as poller_module
 from headgate.feeds.items import SCHEMA
 from headgate.feeds.listing import parse_feeds, read_feeds
-from headgate.feeds.loopback import FeedServer, MadeFeed
+from headgate_studies.workloads.feeds import FeedServer, MadeFeed
 
 QUICK = Politeness(interval_s=0.0, host_gap_s=0.0, timeout_s=5.0)
 

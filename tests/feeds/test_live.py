@@ -11,8 +11,8 @@ from tests.live import running, sites
 
 from headgate.feeds import SCHEMA, Politeness, Poller, Spool, run_feeds
 from headgate.feeds.listing import parse_feeds
-from headgate.feeds.loopback import FeedServer, MadeFeed
 from headgate.model import type_name
+from headgate_studies.workloads.feeds import FeedServer, MadeFeed
 
 pytestmark = [pytest.mark.spark, pytest.mark.nats]
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.bench import algebra as brute
 from headgate.filters import (
     Domain,
     Filter,
@@ -28,6 +27,7 @@ from headgate.filters.algebra.keys import first_at_least, key_of, prefix_end, sp
 from headgate.filters.types import DOUBLE, FLOAT
 from headgate.filters.vector import from_arrow
 from headgate.model import Schema, parse_type
+from headgate_studies.bench import algebra as brute
 
 SCHEMA = Schema.of({"x": "double", "n": "int", "s": "string", "f": "boolean"})
 WIDE = Schema.of(

@@ -15,7 +15,7 @@ from headgate.filters import FilterError, normal_form
 from headgate.filters.profiles import compile_profile, profile_names, profile_type, relational
 from headgate.filters.profiles.topic_pattern import parse_pattern
 from headgate.model import Schema
-from headgate.testing.profiles import ProfileContract
+from headgate_studies.testing.profiles import ProfileContract
 from tests.filters.rows import CONTEXT, SCHEMA, table
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "jsonpath_profile"

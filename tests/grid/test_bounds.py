@@ -12,7 +12,7 @@ from headgate.matching import ClassSpec
 from headgate.matching.compiled.class_index import ClassIndex
 from headgate.matching.scan import ScanIndex
 from headgate.model import Deployment, Schema, Source, Stream, Subscription
-from headgate.pipeline.classes import class_specs, index_of
+from headgate.pipeline.classes import definitions_of, filters_of, index_of
 from headgate.wire.snapshot import Snapshot
 
 
@@ -114,4 +114,8 @@ def test_the_job_s_index_of_a_gridded_stream_is_the_compiled_one():
     index = index_of(snapshot, "s")
     assert index.boxes is not None
     assert len(index.boxes.classes) > 0.6 * len(wanted)
-    assert index.match(rows).same(ScanIndex(class_specs(snapshot, "s")).match(rows))
+    compiled = filters_of(stream)
+    specs = [
+        ClassSpec(each.id, compiled(each.template), each.context) for each in definitions_of(snapshot, "s").values()
+    ]
+    assert index.match(rows).same(ScanIndex(specs).match(rows))

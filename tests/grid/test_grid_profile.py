@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from headgate.filters.profiles import profile_type
 from headgate.model import Schema
-from headgate.testing.profiles import ProfileContract
+from headgate_studies.testing.profiles import ProfileContract
 
 GRID = {
     "x": {"column": "lon", "bounds": [0, 64], "size": 64},

@@ -16,11 +16,11 @@ from headgate.fabric import Fabric
 from headgate.grid import Field, parse_layout
 from headgate.model import Deployment, Schema, Site, Source, Stream, Subscription
 from headgate.relay.tables import publish_snapshot
-from headgate.studies import grid_weather
 from headgate.wire.block import Block, Commit
 from headgate.wire.logs import Logs
 from headgate.wire.message import encode_block
 from headgate.wire.snapshot import Snapshot
+from headgate_studies.studies import grid_weather
 
 SCHEMA = Schema.of({"x": "int", "y": "int", "name": "string", "temp": "double", "step": "int"})
 GRID = {"x": {"column": "x", "size": 8}, "y": {"column": "y", "size": 4}, "time": {"tick": "step"}}

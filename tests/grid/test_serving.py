@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headgate.grid import DzSet, DzSpace, decompose_batch
 from headgate.grid.serving import Budget, Demand, Overlay, Partition, Parts
 from headgate.grid.serving.holdings import OWN, fitting
-from headgate.grid.serving.workload import HotSpot, cut, index_space
+from headgate_studies.workloads.serving import HotSpot, cut, index_space
 
 SPACE = DzSpace.round_robin({"x": 3, "y": 3, "space": 2, "time": 1})
 quick = settings(deadline=None, max_examples=25, derandomize=True)

@@ -12,8 +12,6 @@ from headgate.matching.admission import (
     BatchGate,
     Batching,
     Costs,
-    Events,
-    FineGrained,
     LearnedCosts,
     Requirement,
     ShedBoth,
@@ -22,13 +20,12 @@ from headgate.matching.admission import (
     TraditionalEager,
     Waiting,
     choose,
-    compare,
     estimate_errors,
     make_method,
-    replay,
-    replay_groups,
     victims_first,
 )
+from headgate_studies.models.fine_grained import FineGrained
+from headgate_studies.models.replay import Events, compare, replay, replay_groups
 
 COSTS = Costs(0.004, 0.001, 0.0004, 0.0001)
 

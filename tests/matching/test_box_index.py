@@ -15,7 +15,7 @@ from headgate.matching import ClassLists, MatchingError
 from headgate.matching.compiled.boxes import Attribute, Boxes
 from headgate.matching.compiled.coding import ALSO_NULLS, HIGHEST, LOWEST, NO_NULLS, ONLY_NULLS, make_coder
 from headgate.matching.compiled.index import BoxIndex
-from headgate.matching.compiled.keys import float_keys, value_key
+from headgate.matching.compiled.keys import column_keys, float_keys
 from headgate.matching.compiled.labels import Labels
 from headgate.matching.compiled.single import RowMatcher
 from headgate.matching.compiled.tree import build_tree
@@ -172,7 +172,7 @@ def test_every_indexable_type_has_exact_keys():
     }
     for kind, values in cases.values():
         present = [value for value in values if value is not None]
-        keys = np.array([value_key(value, kind, None) for value in present], np.int64)
+        keys, _ = column_keys(pa.array(present, kind), kind, None)
         boxes = Boxes(
             np.arange(len(present), dtype=np.uint32),
             np.stack([keys, keys], 1)[:, None, :],
@@ -240,7 +240,7 @@ def test_bad_boxes_and_changes_are_refused_with_nothing_changed():
 
 
 def test_the_benchmark_agrees_with_brute_force_at_small_size(capsys):
-    from headgate.bench.matching import run
+    from headgate_studies.bench.matching import run
 
     found = run(profiles=3000, batch=200, peers="rtree,duckdb,polars,scan", growth=[500], portable=False, repeats=1)
     assert found["oracle_mismatches"] == 0

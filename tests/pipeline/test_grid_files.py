@@ -13,6 +13,7 @@ from tests.pipeline.test_sources import run
 
 from headgate.model import Schema, Source, Stream
 from headgate.model.schema import SchemaError
+from headgate.parts import MissingPartError
 from headgate.pipeline.sources import SourceError, check_source, read
 from headgate.pipeline.sources.grid_file import GridFile
 from headgate.pipeline.sources.grid_file_options import GridFileSettings
@@ -69,7 +70,7 @@ def test_a_file_of_hdf5_is_read_or_says_what_it_needs():
     if importlib.util.find_spec("h5py"):
         assert file.rows(0, 60).to_pylist() == expected()
     else:
-        with pytest.raises(SourceError, match="h5py is not installed"):
+        with pytest.raises(MissingPartError, match="h5py, which is not installed"):
             file.rows(0, 60)
 
 

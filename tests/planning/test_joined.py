@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.bench.joins import deployment_of, run, snapshot_of
 from headgate.model import Plan, Schema, Source, Stream, Subscription, Tree
 from headgate.planning import Graph, ProblemError, construct
 from headgate.planning import covering as covering_module
@@ -17,6 +16,7 @@ from headgate.planning.net import scalar_of
 from headgate.planning.search import Objective
 from headgate.planning.search.improve import wishes
 from headgate.service.extending import extend_plan
+from headgate_studies.bench.joins import deployment_of, run, snapshot_of
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -6,8 +6,8 @@ import pytest
 from headgate.planning import measure
 from headgate.planning.construct import construct
 from headgate.planning.generate import Workload, generate
-from headgate.planning.oracle import ModelNetwork, construct_slowly
 from headgate.planning.protocol import ControlPoint, Request
+from headgate_studies.models.planning import ModelNetwork, construct_slowly
 
 from .oracle import bulky
 

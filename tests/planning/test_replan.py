@@ -103,7 +103,7 @@ def test_a_move_costs_the_same_in_subscriptions_whatever_they_weigh(times):
 
 
 def test_the_study_measures_every_way_to_replan():
-    from headgate.studies.qasd_replan import LOOK, METHODS, STUDY, run
+    from headgate_studies.studies.qasd_replan import LOOK, METHODS, STUDY, run
 
     parameters = {"sites": 8, "scale": 0.5, "error": 0.5, "move_gain": 0.5, "steps": 2_000}
     results = pd.DataFrame([{**parameters, "seed": seed, **row} for seed in range(2) for row in run(parameters, seed)])
@@ -117,7 +117,7 @@ def test_the_study_measures_every_way_to_replan():
 
 
 def test_the_study_of_unknown_bandwidths_counts_what_feedback_moves():
-    from headgate.studies.qasd_unknown import METHODS, run
+    from headgate_studies.studies.qasd_unknown import METHODS, run
 
     rows = {row["algorithm"]: row for row in run({"error": -1.0, "steps": 300, "rounds": 1}, 0)}
     assert tuple(rows) == METHODS

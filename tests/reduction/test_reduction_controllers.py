@@ -11,7 +11,7 @@ import pytest
 from headgate.model import Schema
 from headgate.reduction import ReductionQueue, parse_policy
 from headgate.reduction.controllers import Ladder, Pressure
-from headgate.studies.pack_simulation import drop_tail, through_queue
+from headgate_studies.studies.pack_simulation import drop_tail, through_queue
 
 SCHEMA = Schema.of({"bpm": "double", "patient": "int"})
 RANDOM: dict[str, Any] = {"levels": [{"random": 0.1}, {"random": 0.25}, {"random": 0.5}]}

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.model import Schema
-from headgate.reduction import FairDrain, LinkBuffer, ReductionQueue, parse_policy
+from headgate.reduction import FairDrain, ReductionQueue, parse_policy
+from headgate_studies.models.link_buffer import LinkBuffer
 
 SCHEMA = Schema.of({"k": "int", "x": "double", "s": "string", "t": "timestamp"})
 POLICIES: list[dict[str, Any] | None] = [
@@ -169,19 +170,6 @@ def test_rows_out_of_order_are_refused() -> None:
     seqs = np.array([10], dtype=np.uint64)
     with pytest.raises(ValueError, match="after 10"):
         queue.offer(seqs, rows_of(np.random.default_rng(0), seqs), 0.0)
-
-
-def test_expiry_tells_everything_at_once() -> None:
-    queue = ReductionQueue(parse_policy({"levels": [{"every": 2}]}, SCHEMA), SCHEMA, 10)
-    seqs = np.arange(1, 16, dtype=np.uint64)
-    queue.offer(seqs, rows_of(np.random.default_rng(0), seqs), 0.0, to=20)
-    message = queue.expire_all()
-    assert message.digest is not None
-    assert (message.since, message.to, message.reduced) == (0, 20, 15)
-    assert message.digest.reasons["expired"] == 15 - message.digest.reasons["every"] - message.digest.reasons.get(
-        "oldest", 0
-    )
-    assert len(queue) == 0
 
 
 def test_memory_of_what_the_receiver_has() -> None:

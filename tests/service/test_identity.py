@@ -17,12 +17,12 @@ from headgate.catalog import parse_deployment
 from headgate.client import Client, ClientError, Inbox, LossError
 from headgate.client.delivery import closing
 from headgate.errors import HeadgateError
-from headgate.pipeline.direct import DirectCommits
 from headgate.pipeline.worker import Address
 from headgate.protocol.records import RelayReport
 from headgate.service.runtime import Runtime, Settings, open_runtime
 from headgate.wire.identity import encode_runs
 from headgate.wire.logs import Logs
+from headgate_studies.direct import DirectCommits
 
 STREAM = {"root": "home", "schema": {"n": "long"}, "source": {"format": "nats", "payload": "json"}}
 DOCUMENT: dict[str, Any] = {

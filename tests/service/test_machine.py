@@ -15,8 +15,8 @@ from headgate.protocol.reports import MachineReport
 from headgate.service.machine import Disk
 from headgate.service.processes import JobProcess
 from headgate.service.runtime import Runtime
-from headgate.testing.machines import FULL, KINDS, LOCKED, full_disk, run_campaign, small_disk
 from headgate.wire.logs import Log
+from headgate_studies.testing.machines import FULL, KINDS, LOCKED, full_disk, run_campaign, small_disk
 
 NOTES = """
 sites: {home: {}}

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from tests.live import Live, running, small, until
 
-from headgate.bench.link_watch import LinkWatch
 from headgate.fabric import cancel_all
 from headgate.pipeline.sources import generate
 from headgate.protocol.reports import RelayReport
@@ -17,6 +16,7 @@ from headgate.relay.output import QueueLimits
 from headgate.service.demo.run import drained
 from headgate.service.reports import read_reports
 from headgate.tuning.measured import from_status
+from headgate_studies.bench.link_watch import LinkWatch
 
 pytestmark = pytest.mark.nats
 

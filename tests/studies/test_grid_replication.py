@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from headgate.studies.grid_replication import STUDY
-from headgate.studies.report import judge
-from headgate.studies.study import FAILS, REPRODUCES
+from headgate_studies.studies.grid_replication import STUDY
+from headgate_studies.studies.report import judge
+from headgate_studies.studies.study import FAILS, REPRODUCES
 
 
 def results(saving: float = 0.8, reached: tuple[float, ...] = (0.4, 0.6, 0.8, 1.0)) -> pd.DataFrame:

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv.pop(1))
 import headgate.cli.app as app
-from headgate.pipeline.session import make_session
+from headgate_studies.session import make_session
 
 def worker(batches):
     import os, headgate, pyarrow
@@ -32,13 +32,15 @@ app.main()
 
 @pytest.fixture
 def installed(tmp_path) -> Path:
-    """The wheel alone, unpacked in a directory of its own."""
+    """The wheels of both distributions alone, unpacked in a directory of their own."""
     built = tmp_path / "wheel"
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(built)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     target = tmp_path / "installed here"
-    with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
-        wheel.extractall(target)
+    for project in (ROOT, ROOT / "studies"):
+        subprocess.run(build, cwd=project, check=True, capture_output=True)
+    for path in sorted(built.glob("*.whl")):
+        with zipfile.ZipFile(path) as wheel:
+            wheel.extractall(target)
     return target
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from headgate.fabric import FencedError
 from headgate.pipeline.commit import build_manifest
-from headgate.testing import backwards, model_query
 from headgate.wire.manifest import decode_manifest, encode_manifest
+from headgate_studies.testing import backwards, model_query
 
 pytestmark = pytest.mark.nats
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.testing.exchanged import run_rounds
+from headgate_studies.testing.exchanged import run_rounds
 
 
 @pytest.mark.live

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.testing.garbage import run
+from headgate_studies.testing.garbage import run
 
 pytestmark = [pytest.mark.nats, pytest.mark.live]
 

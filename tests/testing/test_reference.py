@@ -7,8 +7,8 @@ import pytest
 from headgate.catalog.document import DeploymentEntry, SubscriptionEntry
 from headgate.cli.app import COMMANDS
 from headgate.filters.functions import FUNCTIONS
-from headgate.testing.reference import pages, write_pages
-from headgate.testing.reference.__main__ import main
+from headgate_studies.testing.reference import pages, write_pages
+from headgate_studies.testing.reference.__main__ import main
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "reference"
 

@@ -9,13 +9,13 @@ import pytest
 
 from headgate.model import Deployment, Plan, Site, Source, Stream, Subscription, Tree
 from headgate.protocol.trace import Trace
-from headgate.testing.world.faults import MUTANTS
-from headgate.testing.world.mutants import planted
-from headgate.testing.world.scenario import SCHEMA, Action, Scenario, make_scenario
-from headgate.testing.world.shrink import kind_of, shrink
-from headgate.testing.world.simulation import Simulation
 from headgate.wire.block import Block
 from headgate.wire.snapshot import Snapshot
+from headgate_studies.testing.world.faults import MUTANTS
+from headgate_studies.testing.world.mutants import planted
+from headgate_studies.testing.world.scenario import SCHEMA, Action, Scenario, make_scenario
+from headgate_studies.testing.world.shrink import kind_of, shrink
+from headgate_studies.testing.world.simulation import Simulation
 
 BY_NAME = {each.name: each for each in MUTANTS}
 SITES = ("s0", "s1", "s2")
@@ -39,7 +39,7 @@ def small(seed: int, subscriptions: dict[str, Subscription], *actions: Action, *
 
 def test_no_promise_is_broken() -> None:
     """In a process of its own, as sets of names are in another order here; a failure says how to replay it."""
-    command = [sys.executable, "-m", "headgate.testing.simulate", "--seeds", "1000:1010", "--jobs", "1"]
+    command = [sys.executable, "-m", "headgate_studies.testing.simulate", "--seeds", "1000:1010", "--jobs", "1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     summary = json.loads(done.stdout.splitlines()[-1])

@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headgate.tuning.combinations import (
+from headgate.tuning.compile import compile_objective
+from headgate.tuning.evaluate import TreeView, evaluate
+from headgate.tuning.outlook import Outlook
+from headgate.tuning.states.algebra import aggregation_type
+from headgate.tuning.transformations import STANDARD, candidates
+from headgate_studies.models.combinations import (
     LOCAL,
     NODE,
     SYSTEM,
@@ -15,12 +20,7 @@ from headgate.tuning.combinations import (
     random_case,
     transformations,
 )
-from headgate.tuning.compile import compile_objective
-from headgate.tuning.evaluate import TreeView, evaluate
-from headgate.tuning.outlook import Outlook
-from headgate.tuning.states.algebra import aggregation_type
-from headgate.tuning.transformations import STANDARD, candidates
-from headgate.tuning.workload import plane_overlay, random_shape
+from headgate_studies.workloads.tuning import plane_overlay, random_shape
 
 
 def test_benefits_equal_brute_force():

@@ -11,12 +11,12 @@ import pytest
 
 from headgate.model import Tree
 from headgate.tuning.aggregate import system_cost
-from headgate.tuning.combinations import random_case
 from headgate.tuning.compile import compile_objective
 from headgate.tuning.evaluate import TreeView, evaluate, node_costs
 from headgate.tuning.language.vocabulary import Vocabulary
 from headgate.tuning.overlay import MatrixMetric, Overlay, Profiles
 from headgate.tuning.shape import Shape
+from headgate_studies.models.combinations import random_case
 
 LATENCY = np.array([[0, 1, 2, 4], [1, 0, 3, 5], [2, 3, 0, 7], [4, 5, 7, 0]], dtype=float)
 PROFILES = Profiles.of_atoms(

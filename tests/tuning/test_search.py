@@ -11,7 +11,7 @@ from headgate.tuning.evaluate import TreeView, evaluate
 from headgate.tuning.outlook import Outlook
 from headgate.tuning.search import Options, Tuner, critical_owners
 from headgate.tuning.transformations import STANDARD, candidates
-from headgate.tuning.workload import plane_overlay, random_shape
+from headgate_studies.workloads.tuning import plane_overlay, random_shape
 
 
 def test_path_latency_reaches_the_star_with_changes_side_by_side():

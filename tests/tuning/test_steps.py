@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.tuning.interleavings import Model, Rules
 from headgate.tuning.shape import Shape
 from headgate.tuning.steps import make_before_break
+from headgate_studies.models.interleavings import Model, Rules
 
 CASES = {
     "child promotion": ([-1, 0, 1], [(2, 0)]),

@@ -18,7 +18,7 @@ from headgate.tuning.protocol.simulation import setting_of
 from headgate.tuning.protocol.streams import IMPLICIT
 from headgate.tuning.scene import Scene
 from headgate.tuning.search import Options
-from headgate.tuning.workload import stream_trees
+from headgate_studies.workloads.tuning import stream_trees
 
 
 def _simulation(overlays, text, limits=IMPLICIT, **options):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import signal
 import sys
+from typing import NoReturn
 
 import typer
 from typer.main import get_command
@@ -13,6 +14,7 @@ from headgate import __version__
 from headgate.cli.usage import tidy
 from headgate.diagnostics import SERVICE, writes_json
 from headgate.errors import HeadgateError
+from headgate.parts import missing_part
 
 # Modules that register themselves on the application, in the order of the help page.
 COMMANDS: tuple[str, ...] = (
@@ -30,8 +32,7 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.policy",
     "headgate.cli.picture",
     "headgate.cli.gridding",
-    "headgate.cli.study",
-    "headgate.cli.bench",
+    "headgate.cli.extensions",
 )
 
 app = typer.Typer(
@@ -69,13 +70,22 @@ def main() -> None:
             importlib.import_module(module).register(app)
         tidy(get_command(app))(prog_name="headgate")
     except HeadgateError as error:
-        if writes_json():
-            SERVICE.error("%s", error)
-        else:
-            typer.secho(f"headgate: {error}", err=True, fg=typer.colors.RED)
-        sys.exit(2)
+        _end(error)
+    except ModuleNotFoundError as error:
+        missing = missing_part(error)
+        if missing is None:
+            raise
+        _end(missing)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _end(error: HeadgateError) -> NoReturn:
+    if writes_json():
+        SERVICE.error("%s", error)
+    else:
+        typer.secho(f"headgate: {error}", err=True, fg=typer.colors.RED)
+    sys.exit(2)
 
 
 if __name__ == "__main__":

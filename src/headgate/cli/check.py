@@ -9,8 +9,6 @@ from typing import Annotated
 
 import typer
 
-from headgate.catalog import DeploymentError
-from headgate.cli.deployment import read_deployment
 from headgate.model import Deployment
 
 
@@ -24,6 +22,9 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
 ) -> None:
     """Check a deployment file and list every problem in it; exit with 2 when there are any."""
+    from headgate.catalog import DeploymentError
+    from headgate.cli.deployment import read_deployment
+
     try:
         deployment = read_deployment(file)
     except DeploymentError as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headgate.cli.words import span
+from headgate.parts import part
 
 if TYPE_CHECKING:
     from headgate.feeds import Polled
@@ -36,6 +37,7 @@ def feeds(
     from headgate.feeds import Politeness, Poller, Spool, read_feeds, run_feeds
     from headgate.model import parse_duration
 
+    part("feedparser")
     politeness = Politeness(interval_s=parse_duration(interval), host_gap_s=parse_duration(host_gap))
     poller, spool = Poller(read_feeds(listing), politeness), Spool(out)
     spool.restore(poller)

@@ -21,6 +21,7 @@ from headgate.errors import HeadgateError, nearest
 from headgate.fabric import FabricError
 from headgate.grid import Field, GridError, layout_of, parse_resolution
 from headgate.model.roots import members_named
+from headgate.parts import part
 from headgate.protocol.acks import read_tally
 from headgate.relay.repair import fetch_history, fetch_range
 from headgate.wire.block import Block
@@ -58,6 +59,7 @@ def view(
     What it has read before comes again from the log of the stream's root: its part of the last 200,000 rows, or of
     two whole time steps where those are more. What waits for it comes from its inbox.
     """
+    part("matplotlib")
 
     async def work() -> dict[str, Any]:
         async with await o.connect(nats, state_dir, namespace, creds) as client:

@@ -18,6 +18,7 @@ from headgate.client.errors import ClientError
 from headgate.client.reader import DONE, STORE, ReaderMachine, Reading
 from headgate.fabric import Fabric, cancel_all
 from headgate.fabric.runner import Runner
+from headgate.parts import part
 from headgate.relay.tables import Tables
 from headgate.wire.block import Block
 from headgate.wire.ledger import Account, Tally
@@ -53,6 +54,7 @@ class Delivery:
 
     def to_pandas(self) -> Any:
         """The rows as a pandas frame, indexed by sequence number."""
+        part("pandas")
         return self.rows.to_pandas().set_index(np.asarray(self.seqs))
 
     def to_pylist(self) -> list[dict[str, Any]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
-import re2
 
 from headgate.errors import nearest
 from headgate.filters.errors import RefusedError
@@ -32,7 +31,6 @@ from headgate.filters.expr import (
 )
 from headgate.filters.types import (
     BIGINT,
-    BINARY,
     BOOL,
     DATE,
     DAY,
@@ -140,6 +138,8 @@ def like(value: Expr, pattern: Expr, escape: str = "\\") -> Expr:
 
 def rlike(value: Expr, pattern: Expr) -> Expr:
     """`value RLIKE pattern`; the pattern is compiled here, so a bad one is refused before any row is seen."""
+    import re2
+
     text = _pattern(value, pattern, "RLIKE")
     options = re2.Options()
     options.log_errors = False
@@ -293,8 +293,3 @@ def item(base: Expr, key: Expr) -> Expr:
     if is_struct(base.type) and isinstance(key, Literal) and key.type == STRING:
         return field(base, key.value)
     raise RefusedError(f"{name_of(base.type)} has no elements", "only arrays and maps are indexed with [ ]")
-
-
-def comparable_binary(kind: pa.DataType) -> bool:
-    """Whether values are compared byte by byte."""
-    return kind in (STRING, BINARY)

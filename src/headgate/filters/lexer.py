@@ -12,8 +12,6 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-from sqlglot.dialects.spark import Spark
-from sqlglot.errors import TokenError
 
 from headgate.filters.errors import FilterError
 from headgate.filters.types import BIGINT, DOUBLE, FLOAT, INT, MAX_PRECISION
@@ -52,6 +50,9 @@ def tokenize(text: str) -> list[Token]:
     >>> [token.text for token in tokenize("Temp >= 21.5")]
     ['temp', '>=', '21.5', '']
     """
+    from sqlglot.dialects.spark import Spark  # a third of the client's import, which few of its policies need
+    from sqlglot.errors import TokenError
+
     try:
         raw = Spark().tokenize(text)
     except TokenError as error:

@@ -88,11 +88,6 @@ def union(*masks: Mask | None) -> Mask | None:
     return found
 
 
-def with_nulls(vector: Vector, extra: Mask) -> Vector:
-    """The vector with more values missing."""
-    return Vector(vector.type, vector.values, union(vector.null, extra)) if np.any(extra) else vector
-
-
 def missing_value(kind: pa.DataType) -> Vector:
     """The constant NULL of a type."""
     if in_arrow(kind):

@@ -27,12 +27,6 @@ class Cover:
     cells: DzSet
     over_cover: int
 
-    @property
-    def over_fraction(self) -> float:
-        """Over-cover as a share of the region itself; 0 for an empty region."""
-        own = self.cells.cells - self.over_cover
-        return self.over_cover / own if own else 0.0
-
 
 @kernel
 def _exact(

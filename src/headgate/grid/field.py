@@ -15,11 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.errors import HeadgateError
 from headgate.grid._jit import kernel
 from headgate.grid.axis import Floats
 from headgate.grid.layout import GridLayout
 from headgate.grid.space import Ints
+from headgate.parts import part
 
 
 @kernel
@@ -148,10 +148,7 @@ class Field:
 
     def to_xarray(self) -> Any:
         """The field as an xarray Dataset over time step, y and x, with missing points as NaN."""
-        try:
-            import xarray
-        except ImportError as error:
-            raise HeadgateError("xarray is not installed", hint="install headgate[grid]") from error
+        xarray = part("xarray")
         steps = self.kept
         shape = (len(steps), self.layout.y.size, self.layout.x.size)
         axes: dict[str, Any] = {
@@ -171,9 +168,5 @@ class Field:
 
     def to_zarr(self, path: Path | str) -> None:
         """Write the field to a Zarr store, replacing what is there."""
-        try:
-            import zarr
-        except ImportError as error:
-            raise HeadgateError("zarr is not installed", hint="install headgate[grid]") from error
-        del zarr
+        part("zarr")
         self.to_xarray().to_zarr(str(path), mode="w", consolidated=False)

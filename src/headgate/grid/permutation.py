@@ -25,13 +25,13 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from headgate.grid._jit import kernel
+from headgate.grid._jit import plain_kernel
 from headgate.grid.space import Ints
 
 MAX_BITS = 30
 
 
-@kernel
+@plain_kernel
 def _reverse(values: Ints, bits: int, out: Ints) -> None:
     for i in range(values.shape[0]):
         left = values[i]
@@ -42,7 +42,7 @@ def _reverse(values: Ints, bits: int, out: Ints) -> None:
         out[i] = turned
 
 
-@kernel
+@plain_kernel
 def _plane(xs: Ints, ys: Ints, bits: int, out: Ints) -> None:
     for i in range(xs.shape[0]):
         x = xs[i]

@@ -61,10 +61,6 @@ class GridShape:
             return True
         return other.outer <= self.inner
 
-    def merged_fraction(self, other: GridShape) -> float:
-        """Share of the stream that both take together, what they have in common counted once."""
-        return ((self.inner | other.inner).cells + (self.outer | other.outer).cells) / 2 / self.outer.space.cells
-
 
 @dataclass(frozen=True)
 class ShapeFactory:

@@ -7,16 +7,18 @@ when there are enough of them: a handful of profiles is evaluated faster than an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
 
-from headgate.filters.profiles import Profile, ProfileIndex, profile_type
 from headgate.matching.index import ClassSpec, MatchingError
 from headgate.matching.lists import ClassLists, Ids
 from headgate.matching.recheck import join
 from headgate.matching.scan import ScanIndex
+
+if TYPE_CHECKING:
+    from headgate.filters.profiles import Profile, ProfileIndex
 
 OWN_FROM = 8
 
@@ -43,6 +45,8 @@ class Evaluated:
             return None
         name = self._kind_of(text)
         if name is not None and name not in self._indexes:
+            from headgate.filters.profiles import profile_type
+
             self._indexes[name] = profile_type(name).index()
         return name if name is not None and self._indexes[name] is not None else None
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headgate.filters.profiles.words import Worded, evaluate_worded
 from headgate.matching.index import ClassSpec, check_unique
 from headgate.matching.lists import ClassLists, Ids
 
@@ -36,6 +35,8 @@ class ScanIndex:
 
     def match(self, batch: pa.RecordBatch) -> ClassLists:
         """The classes of each row."""
+        from headgate.filters.profiles.words import Worded, evaluate_worded
+
         rows: list[np.ndarray] = []
         ids: list[np.ndarray] = []
         worded = {

@@ -12,7 +12,7 @@ from headgate.errors import HeadgateError
 from headgate.filters import context_types
 from headgate.filters.profiles import compile_profile
 from headgate.grid import layout_of, place_schema, with_grid, with_places
-from headgate.matching import ClassSpec, RowFilter
+from headgate.matching import RowFilter
 from headgate.matching.admission import tolerance_of, wants_true_state
 from headgate.matching.definitions import ClassDefinition, Compile, Reading, grouped
 from headgate.matching.live import LiveIndex
@@ -102,13 +102,6 @@ def true_states(snapshot: Snapshot, stream: str) -> dict[int, bool]:
         for name, subscription in snapshot.deployment.subscriptions.items()
         if subscription.stream == stream and wants_true_state(subscription.require)
     }
-
-
-def class_specs(snapshot: Snapshot, stream: str) -> list[ClassSpec]:
-    """The delivery classes of a stream one by one, compiled."""
-    compiled = filters_of(snapshot.deployment.streams[stream])
-    found = definitions_of(snapshot, stream).values()
-    return [ClassSpec(each.id, compiled(each.template), each.context) for each in found]
 
 
 def reading_of(stream: Stream) -> Reading:

@@ -1,6 +1,6 @@
 """Reduction: what to give up when it does not fit, and a digest of what was given up (PACK).
 
-Policies, reduction filters, digesters, controllers, queues, link buffers and fair draining, without input or output
+Policies, reduction filters, digesters, controllers, queues and fair draining, without input or output
 and without a clock: time and capacity come in as arguments. May import `model`, `filters` and `grid`.
 """
 
@@ -8,8 +8,6 @@ from headgate.reduction.digest import Digest, merged
 from headgate.reduction.drain import FairDrain
 from headgate.reduction.errors import PolicyError
 from headgate.reduction.filters import Moment, ReductionFilter
-from headgate.reduction.link import LinkBuffer
-from headgate.reduction.link_taken import LinkTaken
 from headgate.reduction.parse import parse_policy
 from headgate.reduction.policy import Level, Policy, default_policy
 from headgate.reduction.queue import ReductionQueue, Taken
@@ -20,8 +18,6 @@ __all__ = [
     "Digest",
     "FairDrain",
     "Level",
-    "LinkBuffer",
-    "LinkTaken",
     "Moment",
     "Policy",
     "PolicyError",

@@ -239,13 +239,3 @@ class ReductionQueue:
     def drain(self, now: float) -> Taken:
         """Everything that waits, as one message."""
         return self.take(None, None, now)
-
-    def expire_all(self) -> Taken:
-        """Give up everything that waits (the end of a detached receiver's grace period): a message of digest only."""
-        held = self._all()
-        gone = np.zeros(len(held), dtype=np.int64)
-        self._note(held, gone.astype(np.bool_), gone, ("expired",))
-        digest = self._backlog.told(0, everything=True)
-        self._set(Held.empty(self._schema))
-        since, self._published = self._published, self._offered
-        return Taken(np.zeros(0, dtype=np.uint64), held.rows.slice(0, 0), since, self._offered, digest)

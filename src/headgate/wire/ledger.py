@@ -357,10 +357,6 @@ class Matched:
         """When the oldest row that was matched for a subscription after a boundary was committed."""
         return next((each.time_ms for each in self.recent if each.upto > after and subscription in each.counts), None)
 
-    def committed_ms(self, after: int) -> int | None:
-        """When the first commit that ends after a sequence number was made; None when there is none."""
-        return next((each.time_ms for each in self.recent if each.upto > after), None)
-
     def fold(self, mark: int) -> None:
         """Fold everything up to a boundary into the table."""
         while self.recent and self.recent[0].upto <= mark:

@@ -1,18 +1,17 @@
 """Control under overload (Fischer and Kossmann, section 4): what is matched, in which order, and what is shed.
 
-Methods are pure: waiting events, the time and believed costs in, steps out. `replay` runs one against an engine by the
-paper's rule for time; `BatchGate` is the same control for the Spark job, which sees whole micro-batches.
+Methods are pure: waiting events, the time and believed costs in, steps out. `headgate_studies.models.replay` runs one
+against an engine by the paper's rule for time; `BatchGate` is the same control for the Spark job, which sees whole
+micro-batches.
 """
 
 from headgate.matching.admission.batching import ORDERS, Batching
 from headgate.matching.admission.costs import Costs, LearnedCosts, believed
 from headgate.matching.admission.estimate import ErrorEstimate, compare_lists, estimate_crossed, estimate_errors
-from headgate.matching.admission.fine_grained import FineGrained, Group
 from headgate.matching.admission.frontend import METHODS, PRESETS, Requirement, choose, make_method, requirement_of
 from headgate.matching.admission.gate import GATES, BatchGate, Gated, Powers
 from headgate.matching.admission.hybrid import Hybrid
 from headgate.matching.admission.method import Method, Step, Waiting
-from headgate.matching.admission.replay import Engine, Events, Outcome, compare, replay, replay_groups
 from headgate.matching.admission.shed_both import ShedBoth
 from headgate.matching.admission.shed_messages import ShedMessages
 from headgate.matching.admission.shed_updates import ShedUpdates
@@ -40,18 +39,13 @@ __all__ = [
     "BatchGate",
     "Batching",
     "Costs",
-    "Engine",
     "ErrorEstimate",
-    "Events",
     "Expected",
-    "FineGrained",
     "Gated",
-    "Group",
     "Hybrid",
     "LearnedCosts",
     "Level",
     "Method",
-    "Outcome",
     "Powers",
     "Requirement",
     "ShedBoth",
@@ -67,15 +61,12 @@ __all__ = [
     "Worth",
     "believed",
     "choose",
-    "compare",
     "compare_lists",
     "estimate_crossed",
     "estimate_errors",
     "levels_of",
     "make_method",
     "plan_updates",
-    "replay",
-    "replay_groups",
     "requirement_of",
     "tolerance_of",
     "update_schema",

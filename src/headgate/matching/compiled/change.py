@@ -18,7 +18,7 @@ from numba.extending import intrinsic
 from headgate.matching.compiled.coding import Codes, Flags, Keys, code_range
 from headgate.matching.compiled.jit import Int, bare_inner, bare_kernel, kernel
 from headgate.matching.compiled.packing import Integers, Splits
-from headgate.matching.compiled.tree import FREE, LIVE, MISPLACED, REPEATED, TABLE_USED, TOP_ID, Tree
+from headgate.matching.compiled.tree import FREE, GONE, LIVE, MISPLACED, REPEATED, TABLE_USED, TOP_ID, Tree
 
 Slots = npt.NDArray[np.uint32]
 Blocks = npt.NDArray[np.uint16]
@@ -122,7 +122,7 @@ def _find(hashed: Slots, slot_ids: Slots, identity: Int) -> Int:
         slot = hashed[place & mask]
         if slot == np.uint32(0xFFFFFFFF):
             return -1
-        if slot != np.uint32(0xFFFFFFFE) and slot_ids[slot] == identity:
+        if slot != GONE and slot_ids[slot] == identity:
             return np.int64(place & mask)
         place += np.uint64(1)
 
@@ -185,7 +185,7 @@ def add_boxes(tree: Tree, ids: Slots, exact: Keys, nulls: Flags) -> Int:
         if _find(tree.hashed, tree.slot_ids, ids[k]) >= 0:
             tree.state[REPEATED] += 1
         place = (np.uint64(ids[k]) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)
-        while tree.hashed[place & mask] < np.uint32(0xFFFFFFFE):
+        while tree.hashed[place & mask] < GONE:
             place += np.uint64(1)
         if tree.hashed[place & mask] == np.uint32(0xFFFFFFFF):
             tree.state[TABLE_USED] += 1
@@ -205,7 +205,7 @@ def remove_boxes(tree: Tree, ids: Slots) -> Int:
         while place >= 0:
             slot = np.int64(tree.hashed[place])
             clear(tree.blocks, tree.used, np.int64(tree.places[slot]))
-            tree.hashed[place] = np.uint32(0xFFFFFFFE)
+            tree.hashed[place] = GONE
             tree.places[slot] = tree.state[FREE]
             tree.state[FREE] = slot
             tree.state[LIVE] -= 1

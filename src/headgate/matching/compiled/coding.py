@@ -18,7 +18,6 @@ from headgate.matching.compiled.jit import Int, bare_inner, bare_kernel
 
 MAX_BOUNDARIES = 65_500
 FULL_CODE = 65_535
-NULL_CODE = 0
 TABLE = 4096
 LOWEST = -(2**63)
 HIGHEST = 2**63 - 1

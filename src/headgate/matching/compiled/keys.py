@@ -8,8 +8,6 @@ labels here.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -79,9 +77,3 @@ def column_keys(column: pa.Array, kind: pa.DataType, labels: Labels | None) -> t
     if column.null_count:
         column = column.fill_null(0)
     return column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False), valid
-
-
-def value_key(value: Any, kind: pa.DataType, labels: Labels | None) -> int:
-    """The key of one value that the column's type can hold."""
-    keys, _ = column_keys(pa.array([value], kind), kind, labels)
-    return int(keys[0])

@@ -6,7 +6,6 @@ coordinates and variables that lie along them, and `step`, the number of the tim
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headgate.errors import HeadgateError
 from headgate.model import Column, Schema
+from headgate.parts import part
 from headgate.pipeline.sources.classic_netcdf import MAGIC, open_classic
 from headgate.pipeline.sources.options import SourceError
 
@@ -26,10 +27,7 @@ _WIDER = {"uint8": pa.int16(), "uint16": pa.int32(), "uint32": pa.int64()}
 
 def open_dataset(path: Path, form: str) -> Any:
     """The file as an xarray Dataset with times, scales and missing values decoded; values are read when asked for."""
-    if importlib.util.find_spec("xarray") is None:
-        raise SourceError(f"the source {form!r} needs xarray", hint="pip install 'headgate[grid]'")
-    import xarray as xr
-
+    xr = part("xarray")
     if not path.exists():
         raise SourceError(f"there is no {path}", where=str(path), hint="give the path of the file as `path`")
     try:
@@ -38,7 +36,7 @@ def open_dataset(path: Path, form: str) -> Any:
         else:
             raw = _open_netcdf(path, xr)
         return xr.decode_cf(raw, decode_timedelta=False)
-    except SourceError:
+    except HeadgateError:
         raise
     except Exception as error:
         raise SourceError(f"cannot read this as {form}: {error}", where=str(path)) from error
@@ -51,12 +49,7 @@ def _open_netcdf(path: Path, xr: Any) -> Any:
         return open_classic(path)
     if start != _HDF5:
         raise SourceError("this is no NetCDF file", where=str(path), hint="one begins with CDF or \\x89HDF")
-    if importlib.util.find_spec("h5py") is None:
-        raise SourceError(
-            "a NetCDF-4 file is HDF5 inside, and h5py is not installed",
-            where=str(path),
-            hint="pip install h5py, or write the file in the classic format or as Zarr",
-        )
+    part("h5py")  # a NetCDF-4 file is HDF5 inside
     return xr.open_dataset(path, engine="h5netcdf", decode_cf=False)
 
 

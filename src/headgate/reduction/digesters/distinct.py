@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import datasketches
 import numpy as np
 import pyarrow as pa
 
@@ -40,6 +39,8 @@ class Distinct(Sketched):
 
     def sketch(self, items: list[Any]) -> Any:
         """The union."""
+        import datasketches
+
         union = datasketches.hll_union(_LG_K)
         loose = datasketches.hll_sketch(_LG_K, datasketches.tgt_hll_type.HLL_8)
         for item in items:
@@ -57,6 +58,8 @@ class Distinct(Sketched):
 
     def from_bytes(self, data: bytes) -> Any:
         """From the compact form."""
+        import datasketches
+
         return datasketches.hll_sketch.deserialize(data)
 
     def show(self, value: Any) -> Any:

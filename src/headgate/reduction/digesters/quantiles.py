@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import datasketches
 import numpy as np
 import pyarrow as pa
 
@@ -37,6 +36,8 @@ class Quantiles(Sketched):
 
     def sketch(self, items: list[Any]) -> Any:
         """The merged sketch."""
+        import datasketches
+
         merged = datasketches.kll_floats_sketch(_K)
         loose = [value for item in items if isinstance(item, list) for value in item]
         if loose:
@@ -52,6 +53,8 @@ class Quantiles(Sketched):
 
     def from_bytes(self, data: bytes) -> Any:
         """From the serialised form."""
+        import datasketches
+
         return datasketches.kll_floats_sketch.deserialize(data)
 
     def show(self, value: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
+from headgate.parts import installed
 from headgate.reduction.filters.base import Moment, ReductionFilter
 from headgate.reduction.filters.keyed import LastPerKey, group, remember
 from headgate.reduction.reader import Reader
@@ -21,10 +22,8 @@ from headgate.reduction.rows import Bools, column, numbers
 
 @cache
 def _kernel() -> Any:
-    """The scan that compares each row with the last kept one of its group; compiled on first use."""
-    from numba import njit
+    """The scan that compares each row with the last kept one of its group; compiled on first use if numba is there."""
 
-    @njit(cache=True)
     def scan(codes, values, remembered, last, change):  # type: ignore[no-untyped-def] # compiled, typed by its arguments
         kept = np.ones(len(values), np.bool_)
         for row in range(len(values)):
@@ -38,7 +37,11 @@ def _kernel() -> Any:
                 kept[row] = False
         return kept
 
-    return scan
+    if not installed("numba"):
+        return scan
+    from numba import njit
+
+    return njit(cache=True)(scan)
 
 
 @dataclass(frozen=True, slots=True)

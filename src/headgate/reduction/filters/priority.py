@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
-from headgate.filters import Filter
 from headgate.reduction.filters.base import Moment, ReductionFilter
 from headgate.reduction.filters.where import condition
 from headgate.reduction.reader import Reader
 from headgate.reduction.rows import Bools, Floats, column, numbers
+
+if TYPE_CHECKING:
+    from headgate.filters import Filter
 
 
 @dataclass(frozen=True, slots=True)

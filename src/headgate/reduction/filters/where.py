@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
 from headgate.errors import HeadgateError
-from headgate.filters import Filter, parse_filter
 from headgate.reduction.errors import PolicyError
 from headgate.reduction.filters.base import Moment, ReductionFilter
 from headgate.reduction.reader import Reader
 from headgate.reduction.rows import Bools
 
+if TYPE_CHECKING:
+    from headgate.filters import Filter
+
 
 def condition(reader: Reader, text: Any, name: str) -> Filter:
     """A filter-language expression over the stream's columns."""
+    from headgate.filters import parse_filter  # only a policy with a condition needs the language
+
     try:
         return parse_filter(str(text), reader.schema)
     except HeadgateError as error:

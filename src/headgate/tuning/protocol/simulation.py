@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
 from headgate.tuning.arrangement import Setting
 from headgate.tuning.compile import Compiled
 from headgate.tuning.evaluate import TreeView, evaluate
@@ -188,8 +186,3 @@ class Simulation:
             per_kind["maintenance"],
             per_kind["optimisation"],
         )
-
-
-def star_parents(size: int) -> list[int]:
-    """The star around site 0."""
-    return [ROOT, *np.zeros(size - 1, dtype=int).tolist()]

@@ -1,0 +1,1 @@
+"""Commands that this distribution adds to the `headgate` program, by the entry point group `headgate.commands`."""

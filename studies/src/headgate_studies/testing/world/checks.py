@@ -1,0 +1,68 @@
+"""Checks at every step: what is appended joins what was there, acknowledgements go forward, everything is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from headgate.wire.block import Block
+from headgate.wire.ledger import Tally
+from headgate_studies.testing.world.logs import SimulatedLog
+from headgate_studies.testing.world.process import Instance
+from headgate_studies.testing.world.subscriber import Subscriber
+
+
+class Checks:
+    """`problem` is the first promise that was broken. Subjects in `spoilt` were damaged, so they may end anywhere."""
+
+    def __init__(self, subscribers: Mapping[str, Subscriber], max_rows: int) -> None:
+        self.problem: str | None = None
+        self.spoilt: set[str] = set()
+        self._subscribers = subscribers
+        self._max_rows = max_rows
+        self._covered: dict[str, int] = {}
+        self._acked: dict[str, int] = {}
+
+    def fail(self, problem: str) -> None:
+        """A promise is broken; the first one counts."""
+        self.problem = self.problem or problem
+
+    def appended(self, subject: str, data: Any, _: int) -> None:
+        """Messages of an inbox join exactly; nobody writes over what was covered."""
+        if subject.startswith("hg.ack."):
+            self._acknowledged(subject, Tally.decode(data))
+        if not isinstance(data, Block) or ".held." in subject:
+            return
+        before = self._covered.get(subject)
+        if before is not None and data.upto != before and subject not in self.spoilt:
+            overlaps = data.after < before
+            leaves_out = ".inbox." in subject and data.after > before
+            if overlaps or leaves_out:
+                self.problem = self.problem or (
+                    f"{subject}: a message for ({data.after}, {data.upto}] follows one that ends at {before}"
+                )
+        self._covered[subject] = data.upto
+
+    def _acknowledged(self, subject: str, tally: Tally) -> None:
+        """Acknowledgements go forward only, and never past what the consumer is done with."""
+        before = self._acked.get(subject, 0)
+        done = next((each.done for each in self._subscribers.values() if each.id == tally.subscription), 0)
+        if tally.boundary < before or (tally.starts is not None and tally.mark > max(done, before)):
+            self.problem = self.problem or (
+                f"{subject}: acknowledged up to {tally.mark} (boundary {tally.boundary}) where the consumer is done "
+                f"with {done} and the boundary {before} was acknowledged before"
+            )
+        self._acked[subject] = tally.boundary
+
+    def look(self, relays: Iterable[Instance], logs: Iterable[SimulatedLog]) -> None:
+        """Queues hold no more than their limits and what one block brings."""
+        most = 2 * self._max_rows + 1000
+        for relay in relays:
+            state = getattr(relay.machine, "state", None)
+            for key, output in state.core.outputs.items() if state is not None else ():
+                if output.rows > most:
+                    self.problem = self.problem or f"{key.token} holds {output.rows} rows, allowed are {most}"
+        for log in logs:
+            info = log.info()
+            if info.bytes > log.log.max_bytes > 0:
+                self.problem = self.problem or f"{log.log.name} holds {info.bytes} bytes of {log.log.max_bytes}"

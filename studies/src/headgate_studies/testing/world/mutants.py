@@ -1,0 +1,94 @@
+"""Planted faults: what the simulator has to find. Each is a line of the protocol, and what stands there instead."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, Final
+
+from headgate_studies.testing.world.faults import Mutant
+from headgate_studies.testing.world.scenario import make_scenario
+from headgate_studies.testing.world.simulation import Simulation
+
+_HANG_S: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How many seeds were run, and what found the fault; None when nothing did."""
+
+    name: str
+    seeds: int
+    found: str | None
+
+
+@contextmanager
+def planted(mutant: Mutant) -> Iterator[None]:
+    """Have the fault in this process: functions keep their identity, and get other code."""
+    module = importlib.import_module(f"headgate.{mutant.module}")
+    source = inspect.getsource(module)
+    if source.count(mutant.before) != 1:
+        raise ValueError(f"{mutant.name}: the text is {source.count(mutant.before)} times in {module.__name__}")
+    changed = compile(source.replace(mutant.before, mutant.after), module.__file__ or "", "exec")
+    patched: list[tuple[FunctionType, CodeType]] = []
+    for code in _functions(changed):
+        function = _resolve(module, code.co_qualname)
+        if function is not None and function.__code__ != code:
+            patched.append((function, function.__code__))
+            function.__code__ = code
+    if not patched:
+        raise ValueError(f"{mutant.name}: no function of {module.__name__} has changed")
+    try:
+        yield
+    finally:
+        for function, code in patched:
+            function.__code__ = code
+
+
+def _functions(code: CodeType) -> Iterator[CodeType]:
+    """The code of functions of a module and of methods of its classes; what is nested in them comes with them."""
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            if "<locals>" not in each.co_qualname:
+                yield each
+            yield from _functions(each)
+
+
+def _resolve(module: ModuleType, name: str) -> FunctionType | None:
+    found: Any = module
+    for part in name.split("."):
+        found = inspect.getattr_static(found, part, None)
+    if isinstance(found, property):
+        found = found.fget
+    elif isinstance(found, cached_property):
+        found = found.func
+    elif isinstance(found, classmethod | staticmethod):
+        found = found.__func__
+    return found if isinstance(found, FunctionType) else None
+
+
+def _hangs(*_: object) -> None:
+    raise TimeoutError("it does not come to an end")
+
+
+def hunt(mutant: Mutant, most: int) -> Outcome:
+    """Run seeds until one finds the fault."""
+    signal.signal(signal.SIGALRM, _hangs)
+    with planted(mutant):
+        for seed in range(most):
+            signal.alarm(_HANG_S)
+            try:
+                found = Simulation(make_scenario(seed)).run().violation
+            except Exception as error:  # noqa: BLE001 # whatever breaks has shown the fault
+                found = repr(error)
+            finally:
+                signal.alarm(0)
+            if found is not None:
+                return Outcome(mutant.name, seed + 1, found[:90])
+    return Outcome(mutant.name, most, None)
