@@ -38,8 +38,9 @@ class Filter:
     @classmethod
     def of(cls, expr: Expr) -> Filter:
         """The filter of a tree that `build` made."""
-        columns = frozenset(node.name for node in walk(expr) if isinstance(node, Column))
-        parameters = frozenset(node.name for node in walk(expr) if isinstance(node, Parameter))
+        named = [node for node in walk(expr) if isinstance(node, Column | Parameter)]
+        columns = frozenset(node.name for node in named if isinstance(node, Column))
+        parameters = frozenset(node.name for node in named if isinstance(node, Parameter))
         return cls(expr, render(expr), columns, parameters)
 
     def evaluate(self, batch: pa.RecordBatch, context: Mapping[str, Any] | None = None) -> Mask:

@@ -7,9 +7,8 @@ numbers are read again from the text at the token's place, by Spark's rules.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from sqlglot.dialects.spark import Spark
@@ -31,11 +30,11 @@ _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[01][0-7]{2}|.)", re.D
 _SIMPLE = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 _SUFFIX = {"L": BIGINT, "S": pa.int16(), "Y": pa.int8()}
 _MAX_FLOAT, _MAX_DOUBLE = 3.4028234663852886e38, 1.7976931348623157e308
+_INT_DIGITS = 10  # a whole number with fewer digits is an int
 _WORD = re.compile(r"[^\W\d]\w*")
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """A token: its kind, its text (words in lower case), the value of a literal, and where it starts and ends."""
 
     kind: str
@@ -81,6 +80,8 @@ def _token(text: str, piece: str, start: int, end: int, kind: str) -> Token:
             digits = "0" + digits
         return Token(BYTES, piece, start, end, bytes.fromhex(digits))
     if kind == "NUMBER":
+        if len(piece) < _INT_DIGITS and piece.isascii() and piece.isdigit():
+            return Token(NUMBER, piece, start, end, int(piece), INT)
         return _number(text, piece, start, end)
     if kind == "IDENTIFIER":
         return Token(NAME, piece, start, end, piece[1:-1].replace("``", "`"))

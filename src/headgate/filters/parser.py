@@ -24,6 +24,10 @@ from headgate.model import Schema
 
 _COMPARISONS = {"=": "=", "==": "=", "<>": "!=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<=>": "<=>"}
 _EXTRACTED = {"dow": "dayofweek", "doy": "dayofyear", "week": "weekofyear", "dayofweek_iso": "weekday"}
+_PREDICATES = frozenset(("is", "not", "between", "in", "like", "rlike", "regexp"))
+_PLAIN = frozenset((NUMBER, TEXT, NAME, WORD))
+_AFTER = frozenset((SYMBOL, WORD, END))
+_LONGER = frozenset(("+", "-", "||", "*", "/", "%", "div", "[", ".", "("))  # what makes a value part of a longer one
 _OPEN = 4  # how many extra levels one nested expression costs in a tree: negation, cast, operator, call
 
 
@@ -68,8 +72,8 @@ class Parser:
         return token
 
     def _at(self, *texts: str) -> bool:
-        token = self._peek
-        return token.kind in (WORD, SYMBOL) and token.text in texts
+        token = self.tokens[self.index]
+        return token.text in texts and (token.kind == SYMBOL or token.kind == WORD)
 
     def _take(self, *texts: str) -> Token | None:
         return self._next() if self._at(*texts) else None
@@ -136,6 +140,8 @@ class Parser:
     def _predicate(self) -> Expr:
         value = self._comparison()
         token = self._peek
+        if token.kind != WORD or token.text not in _PREDICATES:
+            return value
         if self._take("is"):
             return self._is(token, value)
         negated = self._take("not") is not None
@@ -192,6 +198,10 @@ class Parser:
         return left
 
     def _sum(self) -> Expr:
+        if self._peek.kind in _PLAIN:
+            following = self._ahead(1)
+            if following.kind in _AFTER and following.text not in _LONGER:
+                return self._primary()  # a name or a literal alone, which most values are
         left = self._product()
         start = self.index
         while token := self._take("+", "-", "||"):
@@ -311,11 +321,17 @@ class Parser:
         opening = self._take("(") or self._unexpected(f"( after {what.upper()}")
         found: list[Expr] = []
         if not self._at(")") or least:
-            found.append(self._nested(opening, self._expression))
+            found.append(self._argument(opening))
             while self._take(","):
-                found.append(self._nested(opening, self._expression))
+                found.append(self._argument(opening))
         self._expect(")")
         return tuple(found)
+
+    def _argument(self, opening: Token) -> Expr:
+        token, following = self._peek, self._ahead(1)
+        if token.kind in (NUMBER, TEXT) and following.kind == SYMBOL and following.text in (",", ")"):
+            return self._primary()  # a literal alone: long lists consist of them
+        return self._nested(opening, self._expression)
 
     def _call(self, token: Token) -> Expr:
         if token.text not in functions.FUNCTIONS:

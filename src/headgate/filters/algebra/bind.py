@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import pyarrow as pa
 from headgate.filters import build
 from headgate.filters.algebra.atoms import is_constant
 from headgate.filters.evaluate import Scope, as_python, evaluate
-from headgate.filters.expr import FALSE, Call, Cast, Expr, Field, Item, Literal, Parameter, walk
+from headgate.filters.expr import FALSE, Call, Cast, Expr, Field, Item, Literal, Parameter, operand_names, walk
 from headgate.filters.filter import Filter
 from headgate.filters.types import DOUBLE, FLOAT, is_nested
 
@@ -41,12 +41,12 @@ def _bind(node: Expr, context: Mapping[str, Any]) -> Expr:
     if isinstance(node, Call) and node.name == "array_contains" and isinstance(node.args[0], Parameter):
         return _membership(node, context)
     changes: dict[str, Any] = {}
-    for field in fields(node):
-        found = getattr(node, field.name)
+    for name in operand_names(node):
+        found = getattr(node, name)
         if isinstance(found, Expr):
-            changes[field.name] = _bind(found, context)
+            changes[name] = _bind(found, context)
         elif isinstance(found, tuple):
-            changes[field.name] = tuple(_bind(each, context) for each in found)
+            changes[name] = tuple(_bind(each, context) for each in found)
     return replace(node, **changes) if changes else node
 
 

@@ -13,8 +13,9 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from headgate.filters.algebra.atoms import Atom, atom, implied, is_constant
-from headgate.filters.algebra.box import Box, tidy
-from headgate.filters.evaluate import as_python, constant_value
+from headgate.filters.algebra.box import Box, intersection_of, tidy
+from headgate.filters.algebra.domain import Domain
+from headgate.filters.evaluate import literal_form
 from headgate.filters.expr import And, Expr, Not, Or
 from headgate.filters.filter import Filter
 
@@ -90,7 +91,7 @@ class _Builder:
                 return self._product(node.items, want)
             return self._sum(node, want)
         if is_constant(node):
-            return [Box()] if as_python(constant_value(node)) is want else []
+            return [Box()] if literal_form(node) is want else []
         found = self._atom(node)
         if found is None:
             return [self._residual(node, want)]
@@ -114,27 +115,31 @@ class _Builder:
 
     def _sum(self, node: And | Or, want: bool) -> list[Box]:
         """Alternatives: atoms of one attribute are united first, so that long lists of values stay one box."""
-        single: dict[str, Box] = {}
+        single: dict[str, list[Domain]] = {}
         found: list[Box] = []
         for item in node.items:
             boxes = self.boxes(item, want=want)
             if len(boxes) == 1 and len(boxes[0].domains) == 1 and boxes[0].exact:
                 ((name, domain),) = boxes[0].domains.items()
-                known = single.get(name)
-                single[name] = boxes[0] if known is None else Box({name: known.domains[name].unite(domain)})
-            else:
+                single.setdefault(name, []).append(domain)
+            elif len(found) <= self.limit:
                 found.extend(boxes)
-        found.extend(single.values())
-        return found if len(found) <= self.limit else [Box({}, (node if want else Not(node),))]
+        if len(found) + len(single) > self.limit:
+            return [Box({}, (node if want else Not(node),))]
+        return found + [Box({name: Domain.union_of(domains)}) for name, domains in single.items()]
 
     def _product(self, items: Sequence[Expr], want: bool) -> list[Box]:
         """Combinations, small factors first; a factor that would pass the limit becomes a residual."""
-        factors = sorted(((self.boxes(item, want=want), item) for item in items), key=lambda pair: len(pair[0]))
-        found = [Box()]
-        for boxes, item in factors:
+        factors = [(self.boxes(item, want=want), item) for item in items]
+        if not all(boxes for boxes, _ in factors):
+            return []
+        alone = [boxes[0] for boxes, _ in factors if len(boxes) == 1]
+        found = [box for box in [intersection_of(alone) if alone else Box()] if not box.is_empty]
+        extra: list[Expr] = []
+        for boxes, item in sorted((pair for pair in factors if len(pair[0]) > 1), key=lambda pair: len(pair[0])):
             if len(found) * len(boxes) > self.limit:
-                extra = Box({}, (item if want else Not(item),))
-                found = [box.intersect(extra) for box in found]
-                continue
-            found = [box for one in found for other in boxes if not (box := one.intersect(other)).is_empty]
-        return found
+                extra.append(item if want else Not(item))
+            else:
+                found = [one.intersect(other) for one in found for other in boxes]
+            found = [box for box in found if not box.is_empty]
+        return [intersection_of([box, Box({}, tuple(extra))]) for box in found] if extra else found
