@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from headgate.filters import context_types
-from headgate.filters.profiles import compile_profile, profile_names
-from headgate.model import Schema, Subscription
+import pyarrow as pa
+
+from headgate.errors import HeadgateError
+from headgate.filters import FilterCost, bind, context_types, filter_cost, filter_places
+from headgate.filters.cost import ROW_US, check_row_cost
+from headgate.filters.profiles import Profile, compile_profile, profile_names, relational
+from headgate.model import Schema, Subscription, parse_duration
 
 PROFILES: tuple[str, ...] = profile_names()
+ROW_COST = "filter_row_cost"
+"""The option of a deployment that says what evaluating a filter may cost for each row, as a duration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +33,41 @@ def read_filter(subscription: Subscription, schema: Schema) -> BoundFilter:
 
     Context values that the filter does not mention are left out: they cannot change what it matches.
     """
-    types = context_types(subscription.context)
-    parsed = compile_profile(subscription.profile, subscription.where, schema, types)
+    parsed = _profile(subscription, schema)
     context = {name: subscription.context[name] for name in sorted(parsed.parameters)}
     return BoundFilter(parsed.text, context)
+
+
+def cost_of(subscription: Subscription, schema: Schema) -> FilterCost | None:
+    """What the filter of a subscription costs with the values of its context; None for a type without an estimate."""
+    where = relational(_profile(subscription, schema))
+    return None if where is None else filter_cost(bind(where, subscription.context).expr, subscription.context)
+
+
+def check_cost(subscription: Subscription, schema: Schema, limit_us: float = ROW_US) -> None:
+    """Refuse a filter whose evaluation costs too much for each row, with the place of its costliest part."""
+    cost = cost_of(subscription, schema)
+    if cost is not None and cost.row_us > limit_us:
+        context = subscription.context
+        simple = subscription.profile == "relational"
+        places = filter_places(subscription.where, schema, context_types(context)) if simple else ()
+        check_row_cost(cost, limit_us, subscription.where, places, context)
+
+
+def row_limit_us(options: Mapping[str, Any]) -> float:
+    """What a deployment's options allow a filter to cost for each row; an option that is no duration is left out."""
+    try:
+        return parse_duration(str(options[ROW_COST])) * 1e6 if ROW_COST in options else ROW_US
+    except HeadgateError:
+        return ROW_US
+
+
+def _profile(subscription: Subscription, schema: Schema) -> Profile:
+    types = tuple(sorted(context_types(subscription.context).items()))
+    return _compiled(subscription.profile, subscription.where, schema, types)
+
+
+@lru_cache(maxsize=64)
+def _compiled(profile: str, where: str, schema: Schema, types: tuple[tuple[str, pa.DataType], ...]) -> Profile:
+    """A subscription is checked, classed and put in force one after the other, each of which reads its filter."""
+    return compile_profile(profile, where, schema, dict(types))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headgate.filters.cost import check_row_cost, filter_cost
 from headgate.filters.errors import FilterError
 from headgate.filters.evaluate import Scope, evaluate
 from headgate.filters.expr import Column, Expr, Parameter, walk
-from headgate.filters.limits import DEFAULT_LIMITS, Limits, check_limits
+from headgate.filters.limits import DEFAULT_LIMITS, Limits, check_context, check_limits
 from headgate.filters.parser import Parser
 from headgate.filters.render import render
 from headgate.filters.types import BIGINT, BOOL, DATE, DOUBLE, MAX_PRECISION, NULL, STRING, TIMESTAMP, wider
@@ -72,15 +73,30 @@ def parse_filter(
     context: Mapping[str, pa.DataType] | None = None,
     *,
     limits: Limits = DEFAULT_LIMITS,
+    row_us: float | None = None,
 ) -> Filter:
     """The filter that a text means over a stream's schema; `FilterError` says what is wrong with it and where.
 
-    `context` gives the types of the subscriber's values that `$name` may refer to.
+    `context` gives the types of the subscriber's values that `$name` may refer to, `row_us` what evaluating the filter
+    may cost for each row.
 
     >>> parse_filter("T between 1 and 2 or t is null", Schema.of({"t": "double"})).text
     't >= 1 AND t <= 2 OR t IS NULL'
     """
-    return Filter.of(Parser(check_limits(text, limits), schema, context or {}, limits).parse())
+    parser = Parser(check_limits(text, limits), schema, context or {}, limits)
+    expr = parser.parse()
+    if row_us is not None:
+        check_row_cost(filter_cost(expr), row_us, text, parser.places)
+    return Filter.of(expr)
+
+
+def filter_places(
+    text: str, schema: Schema, context: Mapping[str, pa.DataType] | None = None
+) -> Sequence[tuple[Expr, int]]:
+    """The predicates of a filter and where they start in its text, for those who have to name one."""
+    parser = Parser(check_limits(text), schema, context or {})
+    parser.parse()
+    return parser.places
 
 
 def context_types(values: Mapping[str, Any]) -> dict[str, pa.DataType]:
@@ -94,6 +110,7 @@ def context_types(values: Mapping[str, Any]) -> dict[str, pa.DataType]:
     >>> str(types["limit"]), str(types["watch"])
     ('double', 'list<element: string>')
     """
+    check_context(values)
     return {name: _type_of(value, name) for name, value in values.items()}
 
 

@@ -15,6 +15,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
 
 from headgate.filters.errors import FilterError
+from headgate.filters.limits import DEFAULT_LIMITS, Limits
 from headgate.filters.types import BIGINT, DOUBLE, FLOAT, INT, MAX_PRECISION
 
 # Words that are never a column's name, and words that a column's name is quoted for because they start a literal.
@@ -45,8 +46,8 @@ class Token(NamedTuple):
     type: pa.DataType | None = None
 
 
-def tokenize(text: str) -> list[Token]:
-    """The tokens of a text that is within limits, closed by an END token.
+def tokenize(text: str, limits: Limits = DEFAULT_LIMITS) -> list[Token]:
+    """The tokens of a text that is within limits, closed by an END token; strings side by side are one.
 
     >>> [token.text for token in tokenize("Temp >= 21.5")]
     ['temp', '>=', '21.5', '']
@@ -65,6 +66,11 @@ def tokenize(text: str) -> list[Token]:
         piece = text[found.start : found.end + 1]
         token = _token(text, piece, found.start, found.end + 1, found.token_type.name)
         _append(tokens, token, text)
+    for token in tokens:
+        if token.kind == TEXT and len(token.value) > limits.literal:
+            what = f"strings side by side are one of {len(token.value):,} characters"
+            most = f"at most {limits.literal:,} are accepted"
+            raise FilterError(f"{what}, {most}", text, token.start, hint="compare with a shorter one")
     tokens.append(Token(END, "", len(text), len(text)))
     return tokens
 

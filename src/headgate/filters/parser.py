@@ -16,7 +16,8 @@ import pyarrow as pa
 from headgate.errors import nearest
 from headgate.filters import build, functions, temporal_literals
 from headgate.filters.errors import FilterError, RefusedError
-from headgate.filters.expr import FALSE, TRUE, Column, Compare, Expr, Literal, Parameter, children
+from headgate.filters.expr import FALSE, TRUE, Column, Compare, Expr, Like, Literal, Parameter, Rlike, children
+from headgate.filters.kernels.patterns import compiled_size, like_size
 from headgate.filters.lexer import BYTES, END, NAME, NUMBER, RESERVED, SYMBOL, TEXT, WORD, Token, tokenize
 from headgate.filters.limits import DEFAULT_LIMITS, Limits
 from headgate.filters.types import BIGINT, BINARY, BOOL, FLOAT, INT, NULL, STRING, is_integer, name_of
@@ -41,9 +42,12 @@ class Parser:
         self.schema = schema
         self.context = context
         self.limits = limits
-        self.tokens = tokenize(text)
+        self.tokens = tokenize(text, limits)
         self.index = 0
         self.depth = 0
+        self.program = 0
+        self.places: list[tuple[Expr, int]] = []
+        """Every predicate and where it starts, so that a refusal can say which one is too much."""
 
     def parse(self) -> Expr:
         """The whole text as one boolean expression."""
@@ -138,6 +142,12 @@ class Parser:
         return self._predicate()
 
     def _predicate(self) -> Expr:
+        start = self._peek.start
+        found = self._condition()
+        self.places.append((found, start))
+        return found
+
+    def _condition(self) -> Expr:
         value = self._comparison()
         token = self._peek
         if token.kind != WORD or token.text not in _PREDICATES:
@@ -155,7 +165,9 @@ class Parser:
         elif self._take("like"):
             found = self._like(token, value)
         elif self._take("rlike", "regexp"):
-            found = self._make(token, build.rlike, value, self._comparison())
+            pattern = self._comparison()
+            found = self._make(token, build.rlike, value, pattern)
+            self._spend(token, compiled_size(found.pattern) if isinstance(found, Rlike) else 0)
         elif negated:
             self._unexpected("BETWEEN, IN, LIKE or RLIKE")
         else:
@@ -170,7 +182,17 @@ class Parser:
             if mark.kind != TEXT or len(mark.value) != 1:
                 self._fail("ESCAPE needs a string of one character", mark, "for example ESCAPE '!'")
             escape = mark.value
-        return self._make(token, build.like, value, pattern, escape)
+        found = self._make(token, build.like, value, pattern, escape)
+        self._spend(token, like_size(found.pattern, found.escape) if isinstance(found, Like) else 0)
+        return found
+
+    def _spend(self, token: Token, program: int) -> None:
+        """Add to the instructions of the filter's patterns, which are compiled for every batch of rows."""
+        self.program += program
+        if self.program > self.limits.program:
+            what = f"the patterns up to here take {self.program:,} instructions"
+            most = f"at most {self.limits.program:,} are accepted"
+            self._fail(f"{what}, {most}", token, "use fewer or shorter patterns, or IN for whole values")
 
     def _is(self, token: Token, value: Expr) -> Expr:
         negated = self._take("not") is not None

@@ -33,6 +33,11 @@ class Box:
         """Whether no row can be in the box."""
         return any(domain.is_empty for domain in self.domains.values())
 
+    @property
+    def cuts(self) -> int:
+        """How many cuts its domains have together: its size."""
+        return sum(len(domain.cuts) for domain in self.domains.values())
+
     def __reduce__(self) -> tuple[object, ...]:
         return Box, (dict(self.domains), self.residual)
 

@@ -1,8 +1,8 @@
 """The normal form of a filter: a union of boxes over typed attributes, with what is no box as a residual.
 
 Negations are pushed down to atoms, so each predicate is asked where it is TRUE or where it is FALSE, never both. A
-conjunction multiplies boxes; the product is estimated before it is made, and the factors that would pass the limit stay
-a residual predicate of the boxes instead.
+conjunction multiplies boxes; the product is estimated before it is made, and the factors that would pass a limit stay
+a residual predicate of the boxes instead. So no form is larger than `cost.form_size` tells from the tree.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from types import MappingProxyType
 from headgate.filters.algebra.atoms import Atom, atom, implied, is_constant
 from headgate.filters.algebra.box import Box, intersection_of, tidy
 from headgate.filters.algebra.domain import Domain
+from headgate.filters.cost import MAX_BOXES, MAX_CUTS
 from headgate.filters.evaluate import literal_form
 from headgate.filters.expr import And, Expr, Not, Or
 from headgate.filters.filter import Filter
 
-DEFAULT_BOXES = 64
+DEFAULT_BOXES = MAX_BOXES
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +138,14 @@ class _Builder:
         found = [box for box in [intersection_of(alone) if alone else Box()] if not box.is_empty]
         extra: list[Expr] = []
         for boxes, item in sorted((pair for pair in factors if len(pair[0]) > 1), key=lambda pair: len(pair[0])):
-            if len(found) * len(boxes) > self.limit:
+            if len(found) * len(boxes) > self.limit or _product_cuts(found, boxes) > MAX_CUTS:
                 extra.append(item if want else Not(item))
             else:
                 found = [one.intersect(other) for one in found for other in boxes]
             found = [box for box in found if not box.is_empty]
         return [intersection_of([box, Box({}, tuple(extra))]) for box in found] if extra else found
+
+
+def _product_cuts(one: Sequence[Box], other: Sequence[Box]) -> int:
+    """The most cuts that the intersections of all pairs of boxes can have, told before they are made."""
+    return len(other) * sum(box.cuts for box in one) + len(one) * sum(box.cuts for box in other)

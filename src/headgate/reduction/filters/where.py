@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headgate.errors import HeadgateError
 from headgate.filters import Filter, parse_filter
+from headgate.filters.cost import ROW_US
 from headgate.reduction.errors import PolicyError
 from headgate.reduction.filters.base import Moment, ReductionFilter
 from headgate.reduction.reader import Reader
@@ -19,7 +20,7 @@ from headgate.reduction.rows import Bools
 def condition(reader: Reader, text: Any, name: str) -> Filter:
     """A filter-language expression over the stream's columns."""
     try:
-        return parse_filter(str(text), reader.schema)
+        return parse_filter(str(text), reader.schema, row_us=ROW_US)
     except HeadgateError as error:
         place = reader.at(name) + (f", {error.where}" if error.where else "")
         raise PolicyError(error.message, where=place, hint=error.hint) from error
