@@ -29,6 +29,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "joins": Benchmark("headgate.bench.joins", "a site joins a running deployment of 500 to 50,000 subscriptions"),
     "model": Benchmark("headgate.bench.model", "live: the demo at three bandwidths, drops against the model's"),
     "algebra": Benchmark("headgate.bench.algebra", "filters: covering and merging against brute force, refusals"),
+    "filters": Benchmark("headgate.bench.filters", "hostile filters: time to refusal; large ones: time to accept"),
     "matching": Benchmark("headgate.bench.matching", "the compiled index against rtree, DuckDB, Polars, Spark, a scan"),
     "pipeline": Benchmark("headgate.bench.pipeline", "the whole Spark job with 500,000 profiles against no matching"),
     "recovery": Benchmark(

@@ -96,7 +96,8 @@ def class_of(connection: sa.Connection, subscription: Subscription, around: Worl
     what = f"subscription {subscription.name!r}"
     refuse(what, check_name(subscription.name))
     refuse(what, check_subscription(subscription, around.streams, around.sites, around.row_limit_us))
-    return class_id(connection, definition(subscription, around.streams[subscription.stream]))
+    stream = around.streams[subscription.stream]
+    return class_id(connection, definition(subscription, stream, around.row_limit_us))
 
 
 def living(connection: sa.Connection, name: str) -> versions.Life:

@@ -145,18 +145,20 @@ def check_spread(
     """
     members = members_of(streams, subscription.stream)
     first = replace(subscription, stream=next(iter(members.values())).name) if members else subscription
-    findings = [*check_subscription(first, known, sites, limit_us), *_check_use(first, known.get(first.stream))]
+    findings = list(check_subscription(first, known, sites, limit_us))
+    if not any(finding.path[:1] in (("where",), ("context",)) for finding in findings):  # it can be read
+        findings += _check_use(first, known.get(first.stream), limit_us)
     if not members:
         return [subscription], findings
     return ([] if findings else spread_subscription(subscription, members)), findings
 
 
-def _check_use(subscription: Subscription, stream: Stream | None) -> Iterator[Finding]:
+def _check_use(subscription: Subscription, stream: Stream | None, limit_us: float) -> Iterator[Finding]:
     """Findings of context values that nothing refers to: mostly a name that is misspelt here or in the filter."""
     if stream is None or subscription.profile not in PROFILES or not subscription.context:
         return
     try:
-        used = {*read_filter(subscription, stream.schema).context}
+        used = {*read_filter(subscription, stream.schema, limit_us).context}
         grid = read_grid(subscription, stream)
         used |= set() if grid is None else set(grid.context)
     except HeadgateError:
@@ -236,7 +238,6 @@ def _check_filter(subscription: Subscription, schema: Schema, limit_us: float) -
         yield Finding(("context",), error.message, error.hint)
         return
     try:
-        read_filter(subscription, schema)
         check_cost(subscription, schema, limit_us)
     except FilterError as error:
         shown = subscription.where if len(subscription.where) <= 80 else subscription.where[:77] + "..."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,8 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from headgate.errors import HeadgateError
-from headgate.filters import FilterCost, bind, context_types, filter_cost, filter_places
-from headgate.filters.cost import ROW_US, check_row_cost
+from headgate.filters import FilterCost, bind, context_types, filter_cost, parse_placed
+from headgate.filters.cost import ROW_US, check_row_cost, evaluation
+from headgate.filters.filter import Places
 from headgate.filters.profiles import Profile, compile_profile, profile_names, relational
 from headgate.model import Schema, Subscription, parse_duration
 
@@ -28,30 +30,29 @@ class BoundFilter:
     context: Mapping[str, Any]
 
 
-def read_filter(subscription: Subscription, schema: Schema) -> BoundFilter:
-    """The filter of a subscription; a wrong one is refused with its position.
+def read_filter(subscription: Subscription, schema: Schema, limit_us: float = math.inf) -> BoundFilter:
+    """The filter of a subscription; a wrong one, or one that costs more than the limit, is refused with its position.
 
     Context values that the filter does not mention are left out: they cannot change what it matches.
     """
-    parsed = _profile(subscription, schema)
+    parsed, _ = _profile(subscription, schema, limit_us)
     context = {name: subscription.context[name] for name in sorted(parsed.parameters)}
     return BoundFilter(parsed.text, context)
 
 
 def cost_of(subscription: Subscription, schema: Schema) -> FilterCost | None:
     """What the filter of a subscription costs with the values of its context; None for a type without an estimate."""
-    where = relational(_profile(subscription, schema))
+    where = relational(_profile(subscription, schema, math.inf)[0])
     return None if where is None else filter_cost(bind(where, subscription.context).expr, subscription.context)
 
 
 def check_cost(subscription: Subscription, schema: Schema, limit_us: float = ROW_US) -> None:
-    """Refuse a filter whose evaluation costs too much for each row, with the place of its costliest part."""
-    cost = cost_of(subscription, schema)
-    if cost is not None and cost.row_us > limit_us:
-        context = subscription.context
-        simple = subscription.profile == "relational"
-        places = filter_places(subscription.where, schema, context_types(context)) if simple else ()
-        check_row_cost(cost, limit_us, subscription.where, places, context)
+    """Refuse a filter that cannot be read, or costs more than the limit for each row, with the place in its text."""
+    profile, places = _profile(subscription, schema, limit_us)
+    where, context = relational(profile), subscription.context
+    if where is not None:
+        bound = bind(where, context) if where.parameters else where
+        check_row_cost(evaluation(bound.expr, context), limit_us, subscription.where, places, context)
 
 
 def row_limit_us(options: Mapping[str, Any]) -> float:
@@ -62,12 +63,21 @@ def row_limit_us(options: Mapping[str, Any]) -> float:
         return ROW_US
 
 
-def _profile(subscription: Subscription, schema: Schema) -> Profile:
+def _profile(subscription: Subscription, schema: Schema, limit_us: float) -> tuple[Profile, Places]:
     types = tuple(sorted(context_types(subscription.context).items()))
-    return _compiled(subscription.profile, subscription.where, schema, types)
+    return _compiled(subscription.profile, subscription.where, schema, types, limit_us)
 
 
-@lru_cache(maxsize=64)
-def _compiled(profile: str, where: str, schema: Schema, types: tuple[tuple[str, pa.DataType], ...]) -> Profile:
+@lru_cache(maxsize=4)
+def _compiled(
+    profile: str, where: str, schema: Schema, types: tuple[tuple[str, pa.DataType], ...], limit_us: float
+) -> tuple[Profile, Places]:
     """A subscription is checked, classed and put in force one after the other, each of which reads its filter."""
-    return compile_profile(profile, where, schema, dict(types))
+    if profile == "relational":
+        return parse_placed(where, schema, dict(types), limit_us)
+    return compile_profile(profile, where, schema, dict(types)), {}
+
+
+def forget_filters() -> None:
+    """Forget the filters that were read last: those who measure how long reading takes need that."""
+    _compiled.cache_clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from headgate.catalog.checks import check_spread
@@ -13,6 +14,8 @@ from headgate.catalog.profiles import row_limit_us
 from headgate.catalog.wording import validate
 from headgate.errors import HeadgateError
 from headgate.model import Deployment, Subscription
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 def parse_subscription(name: str, document: Any, deployment: Deployment) -> list[Subscription]:
@@ -68,7 +71,7 @@ class _Reading:
 
     def _text(self, given: object) -> str:
         text = str(given)
-        if any("\ud800" <= letter <= "\udfff" for letter in text):
+        if _HALF.search(text):
             raise self._refused(f"{text[:60]!r} has half a character", "write text in UTF-8, or both halves as escapes")
         return text
 

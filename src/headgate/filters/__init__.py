@@ -19,7 +19,7 @@ from headgate.filters.algebra import (
 )
 from headgate.filters.cost import FilterCost, filter_cost
 from headgate.filters.errors import FilterError
-from headgate.filters.filter import Filter, context_types, filter_places, parse_filter
+from headgate.filters.filter import Filter, context_types, parse_filter, parse_placed
 from headgate.filters.limits import DEFAULT_LIMITS, Limits
 
 __all__ = [
@@ -36,11 +36,11 @@ __all__ = [
     "context_types",
     "covers",
     "filter_cost",
-    "filter_places",
     "intersects",
     "merge",
     "merge_cover",
     "normal_form",
     "parse_filter",
+    "parse_placed",
     "simplify",
 ]

@@ -9,8 +9,9 @@ Texts count as 32 characters; a stream with longer ones takes longer in proporti
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -44,9 +45,10 @@ from headgate.filters.vector import NARROW_DIGITS
 BATCH_ROWS: Final = 10_000
 """Rows of the batch that costs are told for."""
 ROW_US: Final = 20.0
-"""What evaluating a filter may cost for each row unless the deployment says otherwise: 500 alternatives of two
-comparisons cost 6, a regular expression 0.1. A stream of 10,000 rows a second spends a fifth of a core on one filter at
+"""What evaluating a filter may cost for each row unless the deployment says otherwise: 400 alternatives of two
+comparisons cost 5, a regular expression 0.1. A stream of 10,000 rows a second spends a fifth of a core on one filter at
 the limit."""
+ROW_HINT: Final = "use IN for alternatives of one column, fewer patterns, or let an operator raise filter_row_cost"
 MAX_BOXES: Final = 64
 """Boxes of a normal form."""
 MAX_CUTS: Final = 16_384
@@ -55,7 +57,6 @@ MAX_CUTS: Final = 16_384
 _TEXT_CHARACTERS = 32
 _SEARCH_NS = 2.5  # for each character that a search or a regular expression goes over
 _COPY_NS = 0.5  # for each character of a text that is made
-_ALWAYS_US = 10.0  # for a batch, whatever the filter
 _COMPILE_US = 0.5  # for each instruction of a pattern, once a batch
 _ATOM_CUTS = 6  # most cuts of a predicate that is no list
 
@@ -117,23 +118,23 @@ def filter_cost(expr: Expr, context: Mapping[str, Any] | None = None) -> FilterC
 
 
 def check_row_cost(
-    cost: FilterCost,
+    cost: Evaluation,
     limit_us: float,
     text: str,
-    places: Iterable[tuple[Expr, int]] = (),
+    places: Mapping[int, tuple[Expr, int]] = MappingProxyType({}),
     context: Mapping[str, Any] | None = None,
 ) -> None:
-    """Refuse a filter whose evaluation costs too much; `places` are its predicates and where they start."""
+    """Refuse a filter whose evaluation costs too much; `places` has its predicates by `id`, and where they start."""
     if cost.row_us <= limit_us:
         return
-    costs = [(evaluation(node, context).row_us, start, node) for node, start in places]
+    costs = [(evaluation(node, context, places).row_us, start, node) for node, start in places.values()]
     worst, start, node = max(costs, key=lambda each: each[:2], default=(cost.row_us, 0, None))
     part = "" if node is None else f", {worst:.3g} us of them for {shortened(render(node), 80)!r}"
     raise FilterError(
         f"evaluating the filter takes about {cost.row_us:.3g} us a row, at most {limit_us:.3g} are accepted{part}",
         text,
         start,
-        hint="use IN for alternatives of one column and fewer patterns, or let an operator raise filter_row_cost",
+        hint=ROW_HINT,
     )
 
 
@@ -159,16 +160,19 @@ def form_size(node: Expr, *, want: bool = True, limit: int = MAX_BOXES) -> FormS
 # The evaluation.
 
 
-def evaluation(expr: Expr, context: Mapping[str, Any] | None = None) -> Evaluation:
-    """The time that evaluating a tree takes."""
-    batch_us, row_ns = _ALWAYS_US, 0.0
+def evaluation(
+    expr: Expr, context: Mapping[str, Any] | None = None, without: Collection[int] = frozenset()
+) -> Evaluation:
+    """The time that evaluating a tree takes, without those below it whose `id` is given."""
+    batch_us = row_ns = 0.0
     pending = [expr]
     while pending:
         node = pending.pop()
         fixed_us, each_ns = _weight(node, context or {})
         batch_us += fixed_us
         row_ns += each_ns
-        pending.extend([node.value] if isinstance(node, In) and _is_listed(node) else children(node))
+        below = (node.value,) if isinstance(node, In) and _is_listed(node) else children(node)
+        pending.extend(each for each in below if id(each) not in without)
     return Evaluation(batch_us, row_ns)
 
 

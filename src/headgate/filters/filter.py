@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from headgate.filters.cost import check_row_cost, filter_cost
 from headgate.filters.errors import FilterError
 from headgate.filters.evaluate import Scope, evaluate
 from headgate.filters.expr import Column, Expr, Parameter, walk
@@ -21,6 +21,8 @@ from headgate.filters.render import render
 from headgate.filters.types import BIGINT, BOOL, DATE, DOUBLE, MAX_PRECISION, NULL, STRING, TIMESTAMP, wider
 from headgate.filters.vector import Mask, is_true
 from headgate.model import Schema
+
+Places: TypeAlias = Mapping[int, tuple[Expr, int]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +75,7 @@ def parse_filter(
     context: Mapping[str, pa.DataType] | None = None,
     *,
     limits: Limits = DEFAULT_LIMITS,
-    row_us: float | None = None,
+    row_us: float = math.inf,
 ) -> Filter:
     """The filter that a text means over a stream's schema; `FilterError` says what is wrong with it and where.
 
@@ -83,20 +85,15 @@ def parse_filter(
     >>> parse_filter("T between 1 and 2 or t is null", Schema.of({"t": "double"})).text
     't >= 1 AND t <= 2 OR t IS NULL'
     """
-    parser = Parser(check_limits(text, limits), schema, context or {}, limits)
-    expr = parser.parse()
-    if row_us is not None:
-        check_row_cost(filter_cost(expr), row_us, text, parser.places)
-    return Filter.of(expr)
+    return Filter.of(Parser(check_limits(text, limits), schema, context or {}, limits, row_us).parse())
 
 
-def filter_places(
-    text: str, schema: Schema, context: Mapping[str, pa.DataType] | None = None
-) -> Sequence[tuple[Expr, int]]:
-    """The predicates of a filter and where they start in its text, for those who have to name one."""
-    parser = Parser(check_limits(text), schema, context or {})
-    parser.parse()
-    return parser.places
+def parse_placed(
+    text: str, schema: Schema, context: Mapping[str, pa.DataType] | None = None, row_us: float = math.inf
+) -> tuple[Filter, Places]:
+    """As `parse_filter`, with the filter's predicates by `id` and where they start, for those who have to name one."""
+    parser = Parser(check_limits(text), schema, context or {}, row_us=row_us)
+    return Filter.of(parser.parse()), parser.places
 
 
 def context_types(values: Mapping[str, Any]) -> dict[str, pa.DataType]:
@@ -124,6 +121,9 @@ _SIMPLE: tuple[tuple[type, pa.DataType], ...] = (
 )
 
 
+_PLAIN = frozenset((bool, int, float, str, dt.datetime, dt.date))
+
+
 def _type_of(value: Any, name: str) -> pa.DataType:
     if value is None:
         return NULL
@@ -137,8 +137,11 @@ def _type_of(value: Any, name: str) -> pa.DataType:
     if isinstance(value, Mapping):
         return pa.struct([pa.field(str(key), _type_of(inner, f"{name}.{key}")) for key, inner in value.items()])
     if isinstance(value, list | tuple | np.ndarray):
-        kind = NULL
+        kind, before = NULL, None
         for inner in value if not isinstance(value, np.ndarray) else value.tolist():
+            if type(inner) is before:  # as the one before it: most lists have one type of plain values
+                continue
+            before = type(inner) if type(inner) in _PLAIN else None
             found = wider(kind, _type_of(inner, name))
             if found is None:
                 raise FilterError(f"the context value {name!r} mixes types", hint="give a list of one kind of value")

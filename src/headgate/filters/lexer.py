@@ -65,12 +65,7 @@ def tokenize(text: str, limits: Limits = DEFAULT_LIMITS) -> list[Token]:
         done = found.end
         piece = text[found.start : found.end + 1]
         token = _token(text, piece, found.start, found.end + 1, found.token_type.name)
-        _append(tokens, token, text)
-    for token in tokens:
-        if token.kind == TEXT and len(token.value) > limits.literal:
-            what = f"strings side by side are one of {len(token.value):,} characters"
-            most = f"at most {limits.literal:,} are accepted"
-            raise FilterError(f"{what}, {most}", text, token.start, hint="compare with a shorter one")
+        _append(tokens, token, text, limits)
     tokens.append(Token(END, "", len(text), len(text)))
     return tokens
 
@@ -96,13 +91,17 @@ def _token(text: str, piece: str, start: int, end: int, kind: str) -> Token:
     return Token(SYMBOL, piece, start, end)
 
 
-def _append(tokens: list[Token], token: Token, text: str) -> None:
+def _append(tokens: list[Token], token: Token, text: str, limits: Limits) -> None:
     """Add a token, joining strings that follow one another and a point with the digits after it."""
     last = tokens[-1] if tokens else None
     if last and token.kind == TEXT and last.kind == TEXT:
         quote = token.text[0]
         doubled = last.end == token.start and last.text[-1] == quote and quote in "'\""
         joined = last.value + (quote if doubled else "") + token.value
+        if len(joined) > limits.literal:
+            what = f"strings side by side are one of {len(joined):,} characters or more"
+            most = f"at most {limits.literal:,} are accepted"
+            raise FilterError(f"{what}, {most}", text, last.start, hint="compare with a shorter one")
         tokens[-1] = Token(TEXT, text[last.start : token.end], last.start, token.end, joined)
     elif last and token.kind == NUMBER and last.text == "." and last.end == token.start and not _dotted(tokens):
         tokens[-1] = _number(text, "." + token.text, last.start, token.end)
@@ -137,7 +136,10 @@ def _number(text: str, piece: str, start: int, end: int) -> Token:
         value = int(digits)
         kind = INT if value <= 2**31 else BIGINT if value <= 2**63 else _decimal(text, piece, start, Decimal(digits))
     else:
-        exact = Decimal(digits)
+        try:
+            exact = Decimal(digits)
+        except ArithmeticError:
+            raise FilterError(f"{piece} is beyond the range of its type", text, start) from None
         kind = _decimal(text, piece, start, exact)
         value = unscaled(exact, kind.scale)
     return Token(NUMBER, piece, start, end, value, kind)

@@ -7,16 +7,33 @@ is bounded while parsing, so no tree can exhaust the stack of anything that walk
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from headgate.errors import nearest
 from headgate.filters import build, functions, temporal_literals
+from headgate.filters.cost import ROW_HINT, evaluation
+from headgate.filters.cursor import Cursor
 from headgate.filters.errors import FilterError, RefusedError
-from headgate.filters.expr import FALSE, TRUE, Column, Compare, Expr, Like, Literal, Parameter, Rlike, children
+from headgate.filters.expr import (
+    FALSE,
+    TRUE,
+    And,
+    Column,
+    Compare,
+    Expr,
+    Like,
+    Literal,
+    Not,
+    Or,
+    Parameter,
+    Rlike,
+    children,
+)
 from headgate.filters.kernels.patterns import compiled_size, like_size
 from headgate.filters.lexer import BYTES, END, NAME, NUMBER, RESERVED, SYMBOL, TEXT, WORD, Token, tokenize
 from headgate.filters.limits import DEFAULT_LIMITS, Limits
@@ -29,25 +46,31 @@ _PREDICATES = frozenset(("is", "not", "between", "in", "like", "rlike", "regexp"
 _PLAIN = frozenset((NUMBER, TEXT, NAME, WORD))
 _AFTER = frozenset((SYMBOL, WORD, END))
 _LONGER = frozenset(("+", "-", "||", "*", "/", "%", "div", "[", ".", "("))  # what makes a value part of a longer one
+_COMPILING = 100  # instructions that take as long as compiling any pattern does
 _OPEN = 4  # how many extra levels one nested expression costs in a tree: negation, cast, operator, call
 
 
-class Parser:
+class Parser(Cursor):
     """One pass over the tokens of a filter."""
 
     def __init__(
-        self, text: str, schema: Schema, context: Mapping[str, pa.DataType], limits: Limits = DEFAULT_LIMITS
+        self,
+        text: str,
+        schema: Schema,
+        context: Mapping[str, pa.DataType],
+        limits: Limits = DEFAULT_LIMITS,
+        row_us: float = math.inf,
     ) -> None:
-        self.text = text
+        super().__init__(text, tokenize(text, limits))
         self.schema = schema
         self.context = context
         self.limits = limits
-        self.tokens = tokenize(text, limits)
-        self.index = 0
         self.depth = 0
         self.program = 0
-        self.places: list[tuple[Expr, int]] = []
-        """Every predicate and where it starts, so that a refusal can say which one is too much."""
+        self.row_us = row_us
+        self.spent_us = 0.0
+        self.places: dict[int, tuple[Expr, int]] = {}
+        """Every predicate by its `id`, and where it starts, so that a refusal can say which one is too much."""
 
     def parse(self) -> Expr:
         """The whole text as one boolean expression."""
@@ -61,37 +84,7 @@ class Parser:
         self._check_depth(found)
         return found
 
-    # Tokens.
-
-    @property
-    def _peek(self) -> Token:
-        return self.tokens[self.index]
-
-    def _ahead(self, count: int) -> Token:
-        return self.tokens[min(self.index + count, len(self.tokens) - 1)]
-
-    def _next(self) -> Token:
-        token = self.tokens[self.index]
-        self.index = min(self.index + 1, len(self.tokens) - 1)
-        return token
-
-    def _at(self, *texts: str) -> bool:
-        token = self.tokens[self.index]
-        return token.text in texts and (token.kind == SYMBOL or token.kind == WORD)
-
-    def _take(self, *texts: str) -> Token | None:
-        return self._next() if self._at(*texts) else None
-
-    def _expect(self, text: str) -> Token:
-        return self._take(text) or self._unexpected(repr(text))
-
-    def _fail(self, message: str, token: Token, hint: str | None = None) -> NoReturn:
-        raise FilterError(message, self.text, token.start, hint=hint)
-
-    def _unexpected(self, expected: str) -> NoReturn:
-        token = self._peek
-        found = "the filter ends" if token.kind == END else f"found {self.text[token.start : token.end]!r}"
-        self._fail(f"{found} where {expected} was expected", token)
+    # Nodes.
 
     def _make(self, token: Token, function: Callable[..., Expr], *args: Any) -> Expr:
         try:
@@ -142,9 +135,14 @@ class Parser:
         return self._predicate()
 
     def _predicate(self) -> Expr:
-        start = self._peek.start
+        token = self._peek
         found = self._condition()
-        self.places.append((found, start))
+        if id(found) not in self.places and not isinstance(found, And | Or | Not):
+            self.spent_us += evaluation(found, None, self.places).row_us
+            self.places[id(found)] = found, token.start
+            if self.spent_us > self.row_us:
+                what = f"evaluating the filter up to here takes about {self.spent_us:.3g} us a row"
+                self._fail(f"{what}, at most {self.row_us:.3g} are accepted", token, ROW_HINT)
         return found
 
     def _condition(self) -> Expr:
@@ -167,7 +165,7 @@ class Parser:
         elif self._take("rlike", "regexp"):
             pattern = self._comparison()
             found = self._make(token, build.rlike, value, pattern)
-            self._spend(token, compiled_size(found.pattern) if isinstance(found, Rlike) else 0)
+            self._spend(token, _COMPILING + compiled_size(found.pattern) if isinstance(found, Rlike) else 0)
         elif negated:
             self._unexpected("BETWEEN, IN, LIKE or RLIKE")
         else:

@@ -70,6 +70,11 @@ def normal_form(of: Filter, limit: int = DEFAULT_BOXES) -> NormalForm:
 @lru_cache(maxsize=4_096)
 def _remembered(of: Filter, limit: int) -> NormalForm:
     """A filter and its form never change, and one filter is compared with many."""
+    return build_form(of, limit)
+
+
+def build_form(of: Filter, limit: int = DEFAULT_BOXES) -> NormalForm:
+    """`normal_form`, made anew."""
     builder = _Builder(limit)
     boxes = tidy(builder.boxes(of.expr, want=True))
     return NormalForm(of, MappingProxyType(builder.attributes), boxes)
