@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,6 +70,22 @@ class Domain:
         """What either allows."""
         return Domain(self.kind, intervals.union(self.cuts, other.cuts), self.null or other.null)
 
+    @classmethod
+    def union_of(cls, domains: Sequence[Domain]) -> Domain:
+        """What any of the domains of one type allows; takes time in proportion to all their cuts."""
+        if len(domains) == 1:
+            return domains[0]
+        cuts = intervals.union_all([domain.cuts for domain in domains])
+        return cls(domains[0].kind, cuts, any(domain.null for domain in domains))
+
+    @classmethod
+    def intersection_of(cls, domains: Sequence[Domain]) -> Domain:
+        """What each of the domains of one type allows; takes time in proportion to all their cuts."""
+        if len(domains) == 1:
+            return domains[0]
+        cuts = intervals.intersection_all([domain.cuts for domain in domains])
+        return cls(domains[0].kind, cuts, all(domain.null for domain in domains))
+
     def minus(self, other: Domain) -> Domain:
         """What this one allows and the other does not."""
         return Domain(self.kind, intervals.difference(self.cuts, other.cuts), self.null and not other.null)
@@ -79,7 +96,7 @@ class Domain:
 
     def within(self, other: Domain) -> bool:
         """Whether the other allows everything that this one allows."""
-        return self.minus(other).is_empty
+        return (self.cuts == other.cuts and self.null <= other.null) or self.minus(other).is_empty
 
     def bounds(self) -> tuple[tuple[Any, Any], ...]:
         """The maximal ranges as pairs of least and greatest value, both included; None where there is no end.

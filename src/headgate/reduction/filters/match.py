@@ -8,6 +8,8 @@ from typing import ClassVar, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headgate.filters.build import check_regex
+from headgate.filters.errors import RefusedError
 from headgate.reduction.errors import PolicyError
 from headgate.reduction.filters.predicate import Predicate
 from headgate.reduction.reader import Reader
@@ -29,13 +31,9 @@ class Match(Predicate):
         attribute = reader.attribute("text")
         pattern = str(reader.raw("pattern", required="a regular expression"))
         try:
-            pc.match_substring_regex(pa.array([""]), pattern)
-        except pa.ArrowInvalid as error:
-            raise PolicyError(
-                f"{pattern!r} is not a regular expression",
-                where=reader.at("pattern"),
-                hint=str(error).split(":", 1)[-1].strip(),
-            ) from error
+            check_regex(pattern)
+        except RefusedError as error:
+            raise PolicyError(error.message, where=reader.at("pattern"), hint=error.hint) from error
         return cls(attribute, reader.raw("drop", True), pattern)
 
     def true(self, values: pa.Array) -> Bools:
