@@ -7,7 +7,6 @@ import json
 import time
 import uuid
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,12 +17,12 @@ from headgate.cli import status, unreadable
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric
 from headgate.model import Deployment, Schema, Site, Source, Stream, Subscription
+from headgate.protocol.reports import JobReport, OutputReport, RelayReport
 from headgate.relay.tables import Tables, publish_snapshot
 from headgate.service.observer import Observer
 from headgate.wire.ledger import Tally
 from headgate.wire.logs import Logs
 from headgate.wire.manifest import Manifest, PartRef, encode_manifest
-from headgate.wire.sealed import write_object
 from headgate.wire.snapshot import Snapshot
 
 pytestmark = pytest.mark.nats
@@ -83,7 +82,7 @@ def deployed(nats_url: str) -> Deployed:
             await publish_snapshot(fabric, SNAPSHOT)
             await fabric.publish(logs.commit("fleet"), manifest(0))
             tally = Tally(1, starts=0, boundary=10, mark=10, delivered=10)
-            await fabric.publish(logs.ack(1), tally.to_json())
+            await fabric.publish(logs.ack(1), tally.encode())
 
     asyncio.run(prepare())
     return found
@@ -94,8 +93,8 @@ def test_the_ledger_is_0_while_everything_is_accounted_for(deployed: Deployed) -
 
 
 def test_a_failed_stream_is_named_and_the_ledger_exits_1(deployed: Deployed) -> None:
-    report = {"state": "failed", "time_ms": 1, "pid": 2, "error": "no such directory: incoming"}
-    deployed.publish(deployed.logs.stats("job", "fleet"), write_object(report))
+    report = JobReport(state="failed", time_ms=1, pid=2, error="no such directory: incoming")
+    deployed.publish(deployed.logs.stats("job", "fleet"), report.encode())
     said = deployed.run("ledger", code=1)
     assert "stream fleet: failed and is tried again: no such directory: incoming" in said
     assert "ledger difference 0, 1 finding" in said
@@ -110,10 +109,9 @@ def test_in_flight_has_its_oldest_age(deployed: Deployed) -> None:
     assert "10 min" in line
 
 
-def relay_report(coverage: int, rows: int = 0) -> dict[str, Any]:
-    output = {"rows": rows, "reduced": 0, "coverage": coverage}
-    now_ms = int(time.time() * 1000)
-    return {"time_ms": now_ms, "link_bytes": {}, "link_messages": {}, "outputs": {"sub~fleet~1~0": output}}
+def relay_report(coverage: int, rows: int = 0) -> bytes:
+    output = OutputReport(rows=rows, coverage=coverage)
+    return RelayReport(site="oslo", time_ms=int(time.time() * 1000), outputs={"sub~fleet~1~0": output}).encode()
 
 
 @pytest.mark.parametrize(("coverage", "code"), [(10, 1), (20, 0)])
@@ -121,7 +119,7 @@ def test_rows_that_the_root_has_not_passed_on_for_long_are_a_stalled_stream(
     deployed: Deployed, coverage: int, code: int
 ) -> None:
     deployed.publish(deployed.logs.commit("fleet"), manifest(1))
-    deployed.publish(deployed.logs.stats("relay", "oslo"), write_object(relay_report(coverage)))
+    deployed.publish(deployed.logs.stats("relay", "oslo"), relay_report(coverage))
     said = deployed.run("ledger", code=code)
     stalled = "stream fleet: rows were committed 10 min ago, and the relay of 'oslo' has not passed them on"
     assert (stalled in said) == bool(code)
@@ -135,7 +133,7 @@ def test_an_output_that_does_not_move_while_rows_wait_is_found(deployed: Deploye
             observer._standing._since = {("oslo", "sub~fleet~1~0"): (10, now_ms - 60_000)}
             await observer._read()
 
-    deployed.publish(deployed.logs.stats("relay", "oslo"), write_object(relay_report(10, rows=5)))
+    deployed.publish(deployed.logs.stats("relay", "oslo"), relay_report(10, rows=5))
     asyncio.run(observe())
     assert "site oslo: the inbox of map has not moved for 60 s while 5 rows wait" in deployed.run("ledger", code=1)
 

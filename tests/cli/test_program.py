@@ -195,10 +195,10 @@ def test_the_ledger_fails_on_a_wrong_count_and_only_then(place: Place) -> None:
         fabric = client._client.fabric
         subject = fabric.logs.ack(client._run(client._client.snapshot()).subscription_ids["wronged"])
         stored = client._run(fabric.last(fabric.logs.state, subject))
-        tally = Tally.from_json(stored.data)
+        tally = Tally.decode(stored.data)
         assert tally.delivered == 40
         try:
-            client._run(fabric.publish(subject, replace(tally, delivered=39).to_json()))
+            client._run(fabric.publish(subject, replace(tally, delivered=39).encode()))
             document = json.loads(place.run("ledger", "--json", code=1))
             assert document["wrong"] == ["subscription wronged: 1 rows missing"]
         finally:

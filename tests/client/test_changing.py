@@ -12,7 +12,8 @@ from tests.live import Live, small, until
 
 from headgate.client import Client, ClientError, SyncClient
 from headgate.fabric import FabricError
-from headgate.service.status import read_reports
+from headgate.protocol.reports import RelayReport
+from headgate.service.reports import read_reports
 
 pytestmark = pytest.mark.nats
 
@@ -106,8 +107,8 @@ def test_a_namespace_or_a_directory_without_a_deployment_is_said_at_once(tmp_pat
 
 async def report_time(live: Live, site: str) -> int:
     """When a relay reported last, which it does after it has looked after its inboxes."""
-    reports = await read_reports(live.client.fabric, "relay")
-    return int(reports.get(site, {}).get("time_ms", 0))
+    reports = await read_reports(live.client.fabric, RelayReport)
+    return reports[site].time_ms if site in reports else 0
 
 
 async def later(live: Live, site: str, than_ms: int) -> bool:

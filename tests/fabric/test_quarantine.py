@@ -66,7 +66,7 @@ def test_it_is_published_read_by_others_and_restored_after_a_restart(nats_url: s
             await fabric.publish(logs.quarantine("other"), b"{")
         async with await Fabric.connect(nats_url, logs) as fabric:
             found = await read_quarantine(fabric)
-            assert [each["sequence"] for each in found["relay-a"]["messages"]] == [stored.sequence]
+            assert [each.sequence for each in found["relay-a"].messages] == [stored.sequence]
             assert [each.subject for each in fabric.quarantine.messages] == [logs.quarantine("other")]
         async with await Fabric.connect(nats_url, logs) as fabric, await Fabric.connect(nats_url, logs) as other:
             keeping = asyncio.create_task(keep_quarantine(fabric, "relay-a"))
@@ -74,17 +74,17 @@ def test_it_is_published_read_by_others_and_restored_after_a_restart(nats_url: s
             again = await fabric.last(logs.state, logs.mark("b", "s"))
             assert again is not None
             fabric.quarantine.take(logs.state, again, read_number)
-            while (await read_quarantine(other))["relay-a"]["count"] < 2:  # noqa: ASYNC110 - a log is polled
+            while (await read_quarantine(other))["relay-a"].count < 2:  # noqa: ASYNC110 - a log is polled
                 await asyncio.sleep(0.05)
             found = await read_quarantine(other)
             keeping.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await keeping
-            assert [each["subject"] for each in found["relay-a"]["messages"]] == [
+            assert [each.subject for each in found["relay-a"].messages] == [
                 logs.mark("a", "s"),
                 logs.mark("b", "s"),
             ]
-            assert found["relay-a"]["count"] == 2
+            assert found["relay-a"].count == 2
 
     asyncio.run(asyncio.wait_for(work(), 30))
 

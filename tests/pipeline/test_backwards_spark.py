@@ -10,7 +10,7 @@ import pytest
 from tests.live import running
 
 from headgate.fabric import SyncFabric
-from headgate.pipeline.checkpoint import LineageError
+from headgate.protocol.commits import LineageError
 from headgate.wire.manifest import decode_manifest
 
 pytestmark = pytest.mark.spark

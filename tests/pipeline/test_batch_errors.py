@@ -6,8 +6,8 @@ import traceback
 
 import pytest
 
-from headgate.pipeline.checkpoint import LineageError
 from headgate.pipeline.query import BatchError, Batches
+from headgate.protocol.commits import LineageError
 
 
 class Failing(Batches):

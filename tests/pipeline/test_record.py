@@ -10,11 +10,13 @@ import pytest
 
 from headgate.fabric import SyncFabric
 from headgate.model import Schema, Source, Stream
-from headgate.pipeline.checkpoint import FileEntry, LineageError, SparkCheckpoint
-from headgate.pipeline.commit import Pin, Reading, commit
+from headgate.pipeline.checkpoint import FileEntry, SparkCheckpoint
+from headgate.pipeline.commit import Reading, commit
 from headgate.pipeline.filelists import WHOLE_EVERY, FileLists, read_files
 from headgate.pipeline.record import Found, Verdict, judge, note, resume
 from headgate.pipeline.staged import staged_row
+from headgate.protocol.commits import LineageError
+from headgate.protocol.records import Pin
 from headgate.relay.root import commit_of
 from headgate.wire.logs import Logs
 from headgate.wire.manifest import Manifest, PartRef, SourceRange, decode_manifest, encode_manifest
@@ -116,20 +118,20 @@ def test_accepted_loss_is_declared_in_the_root_log_and_no_number_is_given_twice(
 
 @pytest.mark.nats
 def test_files_that_were_read_are_in_the_root_log_over_many_lists(fabric):
-    lists, last, everything = FileLists(fabric, "s"), None, []
+    lists, last, everything = FileLists(fabric.fabric, "s"), None, []
     for number in range(2 * WHOLE_EVERY + 3):
         new = [FileEntry(f"file:///in/{number}-{each}\u2028.json", number, number) for each in range(2)]
         everything += new
-        place = lists.append(last, {0: new}, lambda so_far=tuple(everything): {0: so_far})
+        place = fabric.run(lists.append(last, {0: new}, lambda so_far=tuple(everything): {0: so_far}))
         fabric.publish(fabric.logs.files("s"), b"of a batch that was not committed")
         last = manifest(batch=number, files=place)
-        lists.purge()
-        assert lists.append(last, {0: []}, dict) == place
-    assert read_files(fabric, "s", last.files) == {0: everything}
+        fabric.run(lists.purge())
+        assert fabric.run(lists.append(last, {0: []}, dict)) == place
+    assert fabric.run(read_files(fabric.fabric, "s", last.files)) == {0: everything}
     left = fabric.run(fabric.fabric.subjects(fabric.logs.root("s"), ">"))
     assert left[fabric.logs.files("s")] < 3 * WHOLE_EVERY
-    again = FileLists(fabric, "s")
-    assert again.append(last, {0: everything[:1]}, dict) > last.files
+    again = FileLists(fabric.fabric, "s")
+    assert fabric.run(again.append(last, {0: everything[:1]}, dict)) > last.files
 
 
 def test_a_rewritten_checkpoint_reads_as_it_was_written(tmp_path):

@@ -12,14 +12,14 @@ import pytest
 
 from headgate.fabric import Fabric, cancel_all
 from headgate.model import Deployment, Plan, Schema, Site, Source, Stream, Subscription, Tree
-from headgate.protocol.records import RelayReport
+from headgate.protocol.records import Oldest
+from headgate.protocol.reports import RelayReport
 from headgate.relay.node import RelayNode
 from headgate.relay.owed import is_served, owed_from
 from headgate.relay.tables import Tables, publish_snapshot
-from headgate.service.purging import TableRules
+from headgate.service.purging import Purger, TableRules
 from headgate.wire.logs import Logs
 from headgate.wire.manifest import Manifest, PartRef, encode_manifest
-from headgate.wire.sealed import read_object
 from headgate.wire.snapshot import Snapshot
 from tests.client.helpers import rows
 from tests.live import Live, running, small, until
@@ -35,7 +35,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
         "relay.upkeep._UPKEEP_S",
         "relay.state.SiteState.stall_s",
         "client.acknowledging._ACK_EVERY_S",
-        "service.books._STORE_S",
+        "service.keeper._STORE_S",
     ):
         monkeypatch.setattr(f"headgate.{place}", 0.05)
 
@@ -98,11 +98,10 @@ async def state_of(fabric: Fabric, site: str) -> dict[str, tuple[int, int]]:
 async def _squeezed(live: Live) -> dict[str, int]:
     """Where root logs are told to begin when there is no room for their past."""
     fabric = live.client.fabric
-    await live.runtime.purger.look()
+    await Purger(live.runtime.fabric, live.runtime.tables, live.runtime.control.room, SQUEEZED).look()
     stored = await fabric.last(fabric.logs.state, fabric.logs.oldest)
     assert stored is not None
-    found: dict[str, int] = read_object(stored.data)["places"]
-    return found
+    return Oldest.decode(stored.data).places
 
 
 def test_a_first_block_that_a_later_one_overtakes_is_still_owed(tmp_path: Path, nats_url: str) -> None:

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from headgate.fabric import Fabric
+from headgate.fabric.runner import run_machine
 from headgate.model import Deployment, Schema, Site, Source, Stream, Subscription
 from headgate.relay.tables import Tables, publish_snapshot
-from headgate.service.books import Keeper, StreamBooks, read_books, read_tallies
+from headgate.service.books import StreamBooks, read_books, read_tallies
+from headgate.service.keeper import KeeperMachine, store_books
 from headgate.wire.ledger import Tally
 from headgate.wire.logs import Logs
 from headgate.wire.manifest import Manifest, PartRef, encode_manifest
@@ -67,8 +69,8 @@ def test_a_commit_that_cannot_be_read_stops_its_stream_alone_until_it_is_taken_o
         log = fabric.logs.root("s")
         _, bad = await put(fabric, manifest("s", 0), b"garbage")
         await put(fabric, manifest("t", 0), manifest("t", 1), stream="t")
-        keeper = Keeper(fabric, Tables(fabric), "s")
-        keeping = asyncio.create_task(keeper.run())
+        machine = KeeperMachine("s", fabric.logs)
+        keeping = asyncio.create_task(run_machine(fabric, machine, Tables(fabric).snapshot))
         found = await books(fabric)
         assert (found["s"].head, found["t"].head, found["t"].stopped) == (10, 20, "")
         assert f"message {bad} of log {log.name} ({fabric.logs.commit('s')}) cannot be read" in found["s"].stopped
@@ -82,7 +84,7 @@ def test_a_commit_that_cannot_be_read_stops_its_stream_alone_until_it_is_taken_o
         await fabric.remove(log, bad + 1)
         await put(fabric, manifest("s", 1), manifest("s", 2))
         assert ((await books(fabric))["s"].head, (await books(fabric))["s"].stopped) == (30, "")
-        while keeper.matched.head < 30:  # noqa: ASYNC110 - the keeper tries again every second
+        while machine.keeper.reading.matched.head < 30:  # noqa: ASYNC110 - the keeper tries again every second
             await asyncio.sleep(0.05)
         keeping.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -117,16 +119,9 @@ def test_sums_that_cannot_be_read_are_summed_up_again(nats_url: str, how: str) -
     async def work(fabric: Fabric) -> None:
         logs = fabric.logs
         await put(fabric, *(manifest("s", batch) for batch in range(4)))
-        keeper = Keeper(fabric, Tables(fabric), "s")
-        keeping = asyncio.create_task(keeper.run())
-        while keeper.matched.head < 40:  # noqa: ASYNC110 - the keeper's state is polled
-            await asyncio.sleep(0.05)
         tally = Tally(1, starts=0, boundary=20, mark=20, delivered=6)
-        await fabric.publish(logs.ack(1), tally.to_json())
-        await keeper.store()
-        keeping.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await keeping
+        await fabric.publish(logs.ack(1), tally.encode())
+        await store_books(fabric, Tables(fabric), "s")
         before = (await books(fabric))["s"]
         assert (before.entries[0].matched, before.entries[0].difference, before.entries[0].oldest_ms) == (12, 0, 1002)
         stored = await fabric.last(logs.state, logs.ledger("s"))
@@ -153,14 +148,14 @@ def test_an_acknowledgement_that_is_none_is_named_and_the_others_count(nats_url:
     async def work(fabric: Fabric) -> None:
         logs = fabric.logs
         good = Tally(2, starts=0, boundary=10, mark=10, delivered=3)
-        await fabric.publish(logs.ack(2), good.to_json())
-        flipped = bytearray(Tally(1, delivered=3).to_json())
+        await fabric.publish(logs.ack(2), good.encode())
+        flipped = bytearray(Tally(1, delivered=3).encode())
         flipped[-3] ^= 1
         junk = (
             b"",
             b"[]",
             b'{"subscription": 1, "delivered": "x"}',
-            good.to_json(),
+            good.encode(),
             bytes(flipped),
             b'{"subscription": 1, "delivered": -1}',
         )

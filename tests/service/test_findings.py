@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headgate.protocol.reports import OutputReport, RelayReport
 from headgate.service.findings import PATIENCE_MS, Finding, Kind, findings
 from headgate.service.standing import FRESH_MS, Standing
 
@@ -141,12 +142,13 @@ def test_a_message_that_was_set_aside_is_a_note_that_names_it() -> None:
 
 
 def test_an_output_stands_while_its_coverage_does_and_rows_wait() -> None:
-    def relays(coverage: int, rows: int = 3, time_ms: int = 0) -> dict[str, Any]:
-        return {"oslo": {"time_ms": time_ms, "outputs": {"sub~fleet~1~0": {"rows": rows, "coverage": coverage}}}}
+    def relays(coverage: int, rows: int = 3, time_ms: int = 0) -> dict[str, RelayReport]:
+        outputs = {"sub~fleet~1~0": OutputReport(rows=rows, coverage=coverage)}
+        return {"oslo": RelayReport(site="oslo", time_ms=time_ms, outputs=outputs)}
 
     followed = Standing()
     assert followed.update(relays(7, time_ms=0), 0) == []
-    assert followed.update(relays(7, time_ms=6000), 6000)[0]["since_ms"] == 0
+    assert followed.update(relays(7, time_ms=6000), 6000)[0].since_ms == 0
     assert followed.update(relays(8, time_ms=7000), 7000) == []
     assert followed.update(relays(8, rows=0, time_ms=13_000), 13_000) == []
     assert followed.update(relays(8, time_ms=14_000), 14_000) == []

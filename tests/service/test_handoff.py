@@ -26,7 +26,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
         "relay.state.SiteState.stall_s",
         "client.acknowledging._ACK_EVERY_S",
         "client.reader._STALL_S",
-        "service.books._STORE_S",
+        "service.keeper._STORE_S",
     ):
         monkeypatch.setattr(f"headgate.{place}", 0.05)
 

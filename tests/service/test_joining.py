@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.live import running, sites
 
@@ -52,12 +53,12 @@ def test_a_site_that_turns_out_to_be_slow_serves_fewer(tmp_path: Path, nats_url:
             (join,) = joiner.joins
             plan = runtime.catalog.snapshot().plan
             assert plan is not None
-            assert join["from"] == "root"
-            assert join["to"] in ("a", "b")
-            assert plan.trees["fleet"].parents[join["site"]] == join["to"]
-            assert join["hop_s"] > 0  # the file declares no delay: this is what both ends have measured
+            assert join.before == "root"
+            assert join.after in ("a", "b")
+            assert plan.trees["fleet"].parents[join.site] == join.after
+            assert join.hop_s > 0  # the file declares no delay: this is what both ends have measured
             status = await live.settle(60)
-            assert status["joins"] == [join]
+            assert status["joins"] == [msgspec.to_builtins(join)]
             for name in NAMES:
                 line = status["subscriptions"][name]
                 assert line["matched"] == line["delivered"] + line["reduced"] == 200 * batch, str(line)

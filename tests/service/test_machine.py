@@ -1,7 +1,6 @@
 """The machine under a deployment: a disk that fills, a catalog that is locked, a port that is taken."""
 
 import asyncio
-import json
 import time
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from headgate.cli.machine import machine_lines
 from headgate.client import ClientError
 from headgate.fabric import EmbeddedServer, Fabric, FabricError, LogFullError
 from headgate.pipeline.job import JobConfig
+from headgate.protocol.reports import MachineReport
 from headgate.service.machine import Disk
 from headgate.service.processes import JobProcess
 from headgate.service.runtime import Runtime
@@ -86,7 +86,7 @@ def test_below_the_reserve_nothing_comes_in_and_status_says_why(nats_url: str, t
 async def _paused(runtime: Runtime, paused: bool) -> bool:
     machine = runtime.machine
     stored = await runtime.fabric.last(runtime.fabric.logs.state, runtime.fabric.logs.stats("machine", "_"))
-    said = stored is not None and (json.loads(stored.data)["paused_ms"] is not None) is paused
+    said = stored is not None and (MachineReport.decode(stored.data).paused_ms is not None) is paused
     return said and machine._applied and (machine.paused_ms is not None) is paused
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from headgate.model import Column, Deployment, Links, Plan, Schema, Site, Source, Stream, Subscription, Tree
 from headgate.planning.measured import Observed
+from headgate.protocol.reports import RelayReport
 from headgate.service.hops import Hops
 from headgate.service.observer import calibrated
 from headgate.service.status import latencies
@@ -43,9 +44,9 @@ def test_links_of_another_plan_are_passed_over() -> None:
 
 def test_a_hop_is_what_both_ends_have_measured() -> None:
     relays = {
-        "root": {"sent_s": {"x": 0.002, "y": 0.001}},
-        "x": {"sent_s": {"z": 0.003}, "arrived_s": {"root": 0.028}},
-        "y": {"arrived_s": {"x": 0.5}},
+        "root": RelayReport(site="root", time_ms=0, sent_s={"x": 0.002, "y": 0.001}),
+        "x": RelayReport(site="x", time_ms=0, sent_s={"z": 0.003}, arrived_s={"root": 0.028}),
+        "y": RelayReport(site="y", time_ms=0, arrived_s={"x": 0.5}),
     }
     seen = latencies(relays)
     assert seen == {("root", "x"): 0.03}

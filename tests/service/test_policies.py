@@ -11,9 +11,10 @@ from tests.live import Live, running, small, until
 
 from headgate.fabric import cancel_all
 from headgate.pipeline.sources import generate
+from headgate.protocol.reports import RelayReport
 from headgate.relay.output import QueueLimits
 from headgate.service.demo.run import drained
-from headgate.service.status import read_reports
+from headgate.service.reports import read_reports
 from headgate.tuning.measured import from_status
 from headgate_studies.bench.link_watch import LinkWatch
 
@@ -129,7 +130,7 @@ async def _tells_the_tuner_what_was_lost(live: Live, lines: dict[str, Any]) -> N
 
     async def reported() -> tuple[dict[str, Any], int] | None:
         found = await live.runtime.status()
-        carried = (await read_reports(live.client.fabric, "relay"))["root"]["link_rows"]["fleet:mid"]
+        carried = (await read_reports(live.client.fabric, RelayReport))["root"].link_rows["fleet:mid"]
         link = found["links"]["root->mid"]
         return (found, carried) if link["owed"] == carried + link["reduced"] == 600 else None
 

@@ -11,6 +11,7 @@ import pytest
 from tests.live import running, small, until
 
 from headgate.client import Client
+from headgate.protocol.reports import JobReport
 from headgate.service.pulse import SILENT_MS, read_pulse
 from headgate.service.status import read_status
 
@@ -28,7 +29,7 @@ def test_status_says_running_while_it_runs_and_stopped_afterwards(tmp_path: Path
 
             status = await until(heard)
             fabric = live.runtime.fabric
-            await fabric.publish(fabric.logs.stats("job", "fleet"), b'{"state": "running", "time_ms": 1}')
+            await fabric.publish(fabric.logs.stats("job", "fleet"), JobReport(state="running", time_ms=1).encode())
             assert (await live.runtime.status())["streams"]["fleet"]["state"] == "running"
             later_ms = int(time.time() * 1000) + SILENT_MS + 10_000
             assert (await read_pulse(fabric, later_ms))["state"] == "silent"

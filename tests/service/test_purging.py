@@ -18,7 +18,8 @@ from headgate.model import Deployment, Schema, Site, Source, Stream
 from headgate.pipeline.commit import pin_batch
 from headgate.pipeline.sources import generate
 from headgate.protocol.port import GoneError
-from headgate.protocol.records import Purging
+from headgate.protocol.records import Pin, Purging
+from headgate.protocol.reports import RelayReport
 from headgate.relay.holds import Held
 from headgate.relay.node import RelayNode
 from headgate.relay.repair import fetch_range
@@ -27,7 +28,7 @@ from headgate.service.purging import Purger, TableRules
 from headgate.service.room import Room
 from headgate.wire.logs import Logs
 from headgate.wire.message import block_range
-from headgate.wire.sealed import read_number, read_object
+from headgate.wire.sealed import read_number
 from headgate.wire.snapshot import Snapshot
 
 pytestmark = pytest.mark.nats
@@ -59,8 +60,8 @@ async def _settled(live: Live, upto: int, *sites: str) -> None:
 
     async def stated() -> bool:
         reports = [await live.client.fabric.last(logs.state, logs.stats("relay", site)) for site in sites]
-        found = [read_object(each.data).get("settled", {}) if each else {} for each in reports]
-        return all(each.get("fleet", [0])[0] >= upto for each in found)
+        found = [RelayReport.decode(each.data).settled if each else {} for each in reports]
+        return all(each.get("fleet", (0, 0))[0] >= upto for each in found)
 
     logs = live.client.fabric.logs
     await until(stated, 20)
@@ -78,10 +79,17 @@ async def _arrived(live: Live, name: str, messages: int) -> None:
     await until(stored, 20)
 
 
+def _purger(live: Live) -> Purger:
+    """A purger on the deployment's own connection, which looks when it is told to."""
+    runtime = live.runtime
+    return Purger(runtime.fabric, runtime.tables, runtime.control.room, runtime.settings.tables)
+
+
 async def _look(live: Live) -> list[int]:
     """Look twice, as nothing goes at first sight; returns what is left."""
-    await live.runtime.purger.look()
-    await live.runtime.purger.look()
+    purger = _purger(live)
+    await purger.look()
+    await purger.look()
     return await _versions(live.client.fabric)
 
 
@@ -179,12 +187,13 @@ def test_a_change_that_does_not_fit_is_refused_whole_and_says_what_is_in_the_way
             assert stored is not None
             assert read_number(stored.data) == head == (await _versions(fabric))[-1] > 10
 
-            await live.runtime.purger.look()
+            purger = _purger(live)
+            await purger.look()
             with pytest.raises(ClientError, match=r"the oldest is held by the inbox of .* 'away'.*`expires`"):
                 await _change(live)
             assert live.runtime.catalog.head() == head
             assert (await live.runtime.status())["tables"]["full"]
-            await live.runtime.purger.look()
+            await purger.look()
             assert await _change(live) == head + 1
             await _commit(live, 2)
             live.readers.start(["away"])
@@ -208,7 +217,7 @@ from headgate.wire.message import block_range
 
 async def work():
     async with await Fabric.connect(sys.argv[1], Logs(sys.argv[2])) as fabric:
-        purger = Purger(fabric, Tables(fabric), Room(fabric), TableRules(keep=2, start=0.0, rest=0.0))
+        purger = Purger(fabric, Tables(fabric), Room(fabric.logs.tables_bytes), TableRules(keep=2, start=0.0, rest=0.0))
         for _ in range(2):
             await purger.look()
 
@@ -224,10 +233,10 @@ def test_a_kill_in_the_middle_leaves_nothing_that_hurts(nats_url: str) -> None:
             await fabric.ensure(log)
         for version in range(1, 7):
             await publish_snapshot(fabric, Snapshot(version, DEPLOYMENT), most=60)
-        await fabric.publish(logs.pin("s"), b'{"batch": 3, "version": 2}')
+        await fabric.publish(logs.pin("s"), Pin(2, batch=3).encode())
 
     async def look(fabric: Fabric) -> list[int]:
-        purger = Purger(fabric, Tables(fabric), Room(fabric), RULES)
+        purger = Purger(fabric, Tables(fabric), Room(fabric.logs.tables_bytes), RULES)
         return await purger.look() + await purger.look()
 
     async def work() -> None:
@@ -268,5 +277,5 @@ def test_a_kill_in_the_middle_leaves_nothing_that_hurts(nats_url: str) -> None:
         fabric.publish(logs.purging, Purging(versions=[2]).encode())
         assert pin_batch(fabric, "s", 3).version == 8
         assert pin_batch(fabric, "s", 3).version == 8
-        fabric.publish(logs.pin("s"), b'{"batch": 4, "version": 3}')
+        fabric.publish(logs.pin("s"), Pin(3, batch=4).encode())
         assert pin_batch(fabric, "s", 4).version == 8

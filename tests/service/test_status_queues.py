@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from tests.relay.test_bounds import block, child, receiver
 
 from headgate.cli.status import queue_tables
 from headgate.model import Deployment, Plan, Site, Subscription, Tree
+from headgate.protocol.reports import OutputReport, RelayReport
 from headgate.relay.output import Output, QueueLimits
 from headgate.service.status import queued_for
 from headgate.wire.snapshot import Snapshot
@@ -36,12 +35,11 @@ def test_rows_bytes_and_waits_are_summed_over_the_path() -> None:
     first.offer(block(101, 100, [7]), child(*receivers), 100.0)
     second.offer(block(41, 60, [7]), child(*receivers), 104.0)
     inbox.offer(replace(block(1, 40, [7]), classes=None), receivers[0], 107.0)
-    relays: dict[str, Any] = {
-        "root": {"outputs": {"to~s~mid": first.report(110.0)}},
-        "mid": {"outputs": {"to~s~leaf": second.report(110.0)}},
-        "leaf": {"outputs": {"sub~s~1~0": inbox.report(110.0)}},
-    }
-    relays = json.loads(json.dumps(relays))
+    queues = {"root": ("to~s~mid", first), "mid": ("to~s~leaf", second), "leaf": ("sub~s~1~0", inbox)}
+    relays = {}
+    for site, (token, output) in queues.items():
+        report = RelayReport(site=site, time_ms=0, outputs={token: OutputReport(**output.report(110.0))})
+        relays[site] = RelayReport.decode(report.encode())
     found = {name: queued_for(_snapshot(), name, relays) for name in NAMES}
     assert found["whole"]["queued_rows"] == 160
     assert found["whole"]["queued_s"] == pytest.approx(16.0), "10 s on one link, 6 s on the other"

@@ -35,7 +35,7 @@ def numbered(fabric, stream, lineage, batch, pin, staged, reading):
     last = decode_manifest(stored.data) if stored else None
     if last is not None and batch <= last.batch:
         return None
-    manifest = build_manifest(stream, lineage, batch, pin, staged, last.upto if last else 0)
+    manifest = build_manifest(stream, lineage, batch, pin, staged, last.upto if last else 0, 0)
     try:
         fabric.publish(logs.commit(stream), encode_manifest(replace(manifest, ranges=reading.ranges)))
     except FencedError:

@@ -3,11 +3,13 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from headgate.model import Deployment, Plan, Site, Source, Stream, Subscription, Tree
 from headgate.protocol.trace import Trace
+from headgate.wire.block import Block
 from headgate.wire.snapshot import Snapshot
 from headgate_studies.testing.world.faults import MUTANTS
 from headgate_studies.testing.world.mutants import planted
@@ -110,6 +112,41 @@ def test_a_relay_that_is_overtaken_while_it_packs_starts_again() -> None:
         broken = Simulation(scenario.without(dropped)).run().violation
     assert broken is not None
     assert Simulation(scenario.without(dropped)).run().violation is None
+
+
+def test_rows_that_are_gone_at_the_root_and_further_down_are_declared_once() -> None:
+    """Messages end inside of commits, so only pieces of a commit are asked for again when its parts are damaged."""
+    damage = [
+        Action(2.0 + each / 10, kind, place, number=1.0)
+        for each in range(12)
+        for kind, place in (("flip_part", "t0"), ("flip_inbox", "s2"), ("flip_site", "s1"), ("flip_site", "s2"))
+    ]
+    commits = [Action(1.0 + each / 5, "commit", "t0", number=60.0) for each in range(12)]
+    stall = Action(1.5, "stall_reader", "s2", number=2.5)
+    given_up = 0
+    for seed in range(6):
+        actions = sorted([*commits, *damage, stall], key=lambda each: each.time_s)
+        result = Simulation(small(seed, {"u0": Subscription("u0", "t0", "s2")}, *actions, max_block=400)).run()
+        assert result.violation is None
+        given_up += result.given_up
+    assert given_up > 50
+
+
+def test_a_site_whose_parent_now_is_the_asker_answers_from_the_root() -> None:
+    """After a plan was turned round, each of two sites asked the other for what only the root still had."""
+    scenario = small(1, {"u0": Subscription("u0", "t0", "s2")}, Action(1.0, "commit", "t0", number=20.0))
+    simulation = Simulation(scenario)
+    simulation.begin()
+    simulation.until(5.0)
+    turned = Plan({"t0": Tree("t0", "s0", {"s2": "s0", "s1": "s2"})})
+    simulation.publish(replace(simulation.snapshot, revision=2, plan=turned))
+    server, logs = simulation.fabric.server, simulation.logs
+    server.purge(logs.site("s1"), logs.link("s0", "s1", "t0"), 1 << 62)
+    request = {"stream": "t0", "after": 0, "upto": 20, "child": "s2", "subscription": 0}
+    answers: list[list[Block]] = []
+    simulation.relays["s1"].ask(logs.repair("s1"), json.dumps(request).encode(), answers.append)
+    simulation.until(10.0)
+    assert [(block.after, block.upto, len(block.seqs)) for block in answers[0]] == [(0, 20, 20)]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda each: each.name)

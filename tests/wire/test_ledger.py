@@ -92,7 +92,7 @@ def test_a_changed_subscription_goes_on_under_its_new_class() -> None:
 def test_folding_and_storing_change_no_sum() -> None:
     books = _books()
     books.fold(10)
-    again = Matched.from_json(books.to_json())
+    again = Matched.decode(books.encode(), "s")
     assert again.mark == 10
     assert again.matched(1, 10) == 4
     assert again.matched(1) == 7
@@ -131,7 +131,7 @@ def test_a_missing_manifest_is_refused() -> None:
 def test_tallies_and_manifests_come_back_from_bytes() -> None:
     account = Account(Tally(1))
     account.add(_block(0, 10, [1, 2]), 4, 1100)
-    assert Tally.from_json(account.tally.to_json()) == account.tally
+    assert Tally.decode(account.tally.encode()) == account.tally
     manifest = _manifest(3, 40, 9, {2: 5, 90: 1}, dead=3)
     found = decode_manifest(encode_manifest(manifest))
     assert (found.upto, found.rows_in, found.bases()) == (49, 12, [40])

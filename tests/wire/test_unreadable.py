@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from headgate.wire.context import decode_context, encode_context
 from headgate.wire.ledger import Matched, Tally
 from headgate.wire.manifest import decode_manifest
-from headgate.wire.sealed import read_number, read_object
+from headgate.wire.sealed import read_number
 from headgate.wire.snapshot import Snapshot
 from headgate.wire.unreadable import UnreadableError, decode_message
 
@@ -23,7 +24,7 @@ class Put:
     subject: str = "hg.root.fleet.commit"
 
 
-DECODERS = [decode_manifest, decode_context, Tally.from_json, Matched.from_json, Snapshot.from_bytes, read_object]
+DECODERS = [decode_manifest, decode_context, Tally.decode, partial(Matched.decode, stream="s"), Snapshot.from_bytes]
 JUNK = [
     b"",
     b"garbage",
@@ -41,9 +42,6 @@ JUNK = [
 @pytest.mark.parametrize("reader", DECODERS)
 @pytest.mark.parametrize("data", JUNK)
 def test_a_message_that_a_decoder_cannot_read_is_named(reader: Any, data: bytes) -> None:
-    if reader is read_object and data[:1] == b"{":
-        assert decode_message("HG_STATE", Put(data), reader) in ({}, {"a": 1})
-        return
     with pytest.raises(UnreadableError) as caught:
         decode_message("HG_ROOT_fleet", Put(data), reader)
     error = caught.value

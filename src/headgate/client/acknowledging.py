@@ -39,7 +39,7 @@ class Acknowledger:
         """The consumer is done with everything in a tally: store it soon."""
         if self._sequence is None or tally.boundary < self._floor:
             return
-        self.pending = tally.to_json()
+        self.pending = tally.encode()
         if self._port is not None and (self._task is None or self._task.done):
             self._task = self._port.machine.spawn(self._soon(self._port), "acknowledge")
 
@@ -84,7 +84,7 @@ class Acknowledger:
 
     async def _append(self, port: MachinePort, sent: bytes, unsure: bytes | None) -> None:
         """Append an acknowledgement behind the last one, which may be one whose fate was not known."""
-        subject = port.logs.ack(Tally.from_json(sent).subscription)
+        subject = port.logs.ack(Tally.decode(sent).subscription)
         if unsure is not None:
             await self._adopt(port, subject, unsure)
         try:
@@ -101,10 +101,7 @@ class Acknowledger:
         stored = await port.last(log, subject)
         if stored is None:
             return False
-        if (
-            stored.data != unsure
-            and port.quarantine.take(log, stored, Tally.from_json, "acknowledged again") is not None
-        ):
+        if stored.data != unsure and port.quarantine.take(log, stored, Tally.decode, "acknowledged again") is not None:
             return False
         self._sequence = stored.sequence
         return True

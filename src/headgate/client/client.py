@@ -27,10 +27,8 @@ from headgate.model import Stream, parse_duration
 from headgate.model.roots import members_named
 from headgate.protocol.published import head_revision
 from headgate.relay.tables import Tables
-from headgate.wire.frame import WireError
 from headgate.wire.ledger import Tally
 from headgate.wire.logs import Logs
-from headgate.wire.sealed import read_object
 from headgate.wire.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -129,9 +127,11 @@ class Client:
                         hint=f"look with `headgate status`, or ask again with request={identity!r}: it is done once",
                     ) from error
         try:
-            document = read_object(answer)
-        except (ValueError, WireError) as error:
+            document = json.loads(answer)
+        except ValueError as error:
             raise ClientError(f"the answer to {verb!r} cannot be read: {error}") from error
+        if not isinstance(document, dict):
+            raise ClientError(f"the answer to {verb!r} cannot be read: it is no JSON object")
         if "error" in document:
             raise (BusyError if document.get("busy") else ClientError)(document["error"])
         return document
@@ -258,7 +258,7 @@ class Client:
     async def _acknowledged(self, identity: int, stored: Stored) -> Tally:
         """An acknowledgement as it was stored; what cannot be read is named, and the inbox is read from its start."""
         log = self.fabric.logs.state
-        tally = self.fabric.quarantine.take(log, stored, Tally.from_json, "read from the first message in the inbox")
+        tally = self.fabric.quarantine.take(log, stored, Tally.decode, "read from the first message in the inbox")
         if tally is not None and tally.subscription == identity:
             return tally
         with noted(CLIENT, "what could not be read is reported later", FabricError):
@@ -275,7 +275,7 @@ class Client:
             tally.detached_ms, tally.grace_s = (tally.time_ms, grace_s) if detach else (0, None)
             with noted(CLIENT, "another reader acknowledges at the same time, once more", FencedError):
                 subject = self.fabric.logs.ack(identity)
-                return tally, await self.fabric.publish(subject, tally.to_json(), expect=sequence)
+                return tally, await self.fabric.publish(subject, tally.encode(), expect=sequence)
 
     async def detach(self, name: str, *, expires: str | float | None = None) -> str:
         """Go away for a while: the site keeps what comes, under the subscription's policy, for at most `expires`.

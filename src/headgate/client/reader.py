@@ -23,7 +23,7 @@ from headgate.relay.repair import fetch_range, forgotten_past
 from headgate.relay.tables import MachineTables
 from headgate.wire.block import Block
 from headgate.wire.frame import WireError
-from headgate.wire.ledger import Account
+from headgate.wire.ledger import Account, counted_by
 from headgate.wire.logs import Logs
 from headgate.wire.snapshot import Snapshot
 from headgate.wire.unreadable import UnreadableError
@@ -102,15 +102,15 @@ class ReaderMachine(Machine):
                         raise reading.acks.taken_over
                     # A message counts as read with its last row, so that a reader can stop inside of it.
                     inbox = place if piece.upto == block.upto else place - 1
-                    reading.account.add(piece, inbox, int(self._port.wall_s * 1000))
-                    await self._port.hand_over(piece)
+                    told = reading.account.add(piece, inbox, int(self._port.wall_s * 1000))
+                    await self._port.hand_over(told)
                     reading.acks.note(reading.account.tally)
 
     def _enter(self, stay: Stay) -> None:
         """Read on in the inbox of a stay: those before it are finished with."""
         tally = self._reading.account.tally
         if stay.number != tally.stay:
-            tally.stay, tally.inbox = stay.number, 0
+            tally.stay, tally.inbox, tally.entered = stay.number, 0, counted_by(tally)
         self._reading.site = stay.site
 
     def _cut(self, block: Block) -> Iterator[Block]:

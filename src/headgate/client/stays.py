@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from headgate.model import Stay
@@ -137,10 +138,12 @@ class Stays:
         """
         if len(self.chain) == 1 and self.chain[0].number == 0:
             return True
-        stored = await self._port.last(self._port.logs.state, self._port.logs.ledger(self._stream))
-        starts = Matched.from_json(stored.data.partition(b"\n")[2]).starts if stored is not None else {}
-        if self._id not in starts:
+        port = self._port
+        stored = await port.last(port.logs.state, port.logs.ledger(self._stream))
+        reader = partial(Matched.decode, stream=self._stream)
+        found = None if stored is None else port.quarantine.take(port.logs.state, stored, reader, "waited for")
+        if found is None or self._id not in found.starts:
             return False
         tally = self._account.tally
-        tally.starts = tally.mark = tally.boundary = starts[self._id]
+        tally.starts = tally.mark = tally.boundary = found.starts[self._id]
         return True

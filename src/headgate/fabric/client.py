@@ -317,6 +317,11 @@ class Fabric:
         await asyncio.sleep(seconds)
 
     @property
+    def now(self) -> float:
+        """A clock that never goes back, in seconds."""
+        return time.monotonic()
+
+    @property
     def wall_s(self) -> float:
         """The wall clock, in seconds since the epoch."""
         return time.time()

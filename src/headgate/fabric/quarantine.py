@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 from headgate.diagnostics import FABRIC, noted
 from headgate.fabric.client import Fabric
 from headgate.protocol.port import FabricError
-from headgate.protocol.quarantine import read_document
-from headgate.wire.sealed import write_object
+from headgate.protocol.quarantine import QuarantineReport
 
 _REPORT_S: Final = 1.0
 
@@ -23,11 +22,11 @@ async def report_quarantine(fabric: Fabric, process: str) -> None:
     if quarantine.changed:
         if not quarantine.restored:
             stored = await fabric.last(logs.state, logs.quarantine(process))
-            before = quarantine.take(logs.state, stored, read_document) if stored else None
-            quarantine.restore(before or {"count": 0, "messages": []})
+            before = quarantine.take(logs.state, stored, QuarantineReport.decode) if stored else None
+            quarantine.restore(before or QuarantineReport())
         quarantine.changed = False
         try:
-            await fabric.publish(logs.quarantine(process), write_object(quarantine.to_document()))
+            await fabric.publish(logs.quarantine(process), quarantine.report().encode())
         except BaseException:
             quarantine.changed = True
             raise
@@ -43,14 +42,14 @@ async def keep_quarantine(fabric: Fabric, process: str) -> None:
         await asyncio.sleep(_REPORT_S)
 
 
-async def read_quarantine(fabric: Fabric) -> dict[str, dict[str, Any]]:
+async def read_quarantine(fabric: Fabric) -> dict[str, QuarantineReport]:
     """What each process has published, by its name."""
     logs, place = fabric.logs, 0
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, QuarantineReport] = {}
     while batch := await fabric.read(logs.state, logs.quarantine("*"), place):
         place = batch[-1].sequence
         for stored in batch:
-            document = fabric.quarantine.take(logs.state, stored, read_document)
-            if document is not None:
-                found[stored.subject.rsplit(".", 1)[1]] = document
+            report = fabric.quarantine.take(logs.state, stored, QuarantineReport.decode)
+            if report is not None:
+                found[stored.subject.rsplit(".", 1)[1]] = report
     return found

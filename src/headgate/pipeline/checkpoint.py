@@ -17,17 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from headgate.errors import HeadgateError
 from headgate.wire.manifest import SourceRange
 
 _COMMIT: Final = 'v1\n{"nextBatchWatermarkMs":0}'
 _COMPACT: Final = ".compact"
 COMPACT_EVERY: Final = 10
 """How many listings of files Spark puts together, by default."""
-
-
-class LineageError(HeadgateError):
-    """The checkpoint and the root log do not fit together, and going on would lose or repeat rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +44,6 @@ class FileEntry:
         return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
 
 
-def same_offset(one: str | None, other: str | None) -> bool:
-    """Whether two offsets are the same, however their JSON is written.
-
-    >>> same_offset('{"row": 1, "origin_us": 2}', '{"origin_us":2,"row":1}'), same_offset(None, '{"row": 1}')
-    (True, False)
-    """
-    if one is None or other is None:
-        return one is other
-    return bool(_parsed(one) == _parsed(other))
-
-
-def _parsed(offset: str) -> Any:
-    try:
-        return json.loads(offset)
-    except ValueError:
-        return offset
-
-
 def listing_of(offset: str | None) -> int | None:
     """The number of the last listing in the offset of a source of files; -1 at its start, None for other sources.
 
@@ -75,7 +52,10 @@ def listing_of(offset: str | None) -> int | None:
     """
     if offset is None:
         return -1
-    parsed = _parsed(offset)
+    try:
+        parsed = json.loads(offset)
+    except ValueError:
+        return None
     found = parsed.get("logOffset") if isinstance(parsed, dict) else None
     return found if isinstance(found, int) else None
 

@@ -7,13 +7,12 @@ here and travels with the pin.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
-from headgate.fabric import SyncFabric
 from headgate.matching import MatchingError
 from headgate.matching.admission import (
     ALL,
@@ -27,7 +26,8 @@ from headgate.matching.admission import (
 )
 from headgate.model import Admission, Stream
 from headgate.pipeline.classes import tolerances_of, true_states
-from headgate.pipeline.states import read_snapshot
+from headgate.protocol.port import LogPort
+from headgate.protocol.published import require_snapshot
 from headgate.wire.context import context_size, decode_context, encode_context
 from headgate.wire.snapshot import Snapshot
 
@@ -105,16 +105,16 @@ class Controller:
         self._rows = max((row["given"] for row in staged), default=0)
         self._age_s = max((row["age_s"] for row in staged), default=0.0)
 
-    def demands(self, fabric: SyncFabric, version: int) -> Demands:
+    async def demands(self, port: LogPort, version: int) -> Demands:
         """What the classes of a version demand; nothing is read where control could not act on it."""
         powers = self._gate.powers
         if not powers.bounded and not powers.reorders:
             return Demands(version)
         if self._demands is None or self._demands.version != version:
-            self._demands = Demands.of(read_snapshot(fabric, version), version, self._stream, self._gate)
+            self._demands = Demands.of(await require_snapshot(port, version), version, self._stream, self._gate)
         return self._demands
 
-    def plan(self, fabric: SyncFabric, batch: int, version: int, after: int, head: int) -> UpdatePlan:
+    async def plan(self, port: LogPort, batch: int, version: int, after: int, head: int) -> UpdatePlan:
         """What happens to the updates at places (after, head] of the context log; `pin_batch` asks.
 
         Updates of a class that tolerates no wrong match are never shed; where there is one with a context, none is
@@ -123,10 +123,10 @@ class Controller:
         powers = self._gate.powers
         if powers.updates == "apply":
             return UpdatePlan(head)
-        demands = self.demands(fabric, version)
+        demands = await self.demands(port, version)
         if powers.updates == "defer" and demands.spared:
             return UpdatePlan(head)
-        waiting = list(self._waiting(fabric, after, head))
+        waiting = await self._waiting(port, after, head)
         if not waiting:
             return UpdatePlan(head)
         places = np.array([place for place, _ in waiting], np.int64)
@@ -142,15 +142,17 @@ class Controller:
         spared = np.fromiter((each in demands.spared for each, _ in changes), bool, len(changes))
         return plan_updates(self._gate, batch, places, sizes, expected, first, spared)
 
-    def _waiting(self, fabric: SyncFabric, after: int, head: int) -> Iterator[tuple[int, bytes]]:
+    async def _waiting(self, port: LogPort, after: int, head: int) -> list[tuple[int, bytes]]:
         """The updates at places (after, head] as they are stored; one that cannot be read changes nothing."""
-        logs, place = fabric.logs, after
-        while place < head and (found := fabric.read(logs.root(self._stream), logs.context(self._stream), place)):
+        log, subject, place = port.logs.root(self._stream), port.logs.context(self._stream), after
+        waiting: list[tuple[int, bytes]] = []
+        while place < head and (found := await port.read(log, subject, place)):
             for stored in found:
-                readable = fabric.quarantine.take(logs.root(self._stream), stored, decode_context) is not None
+                readable = port.quarantine.take(log, stored, decode_context) is not None
                 if stored.sequence <= head:
-                    yield stored.sequence, stored.data if readable else encode_context({})
+                    waiting.append((stored.sequence, stored.data if readable else encode_context({})))
             place = found[-1].sequence
+        return waiting
 
 
 def _smooth(before: float, now: float) -> float:

@@ -8,13 +8,14 @@ leads to, of a batch that was not committed, are garbage. Every 64th list repeat
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
 
-from headgate.fabric import SyncFabric
-from headgate.pipeline.checkpoint import FileEntry, LineageError, SparkCheckpoint, listing_of
+from headgate.pipeline.checkpoint import FileEntry, SparkCheckpoint, listing_of
+from headgate.protocol.commits import LineageError
+from headgate.protocol.port import LogPort
 from headgate.wire.frame import decode_frame, encode_frame
 from headgate.wire.manifest import Manifest, SourceRange
 
@@ -50,13 +51,13 @@ def files_read(checkpoint: SparkCheckpoint, ranges: Sequence[SourceRange]) -> di
 class FileLists:
     """Appends lists of files to a stream's root log; one per driver and stream."""
 
-    def __init__(self, fabric: SyncFabric, stream: str) -> None:
-        self._fabric = fabric
+    def __init__(self, port: LogPort, stream: str) -> None:
+        self._port = port
         self._stream = stream
         self._since_whole: int | None = None
         self._whole_place = self._whole_before = 0
 
-    def append(self, last: Manifest | None, new: Files, everything: Callable[[], Files]) -> int:
+    async def append(self, last: Manifest | None, new: Files, everything: Callable[[], Files]) -> int:
         """Append what a batch read after those of the last manifest; returns the place for the batch's own manifest.
 
         `everything` gives all files up to and with the batch's, for the lists that repeat them.
@@ -65,19 +66,20 @@ class FileLists:
         if not any(new.values()):
             return before
         if self._since_whole is None:
-            self._since_whole = sum(1 for _ in _chain(self._fabric, self._stream, before)) if before else WHOLE_EVERY
+            chain = [1 async for _ in _chain(self._port, self._stream, before)] if before else ()
+            self._since_whole = len(chain) if before else WHOLE_EVERY
         whole = not before or self._since_whole >= WHOLE_EVERY
         place = 0 if whole else before
-        for number, data in enumerate(_packed(everything() if whole else new, int(self._fabric.max_payload * 0.5))):
+        for number, data in enumerate(_packed(everything() if whole else new, int(self._port.max_payload * 0.5))):
             header = {"before": place, "size": len(data)}
             frame = encode_frame("f", header, [pa.compress(data, codec="zstd", asbytes=True)])
-            place = self._fabric.publish(self._fabric.logs.files(self._stream), frame)
+            place = await self._port.publish(self._port.logs.files(self._stream), frame)
             if whole and not number:
                 self._whole_place = place
         self._since_whole = 1 if whole else self._since_whole + 1
         return place
 
-    def purge(self) -> None:
+    async def purge(self) -> None:
         """Free old lists; to be called when the manifest of the newest is stored.
 
         Those before the last list of everything but one go, so that a log whose end is cut off has what its last
@@ -85,29 +87,29 @@ class FileLists:
         """
         if self._whole_place != self._whole_before:
             if self._whole_before:
-                logs = self._fabric.logs
-                self._fabric.purge(logs.root(self._stream), logs.files(self._stream), self._whole_before)
+                logs = self._port.logs
+                await self._port.purge(logs.root(self._stream), logs.files(self._stream), self._whole_before)
             self._whole_before = self._whole_place
 
 
-def read_files(fabric: SyncFabric, stream: str, place: int) -> dict[int, list[FileEntry]]:
+async def read_files(port: LogPort, stream: str, place: int) -> dict[int, list[FileEntry]]:
     """All files that were read up to the list at a place, by source, in the order of their listings."""
     found: dict[int, dict[FileEntry, None]] = {}
-    for lines in reversed(list(_chain(fabric, stream, place))):
+    for lines in reversed([lines async for lines in _chain(port, stream, place)]):
         for line in lines:
             document = json.loads(line)
             found.setdefault(int(document.pop("source")), {})[FileEntry.of(document)] = None
     return {source: list(entries) for source, entries in found.items()}
 
 
-def _chain(fabric: SyncFabric, stream: str, place: int) -> Iterator[list[str]]:
+async def _chain(port: LogPort, stream: str, place: int) -> AsyncIterator[list[str]]:
     """The lines of each list from a place back to the list of everything that it goes on from, newest first."""
     while place:
-        stored = fabric.get(fabric.logs.root(stream), place)
+        stored = await port.get(port.logs.root(stream), place)
         if stored is None:
             raise FileListError(
                 f"the list of files that stream {stream!r} has read is incomplete: message {place} of "
-                f"{fabric.logs.root(stream).name} is gone",
+                f"{port.logs.root(stream).name} is gone",
                 hint="restore the NATS store; or start with --new-lineage to believe the checkpoint; or delete the "
                 "checkpoint too, to read all files again",
             )

@@ -25,8 +25,8 @@ from headgate.fabric import SyncFabric
 from headgate.model import Stream
 from headgate.pipeline.causes import cause_of
 from headgate.pipeline.stages import Stages
+from headgate.protocol.reports import JobReport
 from headgate.wire.logs import Logs
-from headgate.wire.sealed import write_object
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,14 +105,15 @@ class Job:
             self._say(fabric, "starting Spark")
             session = pool.submit(self._session)
             import headgate.pipeline.query  # noqa: F401 - while Java starts
-            from headgate.pipeline.commit import newest_revision
             from headgate.pipeline.states import read_snapshot
+            from headgate.protocol.commits import newest_revision
 
             self.stages.end("imports")
             spark = session.result()
             try:
                 warmed = pool.submit(self._warm_up, spark)
-                streams = read_snapshot(fabric, newest_revision(fabric)).deployment.streams
+                version = fabric.run(newest_revision(fabric.fabric))
+                streams = read_snapshot(fabric, version).deployment.streams
                 wanted = [
                     stream
                     for name, stream in streams.items()
@@ -207,10 +208,9 @@ class Job:
                     self._try_start(spark, fabric, stream)
 
     def _say(self, fabric: SyncFabric, state: str, stream: str = "_", **more: Any) -> None:
-        document = {"state": state, "pid": os.getpid(), "time_ms": int(time.time() * 1000), **more}
-        if stream != "_":
-            document["stream"] = stream
-        fabric.publish(fabric.logs.stats("job", stream), write_object(document))
+        whose = None if stream == "_" else stream
+        report = JobReport(state=state, pid=os.getpid(), time_ms=int(time.time() * 1000), stream=whose, **more)
+        fabric.publish(fabric.logs.stats("job", stream), report.encode())
 
 
 def _import_all(batches: Any) -> Any:

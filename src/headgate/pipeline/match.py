@@ -21,7 +21,6 @@ from headgate import faults
 from headgate.filters import parse_filter
 from headgate.matching import ClassLists, ContextState
 from headgate.matching.admission import ALL, BatchGate, Level, compare_lists, estimate_errors
-from headgate.pipeline.commit import Pin
 from headgate.pipeline.control import gate_of
 from headgate.pipeline.counts import Counted
 from headgate.pipeline.graded import Graded
@@ -32,6 +31,7 @@ from headgate.pipeline.staged import STAGED, staged_row
 from headgate.pipeline.states import IndexRef
 from headgate.pipeline.validate import DEAD
 from headgate.pipeline.worker import Address, Worker, worker
+from headgate.protocol.records import Pin
 from headgate.wire.integers import encode_lists
 from headgate.wire.part import Part, encode_part
 from headgate.wire.unsent import Unsent

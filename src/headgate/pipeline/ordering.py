@@ -17,7 +17,7 @@ import pyarrow as pa
 from headgate.matching import ClassLists, ContextState
 from headgate.matching.admission import BatchGate, ErrorEstimate, estimate_crossed
 from headgate.matching.skipped import NOTHING, Skipped
-from headgate.pipeline.commit import Pin
+from headgate.protocol.records import Pin
 
 Places = npt.NDArray[np.int64]
 

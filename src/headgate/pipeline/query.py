@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,8 +29,8 @@ from headgate.pipeline.sources import read
 from headgate.pipeline.staged import STAGED_DDL
 from headgate.pipeline.validate import validate
 from headgate.pipeline.worker import Address
+from headgate.protocol.reports import JobReport
 from headgate.wire.manifest import Manifest
-from headgate.wire.sealed import write_object
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,7 +52,7 @@ class Batches:
         checkpoint: Path,
         lineage: str,
         gridding: GriddingStage | None = None,
-        told: Callable[[Mapping[str, Any]], None] | None = None,
+        told: Callable[[JobReport], None] | None = None,
     ) -> None:
         self.gridding = gridding
         self.address = address
@@ -61,7 +61,7 @@ class Batches:
         self.directory = checkpoint
         self.checkpoint = SparkCheckpoint(checkpoint / "spark")
         self.lineage = lineage
-        self.lists = FileLists(fabric, stream.name)
+        self.lists = FileLists(fabric.fabric, stream.name)
         self.keeper = IndexKeeper(checkpoint.absolute() / "indexes", stream.name)
         self.control = Controller(stream)
         self.errors = Errors.read(fabric, stream.name)
@@ -86,7 +86,7 @@ class Batches:
         name = self.stream.name
         pin = pin_batch(self.fabric, name, batch, self.control.plan)
         index = self.keeper.ensure(self.fabric, pin.version)
-        demands = self.control.demands(self.fabric, pin.version)
+        demands = self.fabric.run(self.control.demands(self.fabric.fabric, pin.version))
         work = MatchPass(
             self.address,
             name,
@@ -108,7 +108,7 @@ class Batches:
         manifest = commit(self.fabric, name, self.lineage, batch, pin, staged, self._reading(batch))
         if manifest is not None:
             note(self.directory, manifest)
-            self.lists.purge()
+            self.fabric.run(self.lists.purge())
             self.errors = self.errors.after(staged, self.fabric, name)
             self._report(batch, manifest.rows_in, staged, time.perf_counter() - began)
         self._purge()
@@ -121,8 +121,8 @@ class Batches:
         def everything() -> dict[int, list[FileEntry]]:
             return files_read(self.checkpoint, [replace(each, before=None) for each in ranges])
 
-        def place(last: Manifest | None) -> int:
-            return self.lists.append(last, new, everything)
+        async def place(last: Manifest | None) -> int:
+            return await self.lists.append(last, new, everything)
 
         return Reading(ranges, place)
 
@@ -134,25 +134,25 @@ class Batches:
             self._purged = self.keeper.base
 
     def _report(self, batch: int, rows: int, staged: list[Any], seconds: float) -> None:
-        document = {
-            "stream": self.stream.name,
-            "state": "running",
-            "batch": batch,
-            "rows": rows,
-            "batch_s": round(seconds, 4),
-            "work_s": round(sum(row["busy_s"] for row in staged), 4),
-            "match_s": round(sum(row["match_s"] for row in staged), 4),
-            "class_s": round(sum(row["class_s"] for row in staged), 4),
-            "class_bytes": sum(row["class_bytes"] for row in staged),
-            "admission": self.control.method,
-            "row_cost_s": self.control.row_cost_s,
-            "update_cost_s": self.control.update_cost_s,
-            "late_rows": self.control.late_rows,
-            "time_ms": int(time.time() * 1000),
-        }
-        self.fabric.publish(self.fabric.logs.stats("job", self.stream.name), write_object(document))
+        report = JobReport(
+            stream=self.stream.name,
+            state="running",
+            batch=batch,
+            rows=rows,
+            batch_s=round(seconds, 4),
+            work_s=round(sum(row["busy_s"] for row in staged), 4),
+            match_s=round(sum(row["match_s"] for row in staged), 4),
+            class_s=round(sum(row["class_s"] for row in staged), 4),
+            class_bytes=sum(row["class_bytes"] for row in staged),
+            admission=self.control.method,
+            row_cost_s=self.control.row_cost_s,
+            update_cost_s=self.control.update_cost_s,
+            late_rows=self.control.late_rows,
+            time_ms=int(time.time() * 1000),
+        )
+        self.fabric.publish(self.fabric.logs.stats("job", self.stream.name), report.encode())
         if self._told is not None:
-            self._told(document)
+            self._told(report)
 
 
 def match(frame: DataFrame, work: MatchPass) -> DataFrame:
@@ -170,7 +170,7 @@ def start_query(
     trigger_s: float = 1.0,
     new_lineage: bool = False,
     shape: Callable[[DataFrame], DataFrame] | None = None,
-    told: Callable[[Mapping[str, Any]], None] | None = None,
+    told: Callable[[JobReport], None] | None = None,
 ) -> StreamingQuery:
     """Start a stream's query. `shape` may repartition the rows before they are matched, `told` hears each report."""
     fabric.ensure(fabric.logs.root(stream.name))

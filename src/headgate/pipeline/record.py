@@ -13,7 +13,6 @@ import shutil
 import sys
 import time
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -23,10 +22,11 @@ import numpy as np
 
 from headgate.fabric import SyncFabric
 from headgate.model import Stream
-from headgate.pipeline.checkpoint import LineageError, SparkCheckpoint, listing_of, same_offset
+from headgate.pipeline.checkpoint import SparkCheckpoint, listing_of
 from headgate.pipeline.filelists import FileListError, FileLists, Files, files_read, read_files
+from headgate.protocol.commits import LineageError, same_offsets
 from headgate.protocol.published import head_revision
-from headgate.wire.manifest import Manifest, PartRef, SourceRange, decode_manifest, encode_manifest
+from headgate.wire.manifest import Manifest, PartRef, decode_manifest, encode_manifest
 
 FILE_FORMATS: Final = frozenset({"csv", "json", "xml", "text", "orc", "parquet", "avro", "binaryfile"})
 """Sources of files: the root log keeps their lists of files."""
@@ -94,24 +94,6 @@ def _ahead(stream: str, committed: int, log_state: str) -> LineageError:
     )
 
 
-def _same(offsets: Sequence[str], wanted: Sequence[str]) -> bool:
-    return len(offsets) == len(wanted) and all(map(same_offset, offsets, wanted))
-
-
-def follows(last: Manifest | None, ranges: Sequence[SourceRange]) -> bool:
-    """Whether ranges begin where those of the last manifest end; true where either states none."""
-    if last is None or not last.ranges or not ranges:
-        return True
-    return len(ranges) == len(last.ranges) and all(
-        same_offset(each.before, before.after) for each, before in zip(ranges, last.ranges, strict=True)
-    )
-
-
-def same_ranges(last: Manifest, ranges: Sequence[SourceRange]) -> bool:
-    """Whether a batch reads what the last manifest holds; true where neither states a range."""
-    return _same([each.after for each in ranges], [each.after for each in last.ranges])
-
-
 def resume(
     fabric: SyncFabric, stream: Stream, directory: Path, *, accept: bool = False, compact_every: int = 10
 ) -> str:
@@ -128,7 +110,7 @@ def resume(
     files: Files = {}
     try:
         if last is not None and last.files and known in (None, last.lineage):
-            files = read_files(fabric, stream.name, last.files)
+            files = fabric.run(read_files(fabric.fabric, stream.name, last.files))
         found = Found(known, checkpoint.last_committed(), last is None or _agrees(checkpoint, last, files))
         verdict = judge(stream.name, stream.source.format, last, found, accept=accept)
     except FileListError:
@@ -190,14 +172,14 @@ def _taken(
         context=last.context if last else 0,
         untold=last.told if last is not None and not last.evaluated else None,
         ranges=ranges,
-        files=FileLists(fabric, stream).append(None, files, lambda: files),
+        files=fabric.run(FileLists(fabric.fabric, stream).append(None, files, lambda: files)),
     )
 
 
 def _agrees(checkpoint: SparkCheckpoint, last: Manifest, files: Files) -> bool:
     """Whether a checkpoint says what was read up to the last manifest, and no file of a later batch is cut off."""
     offsets = checkpoint.offsets(last.batch)
-    if offsets is None or not _same(offsets, [each.after for each in last.ranges]):
+    if offsets is None or not same_offsets(offsets, [each.after for each in last.ranges]):
         return False
     if last.batch and checkpoint.offsets(last.batch - 1) is None:  # without it Spark does not start
         return False

@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headgate.errors import HeadgateError
 from headgate.fabric import SyncFabric
 from headgate.matching import ContextState, ContextUpdate, MatchingError
 from headgate.matching.definitions import grouped
 from headgate.matching.live import LiveIndex
 from headgate.model import Stream
 from headgate.pipeline.classes import index_of, reading_of, stricter_than
-from headgate.protocol.published import load_snapshot
+from headgate.protocol.published import require_snapshot
 from headgate.wire.codec import decode_stream
 from headgate.wire.context import decode_context
 from headgate.wire.snapshot import Snapshot
@@ -50,10 +49,7 @@ class Held:
 
 def read_snapshot(fabric: SyncFabric, version: int) -> Snapshot:
     """The published snapshot of a version."""
-    found = fabric.run(load_snapshot(fabric.fabric, version))
-    if found is None:
-        raise HeadgateError(f"version {version} of the catalog is not published", hint="is the service running?")
-    return found
+    return fabric.run(require_snapshot(fabric.fabric, version))
 
 
 def read_updates(fabric: SyncFabric, stream: str, after: int, upto: int) -> Iterator[ContextUpdate]:

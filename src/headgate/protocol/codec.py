@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headgate.wire.block import Block
 from headgate.wire.frame import WireError
-from headgate.wire.manifest import Manifest, decode_manifest
+from headgate.wire.manifest import Manifest, decode_manifest, encode_manifest
 from headgate.wire.message import block_range, block_version, decode_block, encode_block, encode_json
 from headgate.wire.part import Part, decode_part
 
@@ -42,6 +42,10 @@ class Codec(Protocol):
 
     def manifest(self, data: Any) -> Manifest:
         """A manifest."""
+        ...
+
+    def encode_manifest(self, manifest: Manifest) -> Any:
+        """A manifest as a message."""
         ...
 
     def part(self, data: Any, schema: pa.Schema) -> Part:
@@ -91,6 +95,10 @@ class WireCodec:
     def manifest(self, data: bytes) -> Manifest:
         """A manifest."""
         return _readable("manifest", lambda: decode_manifest(data))
+
+    def encode_manifest(self, manifest: Manifest) -> bytes:
+        """A manifest as a message."""
+        return encode_manifest(manifest)
 
     def part(self, data: bytes, schema: pa.Schema) -> Part:
         """A staged part."""

@@ -292,6 +292,11 @@ class LogPort(Protocol):
         ...
 
     @property
+    def now(self) -> float:
+        """A clock that never goes back, in seconds."""
+        ...
+
+    @property
     def wall_s(self) -> float:
         """The wall clock."""
         ...

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from headgate.errors import HeadgateError
 from headgate.protocol.port import LogPort
 from headgate.wire.frame import WireError
 from headgate.wire.sealed import read_number
@@ -69,3 +70,11 @@ async def load_snapshot(port: LogPort, revision: int) -> Snapshot | None:
         return snapshot
 
     return decode_message(logs.tables.name, stored, read)
+
+
+async def require_snapshot(port: LogPort, revision: int) -> Snapshot:
+    """The published snapshot of a revision; an error when there is none."""
+    found = await load_snapshot(port, revision)
+    if found is None:
+        raise HeadgateError(f"version {revision} of the catalog is not published", hint="is the service running?")
+    return found

@@ -7,12 +7,13 @@ of a process under `quarantine.<process>` in the state log, and reads those of a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Final, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
 
+from headgate.protocol.records import Record
 from headgate.wire.logs import Log
-from headgate.wire.sealed import read_object
+from headgate.wire.record import Count
 from headgate.wire.unreadable import Message, UnreadableError, decode_message
 
 T = TypeVar("T")
@@ -29,10 +30,10 @@ class SetAside:
 
     log: str
     subject: str
-    sequence: int
+    sequence: Count
     cause: str
     action: str
-    time_ms: int
+    time_ms: Count
 
     @property
     def key(self) -> tuple[str, int]:
@@ -40,10 +41,13 @@ class SetAside:
         return self.log, self.sequence
 
 
-def read_set_aside(document: Mapping[str, Any]) -> SetAside:
-    """Read the stored form of one entry."""
-    texts = {name: str(document[name]) for name in ("log", "subject", "cause", "action")}
-    return SetAside(**texts, sequence=int(document["sequence"]), time_ms=int(document["time_ms"]))
+class QuarantineReport(Record, frozen=True, kw_only=True):
+    """What a process has set aside, and how many messages it was in all."""
+
+    kind_name = "quarantine"
+    time_ms: Count = 0
+    count: Count = 0
+    messages: tuple[SetAside, ...] = ()
 
 
 class Quarantine:
@@ -89,23 +93,15 @@ class Quarantine:
         limit_ms = (self._clock() - _FORGET_S) * 1000
         return tuple(each for each in self._named.values() if each.time_ms >= limit_ms)
 
-    def to_document(self) -> dict[str, Any]:
-        """JSON-ready."""
-        messages = [asdict(each) for each in self.messages]
-        return {"time_ms": int(self._clock() * 1000), "count": self.count, "messages": messages}
+    def report(self) -> QuarantineReport:
+        """What is published of it."""
+        return QuarantineReport(time_ms=int(self._clock() * 1000), count=self.count, messages=self.messages)
 
-    def restore(self, document: Mapping[str, Any]) -> None:
+    def restore(self, report: QuarantineReport) -> None:
         """Go on from what this process published before it was started again."""
-        before = {each.key: each for each in map(read_set_aside, document["messages"])}
-        self.count += int(document["count"]) - len(before.keys() & self._seen.keys())
+        before = {each.key: each for each in report.messages}
+        self.count += report.count - len(before.keys() & self._seen.keys())
         self._named = {**{key: each for key, each in before.items() if key not in self._named}, **self._named}
         self._seen = {**dict.fromkeys(before), **self._seen}
         self.restored = True
         self._trim()
-
-
-def read_document(data: bytes) -> dict[str, Any]:
-    """Read what `Quarantine.to_document` wrote."""
-    document = read_object(data)
-    found = {"time_ms": int(document["time_ms"]), "count": int(document["count"])}
-    return {**found, "messages": [asdict(read_set_aside(each)) for each in document["messages"]]}

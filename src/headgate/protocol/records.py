@@ -1,19 +1,19 @@
-"""Every small document in a log, as one typed record each, with one encoder and one decoder.
+"""Every small document in a log, as one typed record each, with one encoder and one decoder (`headgate.wire.record`).
 
-A record is stored as JSON with its kind and format, under a checksum, so that a reader who gets something else is told
-so instead of taking it for what it is not. Blocks, manifests and parts are frames (`headgate.wire.frame`).
+Acknowledgements and the sums of the ledger are records too and stand beside their arithmetic (`headgate.wire.ledger`).
+Blocks, manifests and parts are frames (`headgate.wire.frame`).
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final, Self
+from typing import Annotated, ClassVar, Self
 
 import msgspec
 
-from headgate.wire.frame import WireError
-from headgate.wire.sealed import seal, unseal
+from headgate.matching.skipped import Skipped
+from headgate.wire.record import Count, read_record, write_record
 
-FORMAT: Final = 1
+HexText = Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{2})*$")]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,20 +23,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     def encode(self) -> bytes:
         """The stored form."""
-        document = {"kind": self.kind_name, "format": FORMAT, **msgspec.structs.asdict(self)}
-        return seal(msgspec.json.encode(document))
+        return write_record(self.kind_name, self)
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Read the stored form; anything else is a `WireError`."""
-        try:
-            document: dict[str, Any] = msgspec.json.decode(unseal(data))
-            kind, number = document.pop("kind"), document.pop("format")
-            if (kind, number) != (cls.kind_name, FORMAT):
-                raise ValueError(f"it is a {kind!r} of format {number!r}")  # noqa: TRY301 # told as one below
-            return msgspec.convert(document, cls, strict=False)
-        except Exception as error:
-            raise WireError(f"this is no {cls.kind_name}: {error}") from error
+        return read_record(cls.kind_name, cls, data)
 
 
 class RelayMark(Record, frozen=True, kw_only=True):
@@ -51,6 +43,37 @@ class Holds(Record, frozen=True, kw_only=True):
 
     kind_name = "holds"
     versions: dict[str, dict[int, int]] = {}
+
+
+class Pin(Record, frozen=True):
+    """What a micro-batch is matched with (contract 8): a version of the catalog, and a place in the context log.
+
+    `before` is the place of the batch before it: the updates in (before, context] arrived between the two. Under
+    overload the pin may lag behind `head`, the last update there was, and names what was shed since the version began:
+    updates at the places `skipped`, and of those in `partly` the changes whose bits are set, as hexadecimal text. This
+    batch has shed `shed_updates` values.
+    """
+
+    kind_name = "pin"
+    version: Count
+    context: Count = 0
+    before: Count = 0
+    head: Count = 0
+    skipped: tuple[Count, ...] = ()
+    shed_updates: Count = 0
+    partly: tuple[tuple[Count, HexText], ...] = ()
+    batch: Count = 0
+
+    @property
+    def left_out(self) -> Skipped:
+        """The updates that are not applied."""
+        return Skipped(frozenset(self.skipped), {place: bytes.fromhex(bits) for place, bits in self.partly})
+
+    def without(self, left_out: Skipped, shed_updates: int = 0) -> Pin:
+        """The pin with those updates left out."""
+        partly = tuple((place, left_out.partly[place].hex()) for place in sorted(left_out.partly))
+        skipped = tuple(sorted(left_out.whole))
+        return msgspec.structs.replace(self, skipped=skipped, partly=partly, shed_updates=shed_updates)
 
 
 class Purging(Record, frozen=True, kw_only=True):
@@ -73,53 +96,3 @@ class Past(Record, frozen=True, kw_only=True):
 
     kind_name = "past"
     upto: int
-
-
-class OutputReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One output of a relay as it stands."""
-
-    rows: int = 0
-    bytes: int = 0
-    age_s: float = 0.0
-    classes: dict[str, list[float]] | None = {}
-    not_for: dict[str, int] = {}
-    coverage: int | None = None
-    stalled: bool = False
-    came: int = 0
-    reduced: int = 0
-    reasons: dict[str, int] = {}
-    level: int = 0
-    packs: int = 0
-    reorderings: list[dict[str, Any]] = []
-
-
-class RelayReport(Record, frozen=True, kw_only=True):
-    """What a relay has done since it started, and how far it has settled each stream.
-
-    `settled` has, by stream, the end of what all outputs have passed and the version that it was routed under; what
-    comes later was routed under that version or a newer one. It holds for the incarnations that are named beside it: in
-    another one the same numbers mean other rows. `stopped` names streams that cannot go on, and why.
-    """
-
-    kind_name = "relay-report"
-    site: str
-    time_ms: int
-    messages: int = 0
-    rows: int = 0
-    link_bytes: dict[str, int] = {}
-    link_messages: dict[str, int] = {}
-    link_rows: dict[str, int] = {}
-    inbox_bytes: int = 0
-    inbox_messages: int = 0
-    repairs: int = 0
-    refused: int = 0
-    oversize: int = 0
-    failures: int = 0
-    blocks: int = 0
-    cpu_s: float = 0.0
-    sent_s: dict[str, float] = {}
-    arrived_s: dict[str, float] = {}
-    settled: dict[str, tuple[int, int]] = {}
-    incarnations: dict[str, str] = {}
-    outputs: dict[str, OutputReport] = {}
-    stopped: dict[str, str] = {}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from headgate.wire.block import EXPIRED, Block, concat, merge_declared
+from headgate.wire.ledger import DELIVERED, Account, Begun, Tally, counted_in_stay
 
 
 def expire_rows(block: Block, receiver: int) -> Block:
@@ -17,8 +19,35 @@ def expire_rows(block: Block, receiver: int) -> Block:
     return replace(emptied, declared=merge_declared(block.declared, gone))
 
 
-def expire_messages(blocks: Sequence[Block], receiver: int) -> Block:
-    """Unread messages of an inbox as one that says what they held; it takes their place in one step."""
+def expire_messages(messages: Sequence[Block], tally: Tally) -> Block | None:
+    """Unread messages of an inbox as one that says what they held, None where they hold no rows.
+
+    They are counted as their reader would, from its last acknowledgement on. What it says takes their place in one
+    step; a reader who has some of them in hand takes off it what it has counted since (`Account.rest`).
+    """
+    account, mine = Account(copy.deepcopy(tally)), tally.subscription
+    blocks = []
+    for message in messages:
+        if account.coverage is None or message.upto > account.coverage:
+            blocks.append(account.rest(message))
+            if account.coverage is not None and blocks[-1].after > account.coverage:
+                return None  # what lies between was damaged: its reader asks for it again
+            account.add(blocks[-1], 0, 0)
+    if not any(len(block.seqs) for block in blocks):
+        return None
+    before, declared = counted_in_stay(tally), counted_in_stay(account.tally)
+    declared[EXPIRED] += declared.pop(DELIVERED) - before[DELIVERED]
+    declared = {reason: count - before.get(reason, 0) for reason, count in declared.items()}
     # Columns may have changed between them; without rows they no longer matter.
-    schema = blocks[-1].rows.slice(0, 0)
-    return concat([replace(expire_rows(block, receiver), rows=schema, classes=None) for block in blocks])
+    schema, nothing = blocks[-1].rows.slice(0, 0), blocks[-1].seqs[:0]
+    empty = [replace(block, commits=block.meant_for(()), seqs=nothing, rows=schema, classes=None) for block in blocks]
+    one = concat([replace(block, declared={}) for block in empty])
+    begun = account.tally.begun or Begun(one.upto)
+    last = replace(one.commits[-1], whole={} if begun.whole is None else {mine: begun.whole})
+    return replace(
+        one,
+        commits=(*one.commits[:-1], last),
+        declared={mine: {reason: count for reason, count in declared.items() if count}},
+        basis={mine: before},
+        begun={mine: begun.counted},
+    )

@@ -61,9 +61,10 @@ class Gaps:
 
         The parent is asked for rows. The root is asked what of a range is owed to this site at all, once for each
         range, and then how far it has forgotten the range. Rows that are owed and are not the parent's to send come
-        from the parent of an earlier plan, into the site log.
+        from the parent of an earlier plan, into the site log. What another parent had sent, and was purged to make room
+        (`headgate.relay.upkeep`), is asked for again there.
         """
-        state, turn, asked = self._state, int(at_root), -1
+        state, turn, asked, failed = self._state, int(at_root), -1, 0
         while (gap := state.core.gap(stream)) is not None:
             at_root = turn % 2 == 1
             try:
@@ -71,17 +72,28 @@ class Gaps:
                     await self._pass_over(gap)
                     turn, asked = 0, gap.upto
                     continue
-                place = await self._root_of(stream) if at_root else parent
+                place, upto = (await self._root_of(stream), gap.upto) if at_root else self._sender(gap, parent, failed)
                 answers = await fetch_range(
-                    state.port, place, stream, gap.after, gap.upto, child=state.site, tries=turn, past=at_root
+                    state.port, place, stream, gap.after, upto, child=state.site, tries=turn, past=at_root
                 )
                 await self._take_all(stream, parent, answers)
             except (FabricError, WireError):
                 state.totals.failures += 1
-                turn += 1
+                turn, failed = turn + 1, failed + (not at_root)
                 await state.port.sleep(state.stall_s)
                 continue
             turn = 0
+
+    def _sender(self, gap: Gap, parent: str, failed: int) -> tuple[str, int]:
+        """Whom to ask for rows, and up to where: the parent, or after failures those whose later messages have come.
+
+        Messages of one sender come in order, so it has sent everything of its own before the last of them.
+        """
+        sent = {parent: gap.upto}
+        for each in self._state.taken.get(gap.stream, ()):
+            if each.upto > gap.after:
+                sent.setdefault(each.subject.rsplit(".", 1)[-1], min(each.upto, gap.upto))
+        return list(sent.items())[failed % len(sent)]
 
     async def _pass_over(self, gap: Gap) -> None:
         """Count the beginning of a gap as received where nothing of it is owed to this site."""

@@ -6,7 +6,7 @@ A subscription that moves leaves an inbox at its old site, which its reader drai
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from headgate.model import Subscription
 from headgate.protocol.acks import read_tally
@@ -19,7 +19,7 @@ from headgate.relay.routes import Receiver
 from headgate.relay.state import SiteState
 from headgate.wire.block import Block
 from headgate.wire.frame import WireError
-from headgate.wire.ledger import Tally, counted_by
+from headgate.wire.ledger import Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,20 +132,17 @@ class Inboxes:
         while batch := await port.read(log, self._state.subject(key), place):
             found += batch
             place = batch[-1].sequence
-        blocks = await self._unread(found, subscription, tally)
-        if sum(len(block.seqs) for block in blocks) == 0:
-            return None
-        basis = {tally.subscription: counted_by(tally)}
-        return Overdue(replace(expire_messages(blocks, tally.subscription), basis=basis), found[-1].sequence)
+        blocks = await self._unread(found, subscription)
+        # A reader who has not come to this stay has counted nothing of it.
+        gone = expire_messages(blocks, tally if tally.stay == key.stay else Tally(tally.subscription))
+        return None if gone is None else Overdue(gone, found[-1].sequence)
 
-    async def _unread(self, found: list[Stored], subscription: Subscription, tally: Tally) -> list[Block]:
-        """What was not handed over of some messages; nothing where one cannot be read, as its rows are not known."""
-        codec, blocks = self._state.port.codec, []
+    async def _unread(self, found: list[Stored], subscription: Subscription) -> list[Block]:
+        """The blocks of some messages; none where one cannot be read, as its rows are not known."""
+        blocks = []
         for stored in found:
             try:
-                if tally.starts is None or codec.coverage(stored.data)[1] > tally.mark:
-                    # A reader may have stopped inside its last message: what it was handed is not expired.
-                    blocks.append((await self._decode(stored, subscription)).since(tally.mark))
+                blocks.append(await self._decode(stored, subscription))
             except WireError as error:
                 self._state.put_aside(self._state.port.logs.inbox(self._state.site), stored, error)
                 return []

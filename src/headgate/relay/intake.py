@@ -12,7 +12,7 @@ from headgate.protocol.records import RelayMark
 from headgate.relay.core import key_of
 from headgate.relay.gaps import Gaps
 from headgate.relay.owed import fetch_served
-from headgate.relay.repair import fetch_history
+from headgate.relay.repair import HISTORY, fetch_history
 from headgate.relay.root import EARLIEST, load_block
 from headgate.relay.routes import Receiver, Routes
 from headgate.relay.state import Intake, SiteState
@@ -163,6 +163,8 @@ def _as_own(block: Block, target: Receiver, version: int) -> Block:
     return replace(
         block,
         classes=None,
-        commits=tuple(replace(commit, version=version) for commit in block.commits),
-        declared={target.id: next(iter(block.declared.values()))} if block.declared else {},
+        commits=tuple(
+            replace(commit, version=version, whole={target.id: commit.whole[HISTORY]} if commit.whole else {})
+            for commit in block.commits
+        ),
     )

@@ -25,7 +25,7 @@ from headgate.reduction.backlog import Limit
 from headgate.relay.bounds import LEFT_BEHIND, Bounds
 from headgate.relay.reducer import Reducer
 from headgate.relay.routes import Child, Receiver
-from headgate.relay.waiting import Waiting, front_of, meant_for
+from headgate.relay.waiting import Waiting, for_decisions, front_of, meant_for
 from headgate.relay.waits import report
 from headgate.wire.block import Block, concat
 
@@ -57,6 +57,18 @@ def limits_of(deployment: Deployment, limits: QueueLimits) -> QueueLimits:
     """The limits with what the deployment's options say: `shed_after`, how long rows wait on a link at most."""
     after = deployment.options.get("shed_after")
     return limits if after is None else replace(limits, shed_after_s=parse_duration(str(after)))
+
+
+def _join(first: Block, second: Block) -> bool:
+    """Whether two blocks may become one: they have no rows, and it stays known which commit their declarations are of.
+
+    Where rows of a commit cannot be read any more, its reader takes what was declared off the rows that it matched.
+    """
+    if len(first.seqs) or len(second.seqs):
+        return False
+    if not first.declared or first.commits[-1].upto == second.commits[-1].upto:
+        return True
+    return first.of_whole_commits and second.of_whole_commits
 
 
 class Output:
@@ -268,7 +280,7 @@ class Output:
         return kept[::-1]
 
     def _refill(self, waiting: list[Waiting]) -> None:
-        """Put entries back; neighbours without rows become one, so that the queue's length is bounded by its rows.
+        """Put entries back; neighbours without rows become one, so that a queue is not much longer than its rows.
 
         What is on its way out stays apart: it has declared its own, and the rest must not declare it again.
         """
@@ -276,9 +288,8 @@ class Output:
         merged: list[Waiting] = []
         for each in waiting:
             last = merged[-1] if merged else None
-            empty = last is not None and not len(each.block.seqs) and not len(last.block.seqs)
-            empty = empty and last is not None and last.block.upto != leaving
-            if last is not None and empty and each.target is last.target and each.block.version == last.block.version:
+            alike = last is not None and each.target is last.target and each.block.version == last.block.version
+            if last is not None and alike and last.block.upto != leaving and _join(last.block, each.block):
                 decided = last.decided or each.decided
                 merged[-1] = replace(each, block=concat([last.block, each.block]), since=last.since, decided=decided)
             else:
@@ -399,9 +410,13 @@ class Output:
                 sent += [replace(each, block=each.block.since(message.upto))]
             else:
                 sent.append(each)
-        self._refill(
-            [self.reducer.emptied(each, OVERSIZE) if each.block.upto <= message.upto else each for each in sent]
-        )
+        gone, rest = [], []
+        for each in sent:
+            if each.block.upto <= message.upto:
+                gone += [self.reducer.emptied(piece, OVERSIZE) for piece in for_decisions(each, _MOST_ROWS)]
+            else:
+                rest.append(each)
+        self._refill([*gone, *rest])
 
     def refused(self) -> None:
         """The output's log is full: keep the message and try again later."""
@@ -442,6 +457,7 @@ class Output:
     def give_up_all(self, change: Callable[[Block], Block]) -> None:
         """Replace every queued block by what is left of it; nothing may be under way."""
         assert self.busy is None
-        self.queue = deque(replace(each, block=change(each.block), decided=True) for each in self.queue)
+        pieces = (piece for each in self.queue for piece in for_decisions(each, _MOST_ROWS))
+        self.queue = deque(replace(piece, block=change(piece.block), decided=True) for piece in pieces)
         self.rows = self.bytes = 0
         self._recount()

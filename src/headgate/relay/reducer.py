@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from headgate.matching import ClassLists
 from headgate.model import Column, Schema
+from headgate.protocol.reports import Reordering
 from headgate.reduction import Policy, PolicyError, default_policy, parse_policy
 from headgate.reduction.backlog import Backlog, Limit
 from headgate.reduction.group import Group
@@ -78,20 +79,20 @@ class Reducer:
         return max((group.backlog.level for group in self._groups.values()), default=0)
 
     @property
-    def reorderings(self) -> list[dict[str, Any]]:
+    def reorderings(self) -> list[Reordering]:
         """What `levels: auto` has changed, with the receivers whose policy it is; the newest last."""
-        found: list[dict[str, Any]] = [
-            {
-                "time_s": round(change.now, 3),
-                "receivers": [int(name) for name in group.receivers],
-                "before": list(change.before),
-                "after": list(change.after),
-                "fractions": [round(each, 4) for each in change.fractions],
-            }
+        found = [
+            Reordering(
+                time_s=round(change.now, 3),
+                receivers=[int(name) for name in group.receivers],
+                before=list(change.before),
+                after=list(change.after),
+                fractions=[round(each, 4) for each in change.fractions],
+            )
             for group in self._groups.values()
             for change in (group.backlog.automatic.log if group.backlog.automatic else ())
         ]
-        return sorted(found, key=lambda each: each["time_s"])[-_REORDERINGS:]
+        return sorted(found, key=lambda each: each.time_s)[-_REORDERINGS:]
 
     def groups(self, target: Child | Receiver) -> int:
         """How many groups of class and policy a target has: what a pack costs grows with them."""

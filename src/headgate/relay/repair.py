@@ -1,7 +1,8 @@
 """Repair of gaps: a site that misses a range asks its parent, which reads its own log or asks further up.
 
 The answer holds adjacent blocks from the start of the range, never past its end, as many as fit a message; the asker
-asks again for the rest. The root answers from the root log; what was purged there is declared expired, never left out.
+asks again for the rest. The root answers from the root log; where rows were purged there or cannot be read, the commit
+says how many it matched (`headgate.wire.block.Commit`), and the reader declares as expired what it has not had of them.
 A site that was in nobody's tree for a while gets that part of the range as a block without rows. Any site that a
 subscription's rows passed through can answer for it, the root always, so that a site it has left may be gone for good.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -33,6 +35,9 @@ _MAX_ANSWER: Final = 4 << 20
 _TIMEOUT_S: Final = 20.0
 _FIRST_TIMEOUT_S: Final = 3.0
 _MAX_COMMITS: Final = 200
+_ANSWER_S: Final = 1.0  # an asker waits three times as long at first: it gets what was found by then
+HISTORY: Final = 0
+"""The receiver that rows of history are for, whoever asks for them: no subscription has this id."""
 _NO_ROWS: Final = (
     np.zeros(0, dtype=np.uint64),
     pa.RecordBatch.from_pylist([], schema=pa.schema([])),
@@ -198,14 +203,14 @@ class RepairService:
                 found.append((block.since(reached), routes))
                 reached = end
         if not found:
-            return await self._from_parent(stream, after, upto, int(request["subscription"]))
+            return await self._from_above(stream, after, upto, request["child"], int(request["subscription"]))
         return found
 
     async def _from_root(self, stream: str, after: int, upto: int, child: str) -> list[tuple[Block, Routes | None]]:
         """What the root log holds, at most some commits at a time; rows are read only for who may get them."""
         logs = self._port.logs
         found: list[tuple[Block, Routes | None]] = []
-        place = 0
+        place, end_s = 0, self._port.now + _ANSWER_S
         while batch := await self._port.read(logs.root(stream), logs.commit(stream), place):
             place = batch[-1].sequence
             for _, manifest in readable(self._port, batch):
@@ -217,38 +222,49 @@ class RepairService:
                 elif routes is not None:
                     block = await load_block(self._port, manifest, routes.schema, routes)
                     found.append((block.since(after), routes))
-                if len(found) == _MAX_COMMITS:
+                if len(found) == _MAX_COMMITS or self._port.now > end_s:
                     return found
         return found
 
     async def _of_class(
         self, stream: str, after: int, upto: int, class_id: int, columns: list[str]
     ) -> list[Block | None]:
-        """What the root log holds of one class, at most some commits at a time; purged rows are declared expired."""
+        """What the root log holds of one class, at most some commits at a time."""
         found: list[Block | None] = []
         async for manifest in committed(self._port, stream, upto):
             if manifest.upto <= after or len(found) >= _MAX_COMMITS:
                 continue
             snapshot = await self._tables.snapshot(manifest.version)
             schema = snapshot.deployment.streams[stream].schema
-            mine = Receiver(0, class_id, Subscription("history", stream, self._site), schema.select(columns).arrow)
+            mine = Receiver(
+                HISTORY, class_id, Subscription("history", stream, self._site), schema.select(columns).arrow
+            )
             routes = Routes(self._site, stream, manifest.version, None, schema.arrow, (), (mine,))
             block = await load_block(self._port, manifest, schema.arrow, routes)
             found.extend(piece for _, piece in for_local(block, (mine,)))
         return found
 
-    async def _from_parent(
-        self, stream: str, after: int, upto: int, subscription: int
+    async def _from_above(
+        self, stream: str, after: int, upto: int, asker: str, subscription: int
     ) -> list[tuple[Block, Routes | None]]:
-        """This site's log no longer has the range: ask the site above, and say if it is for a subscription."""
+        """This site's log no longer has the range: ask the site above, and say if it is for a subscription.
+
+        Where the plan has changed since, the site above may be the asker itself, or one that never had the range. The
+        root has had it in any case.
+        """
         snapshot = await self._tables.newest()
         tree = snapshot.plan.trees.get(stream) if snapshot.plan else None
         parent = tree.parents.get(self._site) if tree else None
-        if parent is None:
-            return []
+        root = snapshot.deployment.streams[stream].root
+        answers: list[Any] = []
+        for place in dict.fromkeys((parent, root)):
+            if place is not None and place != asker and not answers:
+                with suppress(FabricError):  # it cannot answer: the next one may, else the asker asks again
+                    answers = await fetch_range(
+                        self._port, place, stream, after, upto, child=self._site, subscription=subscription
+                    )
         found: list[tuple[Block, Routes | None]] = []
-        asked = fetch_range(self._port, parent, stream, after, upto, child=self._site, subscription=subscription)
-        for data in await asked:
+        for data in answers:
             routes = await self._tables.routes(self._port.codec.version(data), self._site, stream)
             found.append((self._port.codec.block(data, routes.schema if routes else pa.schema([])), routes))
         return found
@@ -267,7 +283,7 @@ async def forgotten_past(port: LogPort, stream: str) -> int:
 
 def _nothing(block: Block) -> Block:
     """The coverage of a block, and nothing else."""
-    return Block(block.stream, block.after, block.upto, block.commits, *_NO_ROWS)
+    return Block(block.stream, block.after, block.upto, block.meant_for(()), *_NO_ROWS)
 
 
 def _covered(manifest: Manifest) -> Block:

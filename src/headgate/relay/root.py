@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 from headgate.matching import ClassLists
 from headgate.protocol.port import LogPort, Stored
 from headgate.relay.routes import Routes
-from headgate.wire.block import EXPIRED, Block, Commit
+from headgate.wire.block import Block, Commit
 from headgate.wire.frame import WireError
 from headgate.wire.manifest import Manifest
 from headgate.wire.part import Part
@@ -36,52 +37,42 @@ def commit_of(manifest: Manifest) -> Commit:
 
 
 async def load_block(port: LogPort, manifest: Manifest, schema: pa.Schema, routes: Routes) -> Block:
-    """The rows of a manifest. Where a part was purged or cannot be read, all of its rows are declared expired."""
+    """The rows of a manifest. Where a part was purged or cannot be read, its commit says how many rows were matched."""
     named = [(base, part) for base, part in zip(manifest.bases(), manifest.parts, strict=True) if part.log_sequence]
     log = port.logs.root(manifest.stream)
     stored = await port.gather(*(port.get(log, part.log_sequence) for _, part in named))
-    commits = (commit_of(manifest),)
-    parts = _parts(port, stored, schema)
-    if parts is None:
-        return Block(
-            manifest.stream,
-            manifest.after,
-            manifest.upto,
-            commits,
-            np.zeros(0, dtype=np.uint64),
-            pa.RecordBatch.from_pylist([], schema=schema),
-            ClassLists.empty(0),
-            _expired(manifest, routes),
-        )
+    commit = commit_of(manifest)
+    found = [(base, _part(port, each, schema)) for (base, _), each in zip(named, stored, strict=True)]
+    parts = [part for _, part in found if part is not None]
+    if len(parts) < len(named):
+        commit = replace(commit, whole=_matched(manifest, routes))
     # Positions count from 0, sequence numbers from 1: the first row after `base` is base + 1.
-    seqs = [part.positions + np.uint64(base + 1) for (base, _), part in zip(named, parts, strict=True)]
+    seqs = [part.positions + np.uint64(base + 1) for base, part in found if part is not None]
     rows = pa.Table.from_batches([part.rows for part in parts], schema=schema).combine_chunks().to_batches()
     return Block(
         manifest.stream,
         manifest.after,
         manifest.upto,
-        commits,
+        (commit,),
         np.concatenate(seqs) if seqs else np.zeros(0, dtype=np.uint64),
         rows[0] if rows else pa.RecordBatch.from_pylist([], schema=schema),
         ClassLists.concat(part.classes for part in parts) if parts else ClassLists.empty(0),
     )
 
 
-def _parts(port: LogPort, stored: Sequence[Stored | None], schema: pa.Schema) -> list[Part] | None:
-    """The parts of a manifest, None where one of them is not there any more."""
+def _part(port: LogPort, stored: Stored | None, schema: pa.Schema) -> Part | None:
+    """A part, None where it is not there any more or cannot be read."""
     try:
-        parts = [port.codec.part(message.data, schema) for message in stored if message is not None]
+        return None if stored is None else port.codec.part(stored.data, schema)
     except WireError:
         return None
-    return parts if len(parts) == len(stored) else None
 
 
-def _expired(manifest: Manifest, routes: Routes) -> dict[int, dict[str, int]]:
+def _matched(manifest: Manifest, routes: Routes) -> dict[int, int]:
+    """How many rows of a manifest each subscription is owed."""
     everyone = [*routes.local, *(receiver for child in routes.children for receiver in child.receivers)]
     counts = manifest.matched(np.array([receiver.class_id for receiver in everyone], dtype=np.uint64))
-    return {
-        receiver.id: {EXPIRED: int(count)} for receiver, count in zip(everyone, counts.tolist(), strict=True) if count
-    }
+    return {receiver.id: int(count) for receiver, count in zip(everyone, counts.tolist(), strict=True) if count}
 
 
 async def committed(port: LogPort, stream: str, upto: int) -> AsyncIterator[Manifest]:

@@ -31,9 +31,9 @@ def for_child(block: Block, child: Child) -> Block:
     rows = lists.rows_matched()
     declared = _declared_to(block.declared, child)
     patches = _patches_to(block, child)
-    wanted = replace(
-        block, rows=block.rows.select(child.schema.names), classes=lists, declared=declared, patches=patches
-    )
+    commits = block.meant_for({receiver.id for receiver in child.receivers})
+    values = block.rows.select(child.schema.names)
+    wanted = replace(block, commits=commits, rows=values, classes=lists, declared=declared, patches=patches)
     if patches:
         wanted = without_unwanted(wanted, child)
         assert wanted.classes is not None
@@ -141,6 +141,9 @@ def for_local(block: Block, receivers: tuple[Receiver, ...]) -> Iterator[tuple[R
         if patch is not None:
             own_seqs, own_rows = patch.apply(mine.seqs, mine.rows)
             mine = replace(mine, seqs=own_seqs, rows=own_rows)
+        commits = block.meant_for((receiver.id,))
+        if commits is not block.commits:
+            mine = replace(mine, commits=commits)
         reasons = block.declared.get(receiver.id)
         yield receiver, replace(mine, declared={receiver.id: reasons}) if reasons else mine
 

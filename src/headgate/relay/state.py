@@ -14,7 +14,7 @@ from headgate.protocol.acks import read_tally
 from headgate.protocol.kernel import Machine, Mutex, Signal
 from headgate.protocol.port import FabricError, MachinePort, Stored
 from headgate.protocol.quarantine import PASSED_OVER
-from headgate.protocol.records import RelayReport
+from headgate.protocol.reports import RelayReport
 from headgate.relay.budget import Budgets
 from headgate.relay.core import Key, RelayCore, key_of
 from headgate.relay.meters import Meters

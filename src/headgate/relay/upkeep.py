@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from headgate.protocol.port import FabricError
-from headgate.protocol.records import Oldest, OutputReport, Past, RelayMark, RelayReport
+from headgate.protocol.records import Oldest, Past, RelayMark
+from headgate.protocol.reports import OutputReport, RelayReport
 from headgate.relay.holds import Held
 from headgate.relay.inboxes import Inboxes
 from headgate.relay.state import Intake, SiteState
 from headgate.wire.frame import WireError
+from headgate.wire.ledger import Matched
 from headgate.wire.manifest import Manifest
 
 _UPKEEP_S: Final = 1.0
@@ -178,8 +180,8 @@ class Upkeep:
         if stored is None:
             return 0
         try:
-            return int(stored.data.partition(b"\n")[0])
-        except ValueError:
+            return Matched.decode(stored.data, stream).place
+        except WireError:
             return 0  # the ledger's keeper names what it finds there
 
     async def _purge_root(self, stream: str, place: int) -> None:

@@ -48,7 +48,7 @@ class Control:
         self.machine: Callable[[], dict[str, Any]] = dict
         """What is known of the machine without asking NATS; nothing unless somebody watches it."""
         self.contexts = Contexts(fabric, clerk)
-        self.room = Room(fabric)
+        self.room = Room(fabric.logs.tables_bytes)
         self._answers = Answers()
         self._serving: list[Callable[[], Awaitable[None]]] = []
         self._changing = asyncio.Lock()
@@ -109,7 +109,7 @@ class Control:
             await publish_snapshot(self._fabric, snapshot)
         except LogFullError as error:
             raise self.room.error() from error
-        await self.room.refresh()
+        await self.room.refresh(self._fabric)
         return snapshot
 
     def _planned(self, catalog: Catalog, figures: Figures) -> Snapshot:

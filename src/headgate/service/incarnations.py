@@ -15,7 +15,7 @@ import msgspec
 
 from headgate.catalog import Catalog
 from headgate.fabric import Fabric
-from headgate.protocol.records import RelayReport
+from headgate.protocol.reports import RelayReport
 from headgate.relay.core import Key
 from headgate.service.identity import Found, Misfit
 from headgate.service.mending import rewrite

@@ -27,10 +27,10 @@ from headgate.model import Plan, Tree
 from headgate.planning.measured import measured_problem, with_relays_of
 from headgate.planning.problem import Member, Problem
 from headgate.planning.protocol import ControlPoint, Request
+from headgate.protocol.reports import Join, JoinsReport
 from headgate.service.hops import Hops
 from headgate.service.observer import SHEDS, Observer
 from headgate.tuning.terms import Terms, worse
-from headgate.wire.sealed import write_object
 from headgate.wire.snapshot import Snapshot
 
 T = TypeVar("T")
@@ -194,7 +194,7 @@ class Joiner:
         self._settle_s = settle_s
         self._slack: dict[str, float] = {}
         self._tried: dict[tuple[str, str], float] = {}
-        self.joins: deque[dict[str, Any]] = deque(maxlen=_REMEMBERED)
+        self.joins: deque[Join] = deque(maxlen=_REMEMBERED)
         self.busy = False
 
     async def run(self) -> None:
@@ -260,19 +260,19 @@ class Joiner:
         parent = tree.parents[site] if in_force is None else in_force.trees[stream].parents[site]
         self._observer.forget()
         self.joins.append(
-            {
-                "time_ms": int(time.time() * 1000),
-                "stream": stream,
-                "site": site,
-                "from": tree.parents[site],
-                "to": parent,
-                "rounds": rounds,
-                "refused": sorted(feedback.refused),
-                "hop_s": round(feedback.hop_s(parent, site), 6),
-            }
+            Join(
+                time_ms=int(time.time() * 1000),
+                stream=stream,
+                site=site,
+                before=tree.parents[site],
+                after=parent,
+                rounds=rounds,
+                refused=sorted(feedback.refused),
+                hop_s=round(feedback.hop_s(parent, site), 6),
+            )
         )
-        document = write_object({"joins": list(self.joins)})
-        await self._fabric.publish(self._fabric.logs.stats("planner", "joins"), document)
+        report = JoinsReport(joins=list(self.joins))
+        await self._fabric.publish(self._fabric.logs.stats("joins", "_"), report.encode())
 
 
 def control_point(

@@ -9,7 +9,6 @@ once there is room. One that has ended is started again too, at another port if 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import time
@@ -21,6 +20,7 @@ from typing import Any, Final
 from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import EmbeddedServer, Fabric, FabricError
+from headgate.protocol.reports import MachineReport, ServerProcess
 
 RESERVE_BYTES: Final = 64_000_000
 """The room that intake leaves on the disk: for delivering what was committed, for acknowledgements and the catalog."""
@@ -92,7 +92,7 @@ class Machine:
         self._resume = resume
         self._down_said = False
         self._retry_s = self._report_s = 0.0
-        self._reported = ""
+        self._reported: Any = None
         self.disk = Disk.read(directory, reserve_bytes)
         self.paused_ms: int | None = None
         self._applied = True  # whether the intake is as `paused_ms` says
@@ -100,19 +100,19 @@ class Machine:
         self.restarts = 0
 
     @property
-    def document(self) -> dict[str, Any]:
+    def report(self) -> MachineReport:
         """What is known, for `status`."""
-        server = None if self._server is None else {"port": self._server.port, "pid": self._server.pid}
-        return {
-            "time_ms": int(time.time() * 1000),
-            "directory": str(self._directory),
-            "free_bytes": self.disk.free_bytes,
-            "reserve_bytes": self.disk.reserve_bytes,
-            "paused_ms": self.paused_ms,
-            "failing": self.failing,
-            "server": server,
-            "restarts": self.restarts,
-        }
+        server = self._server
+        return MachineReport(
+            time_ms=int(time.time() * 1000),
+            directory=str(self._directory),
+            free_bytes=self.disk.free_bytes,
+            reserve_bytes=self.disk.reserve_bytes,
+            paused_ms=self.paused_ms,
+            failing=self.failing,
+            server=None if server is None else ServerProcess(port=server.port, pid=server.pid),
+            restarts=self.restarts,
+        )
 
     def check(self) -> None:
         """Refuse what would take room while there is too little."""
@@ -188,8 +188,8 @@ class Machine:
 
     async def _report(self) -> None:
         """Leave what is known in the log of states, when it has changed and now and then."""
-        document = self.document
-        said = json.dumps([document[key] for key in ("paused_ms", "failing", "server", "restarts")])
+        report = self.report
+        said = (report.paused_ms, report.failing, report.server, report.restarts)
         if said == self._reported and time.monotonic() < self._report_s:
             return
         self._report_s = time.monotonic() + _REPORT_S
@@ -197,5 +197,5 @@ class Machine:
             SERVICE, "the next report of the machine counts", FabricError
         ):  # a request for it is answered without the log; the next report counts
             subject = self._fabric.logs.stats("machine", "_")
-            await self._fabric.publish(subject, json.dumps(document).encode(), timeout_s=_REPORT_TIMEOUT_S)
+            await self._fabric.publish(subject, report.encode(), timeout_s=_REPORT_TIMEOUT_S)
             self._reported = said

@@ -13,26 +13,25 @@ what it stated last, and one that never stated anything has settled nothing.
 
 from __future__ import annotations
 
-import asyncio
-import time
 from bisect import bisect_left, bisect_right
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import Any, Final
 
-from headgate.fabric import LASTS, Fabric, Stored
-from headgate.pipeline.commit import decode_pin
-from headgate.protocol.records import Holds
+from headgate.protocol.codec import Codec
+from headgate.protocol.port import LogPort, Stored
+from headgate.protocol.records import Holds, Pin
+from headgate.protocol.reports import RelayReport
 from headgate.service.books import read_tallies
 from headgate.service.reports import read_reports
 from headgate.wire.logs import Log
-from headgate.wire.manifest import decode_manifest
-from headgate.wire.message import block_range, block_version
 from headgate.wire.snapshot import Snapshot
 
 ALL_LATER: Final = 1 << 62
 _EXACT: Final = 64
+_LASTS: Final = 512
 _AT_ONCE: Final = 16
 _MOST_MANIFESTS: Final = 20_000
 _ALL_STAY: Final = "every version of the catalog is kept until it can be read"
@@ -95,8 +94,8 @@ def joined(versions: Iterable[int]) -> tuple[Range, ...]:
 class RootVersions:
     """The versions that the manifests of one root log name, read once each and remembered by their last place."""
 
-    def __init__(self, fabric: Fabric, stream: str) -> None:
-        self._fabric = fabric
+    def __init__(self, port: LogPort, stream: str) -> None:
+        self._port = port
         self._stream = stream
         self._place = 0
         self.lasts: dict[int, tuple[int, int]] = {}
@@ -104,50 +103,50 @@ class RootVersions:
 
     async def read(self) -> bool:
         """Take in what was committed, and forget what was purged; False when there was too much for one time."""
-        log, subject = self._fabric.logs.root(self._stream), self._fabric.logs.commit(self._stream)
+        log, subject = self._port.logs.root(self._stream), self._port.logs.commit(self._stream)
         for _ in range(_MOST_MANIFESTS // 256):
-            batch = await self._fabric.read(log, subject, self._place)
+            batch = await self._port.read(log, subject, self._place)
             if not batch:
-                first = await self._fabric.read(log, subject, 0, limit=1)
+                first = await self._port.read(log, subject, 0, limit=1)
                 begin = first[0].sequence if first else self._place + 1
                 self.lasts = {version: last for version, last in self.lasts.items() if last[0] >= begin}
                 return True
             for stored in batch:
                 # What cannot be read names no version that anybody could ask for.
-                manifest = self._fabric.quarantine.take(log, stored, decode_manifest)
+                manifest = self._port.quarantine.take(log, stored, self._port.codec.manifest)
                 if manifest is not None:
                     self.lasts[manifest.version] = (stored.sequence, manifest.upto)
             self._place = batch[-1].sequence
         return False
 
 
-async def read_pins(fabric: Fabric) -> list[Named]:
+async def read_pins(port: LogPort) -> list[Named]:
     """The versions that micro-batches under way, or to be replayed, are matched with."""
     found = []
-    for stored in await _latest(fabric, f"{fabric.logs.namespace}.pin.*"):
+    for stored in await _latest(port, f"{port.logs.namespace}.pin.*"):
         stream = stored.subject.rsplit(".", 1)[1]
-        pin = fabric.quarantine.take(fabric.logs.state, stored, decode_pin, _ALL_STAY)
-        ranges: tuple[Range, ...] = EVERYTHING if pin is None else ((pin[1].version, pin[1].version),)
+        pin = port.quarantine.take(port.logs.state, stored, Pin.decode, _ALL_STAY)
+        ranges: tuple[Range, ...] = EVERYTHING if pin is None else ((pin.version, pin.version),)
         fix = "its next micro-batch takes the newest version"
         found.append(Named(f"the last micro-batch of stream {stream!r}", fix, ranges, by_itself=True))
     return found
 
 
-async def read_holds(fabric: Fabric) -> list[Named]:
+async def read_holds(port: LogPort) -> list[Named]:
     """The versions that relays have in memory only."""
     found = []
-    for stored in await _latest(fabric, f"{fabric.logs.namespace}.hold.*"):
+    for stored in await _latest(port, f"{port.logs.namespace}.hold.*"):
         site = stored.subject.rsplit(".", 1)[1]
-        holds = fabric.quarantine.take(fabric.logs.state, stored, Holds.decode, _ALL_STAY)
+        holds = port.quarantine.take(port.logs.state, stored, Holds.decode, _ALL_STAY)
         ranges = EVERYTHING if holds is None else joined(each for held in holds.versions.values() for each in held)
         fix = f"start the relay of {site!r}, or let it catch up"
         found.append(Named(f"the queues of site {site!r}", fix, ranges))
     return found
 
 
-async def _latest(fabric: Fabric, pattern: str) -> list[Stored]:
+async def _latest(port: LogPort, pattern: str) -> list[Stored]:
     found: list[Stored] = []
-    while batch := await fabric.read(fabric.logs.state, pattern, found[-1].sequence if found else 0):
+    while batch := await port.read(port.logs.state, pattern, found[-1].sequence if found else 0):
         found += batch
     return found
 
@@ -155,35 +154,35 @@ async def _latest(fabric: Fabric, pattern: str) -> list[Stored]:
 class Upstream:
     """What names versions before they reach an inbox: pins, root logs, relays, site logs."""
 
-    def __init__(self, fabric: Fabric) -> None:
-        self._fabric = fabric
+    def __init__(self, port: LogPort) -> None:
+        self._port = port
         self.roots: dict[str, RootVersions] = {}
         self.passed: dict[tuple[str, str], int] = {}
         """By stream and site what the site has settled, for every site that was ever sent a block of it."""
 
     async def read(self) -> tuple[list[Named], list[Named]] | None:
         """The names of root logs, and all others; None when the root logs were too long to be read at one time."""
-        others = await read_pins(self._fabric)
+        others = await read_pins(self._port)
         before = await self._statements()
         roots = await self._read_roots()
         if roots is None:
             return None
-        others += await read_holds(self._fabric)
+        others += await read_holds(self._port)
         self.passed = {}
-        for name in await self._fabric.names(f"{self._fabric.logs.namespace}.site.>"):
-            site = name.removeprefix(self._fabric.logs.site("x").name[:-1])
+        for name in await self._port.names(f"{self._port.logs.namespace}.site.>"):
+            site = name.removeprefix(self._port.logs.site("x").name[:-1])
             others += await self._site(site, before.get(site, {}))
         return roots, others + _moved(before, await self._statements())
 
     async def _statements(self) -> dict[str, dict[str, tuple[int, int]]]:
-        reports = await read_reports(self._fabric, "relay")
-        return {site: _settled(report) for site, report in reports.items()}
+        reports = await read_reports(self._port, RelayReport)
+        return {site: report.settled for site, report in reports.items()}
 
     async def _read_roots(self) -> list[Named] | None:
-        logs, found, whole = self._fabric.logs, [], True
-        names = await self._fabric.names(f"{logs.namespace}.root.*.commit")
+        logs, found, whole = self._port.logs, [], True
+        names = await self._port.names(f"{logs.namespace}.root.*.commit")
         streams = [name.removeprefix(logs.root("x").name[:-1]) for name in names]
-        self.roots = {stream: self.roots.get(stream) or RootVersions(self._fabric, stream) for stream in streams}
+        self.roots = {stream: self.roots.get(stream) or RootVersions(self._port, stream) for stream in streams}
         for stream, versions in self.roots.items():
             whole = await versions.read() and whole
             fix = (
@@ -194,24 +193,20 @@ class Upstream:
 
     async def _site(self, site: str, settled: Mapping[str, tuple[int, int]]) -> list[Named]:
         """Blocks that have not been passed on by a site, and decisions that it has recorded."""
-        logs, found = self._fabric.logs, []
+        logs, found = self._port.logs, []
         log = logs.site(site)
-        for subject, count in (await self._fabric.subjects(log, f"{logs.namespace}.site.>")).items():
+        for subject, count in (await self._port.subjects(log, f"{logs.namespace}.site.>")).items():
             kind, *rest = subject.split(".")[3:]
             if (kind, len(rest)) not in (("in", 2), ("held", 1)):
                 continue  # nothing that a relay would read
             mark = settled.get(rest[0], (-1, 0))[0] if kind == "in" else -1
             if kind == "in":
                 self.passed[rest[0], site] = mark
-            versions = await _named_in(self._fabric, log, subject, count, mark)
+            versions = await _named_in(self._port, log, subject, count, mark)
             what = f"{rest[0]!r} from {rest[1]!r}" if kind == "in" else f"output {rest[0]!r}, which is held up"
             fix = f"start the relay of {site!r}, or let it catch up; delete {log.name} if the site is gone for good"
             found.append(Named(f"the log of site {site!r}: {what}", fix, versions))
         return found
-
-
-def _settled(report: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-    return {stream: (int(upto), int(version)) for stream, (upto, version) in report.get("settled", {}).items()}
 
 
 def _moved(
@@ -230,17 +225,18 @@ def _moved(
 
 
 async def _named_in(
-    fabric: Fabric, log: Log, subject: str, count: int, mark: int, last: Stored | None = None
+    port: LogPort, log: Log, subject: str, count: int, mark: int, last: Stored | None = None
 ) -> tuple[Range, ...]:
     """The versions of a subject's messages that cover something past a mark; those of many as one range."""
-    last = last or await fabric.last(log, subject)
+    last = last or await port.last(log, subject)
     if last is None:
         return ()
-    end = fabric.quarantine.take(log, last, block_names)
+    names_of = partial(block_names, codec=port.codec)
+    end = port.quarantine.take(log, last, names_of)
     if end is not None and end[0] <= mark:
         return ()
-    batch = await fabric.read(log, subject, 0, limit=min(count, _EXACT))
-    names = [name for stored in batch if (name := fabric.quarantine.take(log, stored, block_names)) is not None]
+    batch = await port.read(log, subject, 0, limit=min(count, _EXACT))
+    names = [name for stored in batch if (name := port.quarantine.take(log, stored, names_of)) is not None]
     found = [version for upto, version in names if upto > mark]
     if end is not None:
         found.append(end[1])
@@ -250,9 +246,9 @@ async def _named_in(
     return (*joined(found), *many)
 
 
-def block_names(data: bytes) -> tuple[int, int]:
+def block_names(data: Any, codec: Codec) -> tuple[int, int]:
     """Where a block ends, and its version."""
-    return block_range(data)[1], block_version(data)
+    return codec.coverage(data)[1], codec.version(data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,27 +259,27 @@ class Inboxes:
     subscriptions: frozenset[int] = frozenset()
 
 
-async def read_inboxes(fabric: Fabric, snapshot: Snapshot, ended_s: float) -> Inboxes:
+async def read_inboxes(port: LogPort, snapshot: Snapshot, ended_s: float) -> Inboxes:
     """The versions of messages in inboxes; those that name the same are told as one.
 
     Nobody can open the inbox of a subscription that has ended: what was read of it names nothing, and what was not
     read does for `ended_s` after it came, for a reader who has it open.
     """
     names = {identity: name for name, identity in snapshot.subscription_ids.items()}
-    tallies = await read_tallies(fabric)
+    tallies = await read_tallies(port)
     found: list[Named] = []
     seen: set[int] = set()
-    for log_name in await fabric.names(f"{fabric.logs.namespace}.inbox.>"):
-        site = log_name.removeprefix(fabric.logs.inbox("x").name[:-1])
-        log = fabric.logs.inbox(site)
-        counts = await fabric.subjects(log, f"{fabric.logs.namespace}.inbox.>")
+    for log_name in await port.names(f"{port.logs.namespace}.inbox.>"):
+        site = log_name.removeprefix(port.logs.inbox("x").name[:-1])
+        log = port.logs.inbox(site)
+        counts = await port.subjects(log, f"{port.logs.namespace}.inbox.>")
         seen.update(map(_identity, counts))
         alike: dict[tuple[bool, tuple[Range, ...]], list[int]] = {}
-        async for stored, ranges in _ranges(fabric, log, counts):
+        async for stored, ranges in _ranges(port, log, counts):
             identity = _identity(stored.subject)
             tally = tallies.get(identity)
             read = tally is not None and tally.inbox >= stored.sequence
-            if identity in names or not (read or time.time() - stored.time_s > ended_s):
+            if identity in names or not (read or port.wall_s - stored.time_s > ended_s):
                 alike.setdefault((read, ranges), []).append(identity)
         for (read, ranges), identities in alike.items():
             who = names.get(identities[0])
@@ -295,21 +291,21 @@ async def read_inboxes(fabric: Fabric, snapshot: Snapshot, ended_s: float) -> In
 
 
 async def _ranges(
-    fabric: Fabric, log: Log, counts: Mapping[str, int]
+    port: LogPort, log: Log, counts: Mapping[str, int]
 ) -> AsyncIterator[tuple[Stored, tuple[Range, ...]]]:
     """The last message of each inbox, and the versions that all of its messages name."""
     subjects = list(counts)
-    for start in range(0, len(subjects), LASTS):
-        lasts = await fabric.lasts(log, subjects[start : start + LASTS])
+    for start in range(0, len(subjects), _LASTS):
+        lasts = await port.lasts(log, subjects[start : start + _LASTS])
         several = [each for each in lasts.values() if counts[each.subject] > 1]
         for each in lasts.values():
             if counts[each.subject] == 1:
-                name = fabric.quarantine.take(log, each, block_names)
+                name = port.quarantine.take(log, each, partial(block_names, codec=port.codec))
                 yield each, () if name is None else ((name[1], name[1]),)
         for first in range(0, len(several), _AT_ONCE):
             part = several[first : first + _AT_ONCE]
-            named = await asyncio.gather(
-                *(_named_in(fabric, log, each.subject, counts[each.subject], -1, each) for each in part)
+            named = await port.gather(
+                *(_named_in(port, log, each.subject, counts[each.subject], -1, each) for each in part)
             )
             for each, ranges in zip(part, named, strict=True):
                 yield each, ranges

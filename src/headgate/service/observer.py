@@ -12,13 +12,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from headgate.diagnostics import SERVICE, noted, stream_log
 from headgate.errors import HeadgateError
 from headgate.fabric import Crew, Fabric, FabricError
 from headgate.model import Links
 from headgate.planning.measured import Bandwidth, Measured, Observed, crossings
+from headgate.protocol.reports import RelayReport, StandingReport
 from headgate.relay.core import Key
 from headgate.relay.root import load_block
 from headgate.relay.routes import Routes
@@ -30,7 +31,6 @@ from headgate.service.sampling import Sample, observed, sample
 from headgate.service.standing import Standing
 from headgate.service.status import latencies
 from headgate.wire.manifest import Manifest, decode_manifest
-from headgate.wire.sealed import write_object
 from headgate.wire.snapshot import Snapshot
 
 WINDOW_S: Final = 30.0
@@ -168,18 +168,14 @@ class Observer:
     async def _read(self) -> Reading:
         links: dict[Link, tuple[int, int, int]] = {}
         sites: dict[str, tuple[int, int]] = {}
-        relays = await read_reports(self._fabric, "relay")
+        relays = await read_reports(self._fabric, RelayReport)
         await self._report_standing(relays)
         for site, report in relays.items():
-            for link, size in report["link_bytes"].items():
+            for link, size in report.link_bytes.items():
                 stream, child = link.rsplit(":", 1)
-                links[stream, site, child] = (
-                    size,
-                    report.get("link_rows", {}).get(link, 0),
-                    report["link_messages"][link],
-                )
-            outputs = [output for token, output in report["outputs"].items() if Key.parse(token).child is not None]
-            sites[site] = (sum(each.get("came", 0) for each in outputs), sum(each["reduced"] for each in outputs))
+                links[stream, site, child] = (size, report.link_rows.get(link, 0), report.link_messages[link])
+            outputs = [output for token, output in report.outputs.items() if Key.parse(token).child is not None]
+            sites[site] = (sum(each.came for each in outputs), sum(each.reduced for each in outputs))
         subscribers = {
             identity: (
                 tally.delivered,
@@ -191,13 +187,13 @@ class Observer:
         }
         return Reading(time.monotonic(), links, sites, subscribers, latencies(relays))
 
-    async def _report_standing(self, relays: Mapping[str, Mapping[str, Any]]) -> None:
+    async def _report_standing(self, relays: Mapping[str, RelayReport]) -> None:
         """Publish which outputs stand still, as often as that is read; once more when none does any longer."""
         now_ms = int(time.time() * 1000)
         found = self._standing.update(relays, now_ms)
         if found or self._stood:
-            document = write_object({"time_ms": now_ms, "outputs": found})
-            await self._fabric.publish(self._fabric.logs.stats("standing", "_"), document)
+            report = StandingReport(time_ms=now_ms, outputs=found)
+            await self._fabric.publish(self._fabric.logs.stats("standing", "_"), report.encode())
         self._stood = bool(found)
 
     def _links(self) -> dict[Link, tuple[int, int, int]]:

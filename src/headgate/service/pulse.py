@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypedDict
 from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric, FabricError
-from headgate.wire.sealed import read_object, write_object
+from headgate.protocol.reports import ServiceReport
 
 _EVERY_S: Final = 2.0
 SILENT_MS: Final = 15_000
@@ -44,8 +44,8 @@ async def say_stopped(fabric: Fabric) -> None:
 
 
 async def _say(fabric: Fabric, state: State) -> None:
-    document = {"state": state, "time_ms": int(time.time() * 1000)}
-    await fabric.publish(fabric.logs.stats("service", "_"), write_object(document))
+    report = ServiceReport(state=state, time_ms=int(time.time() * 1000))
+    await fabric.publish(fabric.logs.stats("service", "_"), report.encode())
 
 
 async def read_pulse(fabric: Fabric, now_ms: int) -> Pulse:
@@ -53,9 +53,9 @@ async def read_pulse(fabric: Fabric, now_ms: int) -> Pulse:
     stored = await fabric.last(fabric.logs.state, fabric.logs.stats("service", "_"))
     if stored is None:
         return {"state": "unknown", "time_ms": None}
-    with noted(SERVICE, "the service's last word cannot be read", HeadgateError, ValueError, TypeError, KeyError):
-        document = read_object(stored.data)
-        return judged(document["state"], int(document["time_ms"]), now_ms)
+    with noted(SERVICE, "the service's last word cannot be read", HeadgateError):
+        report = ServiceReport.decode(stored.data)
+        return judged(report.state, report.time_ms, now_ms)
     return {"state": "unknown", "time_ms": None}
 
 

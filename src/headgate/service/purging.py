@@ -12,21 +12,23 @@ the roots are told from where on to keep it (`headgate.relay.upkeep`), and their
 
 from __future__ import annotations
 
-import asyncio
-import json
-import time
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from headgate import faults
 from headgate.errors import HeadgateError
-from headgate.fabric import Fabric
+from headgate.protocol.codec import Codec
+from headgate.protocol.kernel import Machine
+from headgate.protocol.port import LogPort, MachinePort
 from headgate.protocol.published import head_revision
+from headgate.protocol.quarantine import Quarantine
 from headgate.protocol.records import Oldest, Purging
+from headgate.protocol.reports import TablesReport
 from headgate.relay.root import EARLIEST
-from headgate.relay.tables import Tables
+from headgate.relay.tables import MachineTables, TableCache
 from headgate.service.named import Inboxes, Named, Upstream, covered, holders, read_holds, read_inboxes, read_pins
 from headgate.service.room import Room
+from headgate.wire.logs import Logs
 
 _END: Final = 1 << 62
 _MOST_ASKED: Final = 64
@@ -54,12 +56,12 @@ class TableRules:
 class Purger:
     """Owns the log of tables. One deployment has one of these."""
 
-    def __init__(self, fabric: Fabric, tables: Tables, room: Room, rules: TableRules) -> None:
-        self._fabric = fabric
+    def __init__(self, port: LogPort, tables: TableCache, room: Room, rules: TableRules) -> None:
+        self._port = port
         self._tables = tables
         self._room = room
         self._rules = rules
-        self._upstream = Upstream(fabric)
+        self._upstream = Upstream(port)
         self._unnamed: frozenset[int] = frozenset()
         self._inboxes = Inboxes()
         self._look_s = 0.0
@@ -71,7 +73,7 @@ class Purger:
     async def run(self) -> None:
         """Look from time to time until cancelled."""
         while True:
-            await asyncio.sleep(self._rules.every_s)
+            await self._port.sleep(self._rules.every_s)
             try:
                 await self.look()
             except (HeadgateError, ValueError, TypeError, KeyError) as error:  # nothing goes: the next look counts
@@ -80,8 +82,8 @@ class Purger:
 
     async def look(self) -> list[int]:
         """Look once: delete what may go, say what holds the oldest version; returns what was deleted."""
-        await self._room.refresh()
-        stored, head = await self._stored(), await head_revision(self._fabric) or 0
+        await self._room.refresh(self._port)
+        stored, head = await self._stored(), await head_revision(self._port) or 0
         announced = sorted(version for version in stored if version <= head)
         self._known = {key: served for key, served in self._known.items() if key[0] in stored}
         self._asked = 0
@@ -94,16 +96,16 @@ class Purger:
                 squeezed = await self._squeeze(announced, *named)
         else:
             self._room.holder = self._room.fix = ""
-        await self._room.refresh()
+        await self._room.refresh(self._port)
         left = [version for version in announced if version not in gone]
         await self._report(left, squeezed)
         return gone
 
     async def _stored(self) -> dict[int, list[str]]:
         """The messages of each version, the first one first."""
-        logs = self._fabric.logs
+        logs = self._port.logs
         found: dict[int, list[str]] = {}
-        for subject in sorted(await self._fabric.subjects(logs.tables, f"{logs.namespace}.tables.*"), key=len):
+        for subject in sorted(await self._port.subjects(logs.tables, f"{logs.namespace}.tables.*"), key=len):
             version = subject.rsplit(".", 1)[1].partition("-")[0]
             if version.isdigit():  # whatever else somebody has put there is no version
                 found.setdefault(int(version), []).append(subject)
@@ -128,23 +130,23 @@ class Purger:
 
     async def _read_inboxes(self) -> None:
         """Read what inboxes name, if the last time is long enough ago."""
-        self._fresh = time.monotonic() >= self._look_s
+        self._fresh = self._port.now >= self._look_s
         if self._fresh:
-            began = time.monotonic()
-            head = await anext(self._tables.heads())
-            self._inboxes = await read_inboxes(self._fabric, head, self._rules.ended_s)
-            now = time.monotonic()
+            began = self._port.now
+            head = await self._tables.newest()
+            self._inboxes = await read_inboxes(self._port, head, self._rules.ended_s)
+            now = self._port.now
             self._look_s = now + self._rules.rest * (now - began)
 
     async def _delete_unnamed(self, ready: list[int], stored: dict[int, list[str]]) -> list[int]:
         """Announce what goes, look whether somebody has begun to use it, and delete the rest."""
-        logs = self._fabric.logs
-        await self._fabric.publish(logs.purging, Purging(versions=ready).encode())
-        used = covered([*await read_pins(self._fabric), *await read_holds(self._fabric)], ready)
+        logs = self._port.logs
+        await self._port.publish(logs.purging, Purging(versions=ready).encode())
+        used = covered([*await read_pins(self._port), *await read_holds(self._port)], ready)
         gone = [version for version in ready if version not in used]
         for version in gone:
             for subject in stored[version]:
-                await self._fabric.purge(logs.tables, subject, _END)
+                await self._port.purge(logs.tables, subject, _END)
                 faults.reach("tables.deleting")
         self.purged += len(gone)
         return gone
@@ -164,8 +166,8 @@ class Purger:
             return {}
         places = {stream: await self._forgettable(stream, max(past)) for stream in self._upstream.roots}
         places = {stream: place for stream, place in places.items() if place}
-        request = Oldest(time_ms=int(time.time() * 1000), places=places)
-        await self._fabric.publish(self._fabric.logs.oldest, request.encode())
+        request = Oldest(time_ms=int(self._port.wall_s * 1000), places=places)
+        await self._port.publish(self._port.logs.oldest, request.encode())
         return places
 
     async def _forgettable(self, stream: str, newest: int) -> int:
@@ -176,7 +178,7 @@ class Purger:
         was in nobody's tree will ask as well, but nothing there is owed to it.
         """
         place = 0
-        deployment = (await anext(self._tables.heads())).deployment
+        deployment = (await self._tables.newest()).deployment
         passed = dict.fromkeys(deployment.sites, -1)
         passed |= {site: mark for (name, site), mark in self._upstream.passed.items() if name == stream}
         if stream in deployment.streams:
@@ -201,7 +203,7 @@ class Purger:
 
     async def _awaited(self) -> bool:
         """Whether a subscription that starts with the earliest row has not got its first message yet."""
-        head = await anext(self._tables.heads())
+        head = await self._tables.newest()
         return any(
             each.start == EARLIEST and head.subscription_ids[name] not in self._inboxes.subscriptions
             for name, each in head.deployment.subscriptions.items()
@@ -214,18 +216,37 @@ class Purger:
 
     async def _report(self, versions: list[int], squeezed: dict[str, int]) -> None:
         room = self._room
-        document: dict[str, Any] = {
-            "time_ms": int(time.time() * 1000),
-            "bytes": room.bytes,
-            "limit_bytes": room.limit,
-            "versions": len(versions),
-            "oldest": versions[0] if versions else None,
-            "newest": versions[-1] if versions else None,
-            "revision_bytes": room.size or None,
-            "held_by": room.holder or None,
-            "fix": room.fix or None,
-            "purged": self.purged,
-            "squeezed": squeezed,
-            "full": room.short,
-        }
-        await self._fabric.publish(self._fabric.logs.stats("tables", "_"), json.dumps(document).encode())
+        report = TablesReport(
+            time_ms=int(self._port.wall_s * 1000),
+            bytes=room.bytes,
+            limit_bytes=room.limit,
+            versions=len(versions),
+            oldest=versions[0] if versions else None,
+            newest=versions[-1] if versions else None,
+            revision_bytes=room.size or None,
+            held_by=room.holder or None,
+            fix=room.fix or None,
+            purged=self.purged,
+            squeezed=squeezed,
+            full=room.short,
+        )
+        await self._port.publish(self._port.logs.stats("tables", "_"), report.encode())
+
+
+class PurgerMachine(Machine):
+    """The purger of a deployment as a machine."""
+
+    def __init__(
+        self,
+        room: Room,
+        rules: TableRules,
+        logs: Logs,
+        *,
+        max_payload: int = 8 << 20,
+        codec: Codec | None = None,
+        quarantine: Quarantine | None = None,
+    ) -> None:
+        super().__init__("tables")
+        port = MachinePort(self, logs, max_payload, codec, quarantine)
+        self.purger = Purger(port, MachineTables(port), room, rules)
+        self.spawn(self.purger.run(), "look")

@@ -16,8 +16,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
+import msgspec
 import numpy as np
 
 from headgate.catalog import Catalog
@@ -33,10 +33,10 @@ from headgate.planning.evaluation import geometric_mean
 from headgate.planning.measured import Figures, Measured, cautious, measured_problem, with_relays_of
 from headgate.planning.planner import result_of
 from headgate.planning.replan import Effort, Replanned, replan
+from headgate.protocol.reports import PlannedSite, PlannedStream, PlannedSubscription, PlannerReport
 from headgate.service.extending import BUDGET_S, deadline
 from headgate.service.observer import Observer
 from headgate.tuning.terms import Miss, Terms, within, worse
-from headgate.wire.sealed import write_object
 from headgate.wire.snapshot import Snapshot
 
 
@@ -217,7 +217,7 @@ class Replanner:
         self._confirmed = self._confirmed + 1 if due else 0
         self._candidate = outlook.best.plan
         rested = time.monotonic() - self._changed_s >= self._rules.rest_s
-        document = self._document(snapshot, measured, outlook)
+        report = self._report(snapshot, measured, outlook)
         worth_it = self._confirmed >= self._rules.confirm and rested and not (self._fixed or self._held())
         if worth_it and await asyncio.to_thread(self._put, outlook.best.plan, snapshot.revision):
             await self._publish()
@@ -226,10 +226,8 @@ class Replanner:
             self._candidate = None
             self._changed_s = time.monotonic()
             self._observer.forget()
-            document["state"] = "changed"
-        await self._fabric.publish(
-            self._fabric.logs.stats("planner", "_"), write_object({**document, "changes": self.changes})
-        )
+            report = msgspec.structs.replace(report, state="changed", changes=self.changes)
+        await self._fabric.publish(self._fabric.logs.stats("planner", "_"), report.encode())
         return outlook
 
     def _tell(self, misses: tuple[Miss, ...]) -> None:
@@ -250,16 +248,16 @@ class Replanner:
                 edit.set_plan(plan)
         return unchanged
 
-    def _document(self, snapshot: Snapshot, measured: Measured, outlook: Outlook) -> dict[str, Any]:
+    def _report(self, snapshot: Snapshot, measured: Measured, outlook: Outlook) -> PlannerReport:
         """Assumed, predicted and measured side by side."""
         deployment = snapshot.deployment
         streams = {
-            name: {
-                "rate_assumed": deployment.streams[name].rate_rows_per_s,
-                "rate": seen.rate_rows_per_s,
-                "row_bytes_assumed": assumed_row_bytes(deployment.streams[name]),
-                "row_bytes": seen.row_bytes,
-            }
+            name: PlannedStream(
+                rate_assumed=deployment.streams[name].rate_rows_per_s,
+                rate=seen.rate_rows_per_s,
+                row_bytes_assumed=assumed_row_bytes(deployment.streams[name]),
+                row_bytes=seen.row_bytes,
+            )
             for name, seen in measured.streams.items()
         }
         subscriptions = {}
@@ -267,40 +265,40 @@ class Replanner:
             subscription = deployment.subscriptions[name]
             part = self.figures.parts.get(snapshot.class_ids[name], 0.0)
             got = self._observer.got(snapshot.subscription_ids[name])
-            quality = None if got is None else subscription.quality.value(got.drop, got.delay_s or 0.0)
-            subscriptions[name] = {
-                "selectivity_assumed": assumed_part(subscription, deployment.streams[subscription.stream]),
-                "selectivity": part if subscription.stream in measured.streams else None,
-                "drop_predicted": prediction.drop,
-                "drop": None if got is None else got.drop,
-                "delay_predicted_s": prediction.delay_s,
-                "delay_s": None if got is None else got.delay_s,
-                "quality_predicted": prediction.quality,
-                "quality": quality,
-                "rows": 0 if got is None else got.rows,
-            }
-        attained, zeros, counted = attained_quality(deployment, {n: e["quality"] for n, e in subscriptions.items()})
-        return {
-            "time_ms": int(time.time() * 1000),
-            "revision": snapshot.revision,
-            "window_s": self._observer.seconds,
-            "state": "confirming" if self._confirmed else "keeping",
-            "fixed": self._fixed,
-            "quality": attained,
-            "quality_zeros": zeros,
-            "quality_of": counted,
-            "quality_predicted": outlook.now.metrics.geometric_mean,
-            "quality_reachable": outlook.best.metrics.geometric_mean,
-            "quality_anew": None if outlook.best.fresh is None else outlook.best.fresh.quality,
-            "gain": outlook.gain,
-            "moves": outlook.best.moves,
-            "gain_per_move": outlook.gain_per_move,
-            "streams": streams,
-            "sites": {
-                name: {"upload_bytes_per_s": found.upload_bytes_per_s, "shed": self._observer.shed(name)}
+            subscriptions[name] = PlannedSubscription(
+                selectivity_assumed=assumed_part(subscription, deployment.streams[subscription.stream]),
+                selectivity=part if subscription.stream in measured.streams else None,
+                drop_predicted=prediction.drop,
+                drop=None if got is None else got.drop,
+                delay_predicted_s=prediction.delay_s,
+                delay_s=None if got is None else got.delay_s,
+                quality_predicted=prediction.quality,
+                quality=None if got is None else subscription.quality.value(got.drop, got.delay_s or 0.0),
+                rows=0 if got is None else got.rows,
+            )
+        attained, zeros, counted = attained_quality(deployment, {n: e.quality for n, e in subscriptions.items()})
+        return PlannerReport(
+            time_ms=int(time.time() * 1000),
+            revision=snapshot.revision,
+            window_s=self._observer.seconds,
+            state="confirming" if self._confirmed else "keeping",
+            fixed=self._fixed,
+            quality=attained,
+            quality_zeros=zeros,
+            quality_of=counted,
+            quality_predicted=outlook.now.metrics.geometric_mean,
+            quality_reachable=outlook.best.metrics.geometric_mean,
+            quality_anew=None if outlook.best.fresh is None else outlook.best.fresh.quality,
+            gain=outlook.gain,
+            moves=outlook.best.moves,
+            gain_per_move=outlook.gain_per_move,
+            streams=streams,
+            sites={
+                name: PlannedSite(upload_bytes_per_s=found.upload_bytes_per_s, shed=self._observer.shed(name))
                 for name, found in measured.sites.items()
             },
-            "subscriptions": subscriptions,
-            "objective": None if outlook.terms.objective is None else deployment.objective,
-            "constraints_missed": [str(miss) for miss in outlook.misses],
-        }
+            subscriptions=subscriptions,
+            objective=None if outlook.terms.objective is None else deployment.objective,
+            constraints_missed=[str(miss) for miss in outlook.misses],
+            changes=self.changes,
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from headgate.errors import HeadgateError
-from headgate.fabric import Fabric
+from headgate.protocol.port import LogPort
 from headgate.protocol.published import head_revision
 from headgate.wire.snapshot import part_count
 
@@ -20,23 +20,23 @@ class NoRoomError(HeadgateError):
 class Room:
     """What the log of tables holds, and what keeps it from being less."""
 
-    def __init__(self, fabric: Fabric) -> None:
-        self._fabric = fabric
-        self.limit = fabric.logs.tables_bytes
+    def __init__(self, limit: int) -> None:
+        """`limit` is how many bytes the log takes."""
+        self.limit = limit
         self.bytes = 0
         self.size = 0
         self.holder = ""
         self.fix = ""
 
-    async def refresh(self) -> None:
+    async def refresh(self, port: LogPort) -> None:
         """Ask how full the log is, and how large the newest revision."""
-        logs = self._fabric.logs
-        info = await self._fabric.info(logs.tables)
-        self.bytes = 0 if info is None else int(info.state.bytes)
-        revision = await head_revision(self._fabric) if self.bytes > self.limit // 4 else None
-        stored = None if revision is None else await self._fabric.last(logs.tables, logs.table(revision))
+        logs = port.logs
+        usage = await port.usage(logs.tables)
+        self.bytes = 0 if usage is None else usage.bytes
+        revision = await head_revision(port) if self.bytes > self.limit // 4 else None
+        stored = None if revision is None else await port.last(logs.tables, logs.table(revision))
         if stored is not None:
-            self.size = part_count(stored.data) * self._fabric.max_payload or len(stored.data)
+            self.size = part_count(stored.data) * port.max_payload or len(stored.data)
 
     @property
     def short(self) -> bool:

@@ -13,36 +13,40 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from headgate.catalog import Catalog
 from headgate.catalog.rebuild import encode_filed
 from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import EmbeddedServer, Fabric, cancel_all, in_daemon, keep_quarantine
+from headgate.fabric.runner import run_machine
 from headgate.model import Deployment, parse_duration
 from headgate.pipeline.job import JobConfig
 from headgate.planning.replan import warm
 from headgate.planning.search import Search
+from headgate.protocol import kernel
+from headgate.protocol.reports import JobReport
 from headgate.relay.budget import Budgets
 from headgate.relay.node import RelayNode
 from headgate.relay.output import QueueLimits
 from headgate.relay.tables import Tables
-from headgate.service.books import Keeper
 from headgate.service.clerk import Clerk
 from headgate.service.control import Control
 from headgate.service.extending import first_plan, missed_constraints
 from headgate.service.following import Following
-from headgate.service.heads import mend_head
+from headgate.service.heads import HeadMachine
 from headgate.service.identity import IdentityError, misfits
 from headgate.service.incarnations import accept_loss, new_incarnations
 from headgate.service.joining import Joiner
+from headgate.service.keeper import KeeperMachine, store_books
 from headgate.service.machine import RESERVE_BYTES, Machine
 from headgate.service.mending import mend
 from headgate.service.observer import WINDOW_S, Observer
 from headgate.service.processes import JobProcess
 from headgate.service.pulse import keep_pulse, say_stopped
-from headgate.service.purging import Purger, TableRules
+from headgate.service.purging import PurgerMachine, TableRules
 from headgate.service.replanning import Replanner, Rules
-from headgate.service.reports import read_job
 from headgate.service.roots import refuse_moved_roots
 from headgate.service.status import read_status
 from headgate.service.survey import (
@@ -121,10 +125,10 @@ class Runtime:
         self.control = Control(fabric, self.clerk, self.status)
         reserve_bytes = settings.disk_reserve_bytes
         self.machine = Machine(fabric, settings.state_dir, server, reserve_bytes, self._pause, self._resume)
-        self.control.machine = lambda: self.machine.document
+        self.control.machine = lambda: msgspec.to_builtins(self.machine.report)
         self.nodes: dict[str, RelayNode] = {}
-        self.keepers: dict[str, Keeper] = {}
-        self.purger = Purger(fabric, self.tables, self.control.room, settings.tables)
+        self._booked: list[str] = []
+        self.purger = PurgerMachine(self.control.room, settings.tables, fabric.logs, **self._own)
         self.observer = Observer(fabric, self.tables, settings.window_s)
         self.replanner: Replanner | None = None
         self.joiner: Joiner | None = None
@@ -177,7 +181,7 @@ class Runtime:
                 self.nodes[site] = node
                 self._spawn(node.run(), f"relay {site}")
         self._spawn(keep_quarantine(self.fabric, "service"), "quarantine")
-        self._spawn(mend_head(self.fabric), "head")
+        self._run(HeadMachine(logs, **self._own), "head")
         self._spawn(keep_pulse(self.fabric), "pulse")
         self._spawn(self.observer.run(), "observer")
         replanner = self.replanner = self._replanner(snapshot, fixed=fixed)
@@ -187,9 +191,9 @@ class Runtime:
             self.joiner = Joiner(self.fabric, self.catalog, self.observer, self.control.publish, self.settings.settle_s)
             self._spawn(self.joiner.run(), "joins")
         for name in streams:
-            self.keepers[name] = Keeper(self.fabric, self.tables, name)
-            self._spawn(self.keepers[name].run(), f"ledger of {name}")
-        self._spawn(self.purger.run(), "tables")
+            self._booked.append(name)
+            self._run(KeeperMachine(name, logs, **self._own), f"ledger of {name}")
+        self._run(self.purger, "tables")
         self._spawn(self.witness.run(), "witness")
         self._spawn(Following(self.fabric, self.tables, self.control.set_contexts).run(), "contexts")
         if self.settings.job:
@@ -302,6 +306,15 @@ class Runtime:
             log_format=settings.log_format,
         )
 
+    @property
+    def _own(self) -> dict[str, Any]:
+        """What machines of this process share."""
+        return {"max_payload": self.fabric.max_payload, "quarantine": self.fabric.quarantine}
+
+    def _run(self, machine: kernel.Machine, what: str) -> None:
+        """Run a machine of the protocol for as long as the deployment runs."""
+        self._spawn(run_machine(self.fabric, machine, self.tables.snapshot), what)
+
     def _spawn(self, work: Any, what: str) -> None:
         task = asyncio.create_task(work, name=what)
         task.add_done_callback(self._ended)
@@ -320,17 +333,16 @@ class Runtime:
     async def wait_ready(self, tell: Callable[[str], None] | None = None, timeout_s: float = 180.0) -> None:
         """Wait until the Spark job takes rows. `tell` hears what is going on."""
         logs = self.fabric.logs
-        said: Any = ""
+        said = ""
         async with asyncio.timeout(timeout_s):
             while not self.failure.done():
                 stored = await self.fabric.last(logs.state, logs.stats("job", "_"))
-                document = self.fabric.quarantine.take(logs.state, stored, read_job) if stored else None
-                document = document or {"state": "starting", "pid": None}
-                if self.job is not None and document["pid"] == self.job.pid:
-                    if tell and document["state"] != said:
-                        said = document["state"]
+                report = self.fabric.quarantine.take(logs.state, stored, JobReport.decode) if stored else None
+                if report is not None and self.job is not None and report.pid == self.job.pid:
+                    if tell and report.state != said:
+                        said = report.state
                         tell(said)
-                    if document["state"] == "ready":
+                    if report.state == "ready":
                         return
                 await asyncio.sleep(_READY_POLL_S)
         await self.failure
@@ -351,9 +363,9 @@ class Runtime:
         if not self.failure.done():
             self.failure.cancel()
         await cancel_all(self._tasks)
-        for keeper in self.keepers.values():
+        for stream in self._booked:
             with noted(SERVICE, "the books were not stored at the stop", HeadgateError, level=logging.WARNING):
-                await keeper.store()
+                await store_books(self.fabric, self.tables, stream)
         with noted(SERVICE, "contexts were not folded at the stop", HeadgateError, level=logging.WARNING):
             await self.control.contexts.fold()
         await self.witness.close()

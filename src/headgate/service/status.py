@@ -7,35 +7,50 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from headgate.fabric import Fabric, FabricError, read_quarantine
 from headgate.matching.admission import tolerance_of
 from headgate.model import Subscription
+from headgate.pipeline.errors import Errors
+from headgate.protocol.reports import (
+    JobReport,
+    JoinsReport,
+    MachineReport,
+    OutputReport,
+    PlannerReport,
+    RelayReport,
+    Report,
+    StandingReport,
+    TablesReport,
+)
 from headgate.relay.core import Key
 from headgate.relay.tables import Tables
 from headgate.service.books import StreamBooks, read_books, read_tallies
 from headgate.service.findings import findings
 from headgate.service.pulse import read_pulse, stream_state
-from headgate.service.reports import read_reports
+from headgate.service.reports import read_reports, shown
 from headgate.service.waiting import waiting
 from headgate.wire.ledger import Entry, Tally
 from headgate.wire.logs import Log
 from headgate.wire.snapshot import Snapshot
+
+Relays = Mapping[str, RelayReport]
+_SILENT: Final = RelayReport(site="", time_ms=0)
+_EMPTY: Final = OutputReport()
 
 
 async def read_status(fabric: Fabric, tables: Tables, state_dir: Path | None = None) -> dict[str, Any]:
     """One JSON-ready document. What waits in sources is in it where the checkpoints lie in this state directory."""
     snapshot = await anext(tables.heads())
     books = await read_books(fabric, tables, list(snapshot.deployment.streams))
-    relays, jobs = await read_reports(fabric, "relay"), await read_reports(fabric, "job")
-    errors, planner = await read_reports(fabric, "errors"), await read_reports(fabric, "planner")
-    tallies, versions = await read_tallies(fabric), await read_reports(fabric, "tables")
-    machine = (await read_reports(fabric, "machine")).get("_", {})
+    relays, tallies = await read_reports(fabric, RelayReport), await read_tallies(fabric)
+    jobs = {name: shown(report) for name, report in (await read_reports(fabric, JobReport)).items()}
+    errors = await read_reports(fabric, Errors)
     service = await read_pulse(fabric, int(time.time() * 1000))
     streams = {book.stream: _stream(snapshot, book, jobs, relays) for book in books}
     for name, stream in streams.items():
-        stream["errors"] = errors.get(name)
+        stream["errors"] = errors[name].to_document() if name in errors else None
         found = await waiting(fabric, snapshot.deployment.streams[name], state_dir)
         stream["waiting"] = None if found is None else found.to_document()
         stream["state"] = stream_state(service, jobs.get("_", {}), stream["job"])
@@ -51,24 +66,29 @@ async def read_status(fabric: Fabric, tables: Tables, state_dir: Path | None = N
         "subscriptions": _subscriptions(snapshot, books, tallies, relays),
         "reorderings": _reorderings(snapshot, relays),
         "job": jobs.get("_", {}),
-        "planner": planner.get("_", {}),
-        "joins": planner.get("joins", {}).get("joins", []),
-        "tables": versions.get("_", {}),
-        "standing": (await read_reports(fabric, "standing")).get("_", {}),
+        "planner": await _service_report(fabric, PlannerReport),
+        "joins": (await _service_report(fabric, JoinsReport)).get("joins", []),
+        "tables": await _service_report(fabric, TablesReport),
+        "standing": await _service_report(fabric, StandingReport),
         "quarantine": aside,
     }
     _name_unread(fabric, document, tallies)
-    document = with_machine(document, machine)
+    document = with_machine(document, await _service_report(fabric, MachineReport))
     return {**document, "findings": [each.to_document() for each in findings(document)]}
+
+
+async def _service_report(fabric: Fabric, form: type[Report]) -> dict[str, Any]:
+    """A report of the service itself, nothing where there is none."""
+    return shown((await read_reports(fabric, form)).get("_"))
 
 
 async def _set_aside(fabric: Fabric) -> dict[str, Any]:
     """Messages that any process could not read, this one included, each once; and how many there were in all."""
     published = await read_quarantine(fabric)
     found = {each.key: {**asdict(each), "process": "this reading"} for each in fabric.quarantine.messages}
-    for process, document in published.items():
-        found |= {(each["log"], each["sequence"]): {**each, "process": process} for each in document["messages"]}
-    count = max(sum(document["count"] for document in published.values()), len(found))
+    for process, report in published.items():
+        found |= {each.key: {**asdict(each), "process": process} for each in report.messages}
+    count = max(sum(report.count for report in published.values()), len(found))
     messages = sorted(found.values(), key=lambda each: each["time_ms"])
     for each in messages:
         each["there"] = await _is_there(fabric, each["log"], each["sequence"])
@@ -101,13 +121,11 @@ def with_machine(document: dict[str, Any], machine: dict[str, Any]) -> dict[str,
     return document
 
 
-def _stream(
-    snapshot: Snapshot, book: StreamBooks, jobs: dict[str, dict[str, Any]], relays: dict[str, dict[str, Any]]
-) -> dict[str, Any]:
+def _stream(snapshot: Snapshot, book: StreamBooks, jobs: dict[str, dict[str, Any]], relays: Relays) -> dict[str, Any]:
     document = book.to_document()
     del document["entries"]
     document["unpassed_ms"] = _unpassed_ms(snapshot, book, relays)
-    sent = relays.get(snapshot.deployment.streams[book.stream].root, {}).get("link_bytes", {})
+    sent = relays.get(snapshot.deployment.streams[book.stream].root, _SILENT).link_bytes
     document["root_bytes"] = sum(size for link, size in sent.items() if link.rsplit(":", 1)[0] == book.stream)
     return {
         "root": snapshot.deployment.streams[book.stream].root,
@@ -123,9 +141,9 @@ def incarnation_document(snapshot: Snapshot, stream: str) -> dict[str, Any] | No
     return None if found is None else {"title": found.title, **asdict(found)}
 
 
-def _unpassed_ms(snapshot: Snapshot, book: StreamBooks, relays: dict[str, dict[str, Any]]) -> int | None:
+def _unpassed_ms(snapshot: Snapshot, book: StreamBooks, relays: Relays) -> int | None:
     """When the oldest row was committed that somebody is owed and that the root has not passed on to anybody."""
-    report = relays.get(snapshot.deployment.streams[book.stream].root, {})
+    report = relays.get(snapshot.deployment.streams[book.stream].root, _SILENT)
     alive = {
         snapshot.subscription_ids[name]: Key(
             each.stream, subscription=snapshot.subscription_ids[name], stay=each.stay
@@ -135,11 +153,11 @@ def _unpassed_ms(snapshot: Snapshot, book: StreamBooks, relays: dict[str, dict[s
     }
     mine = set(alive.values())
     covered = [
-        output.get("coverage") or 0
-        for token, output in report.get("outputs", {}).items()
+        output.coverage or 0
+        for token, output in report.outputs.items()
         if token in mine or (Key.parse(token).stream == book.stream and Key.parse(token).child is not None)
     ]
-    settled = report.get("settled", {}).get(book.stream, (0, 0))[0]
+    settled = report.settled.get(book.stream, (0, 0))[0]
     reached = max([settled, *covered])
     begins_ms = next((time_ms for upto, time_ms in book.ends if upto > reached), None)
     if begins_ms is None:
@@ -148,41 +166,41 @@ def _unpassed_ms(snapshot: Snapshot, book: StreamBooks, relays: dict[str, dict[s
     return min((oldest_ms for oldest_ms in owed if oldest_ms >= begins_ms), default=None)
 
 
-def _site(name: str, relays: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    report = relays.get(name, {})
+def _site(name: str, relays: Relays) -> dict[str, Any]:
+    report = relays.get(name, _SILENT)
     return {
-        "upload_bytes": sum(report.get("link_bytes", {}).values()),
+        "upload_bytes": sum(report.link_bytes.values()),
         "download_bytes": sum(
             size
             for other in relays.values()
-            for link, size in other.get("link_bytes", {}).items()
+            for link, size in other.link_bytes.items()
             if link.rsplit(":", 1)[1] == name
         ),
-        "queued_rows": sum(output["rows"] for output in report.get("outputs", {}).values()),
-        "level": max((output.get("level", 0) for output in report.get("outputs", {}).values()), default=0),
-        "inbox_bytes": report.get("inbox_bytes", 0),
-        "repairs": report.get("repairs", 0),
-        "blocks": report.get("blocks", 0),
-        "cpu_s": report.get("cpu_s", 0.0),
-        "time_ms": report.get("time_ms"),
+        "queued_rows": sum(output.rows for output in report.outputs.values()),
+        "level": max((output.level for output in report.outputs.values()), default=0),
+        "inbox_bytes": report.inbox_bytes,
+        "repairs": report.repairs,
+        "blocks": report.blocks,
+        "cpu_s": report.cpu_s,
+        "time_ms": report.time_ms if name in relays else None,
     }
 
 
-def latencies(relays: dict[str, dict[str, Any]]) -> dict[tuple[str, str], float]:
+def latencies(relays: Relays) -> dict[tuple[str, str], float]:
     """The latency of every link in use, by sender and receiver, from what its two ends measured, each by its clock."""
     return {
-        (site, child): round(sent_s + relays[child]["arrived_s"][site], 6)
+        (site, child): round(sent_s + relays[child].arrived_s[site], 6)
         for site, report in relays.items()
-        for child, sent_s in report.get("sent_s", {}).items()
-        if site in relays.get(child, {}).get("arrived_s", {})
+        for child, sent_s in report.sent_s.items()
+        if site in relays.get(child, _SILENT).arrived_s
     }
 
 
-def _links(relays: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _links(relays: Relays) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     latency_s = latencies(relays)
     for site, report in relays.items():
-        for link, size in report.get("link_bytes", {}).items():
+        for link, size in report.link_bytes.items():
             stream, child = link.rsplit(":", 1)
             entry = found.setdefault(
                 f"{site}->{child}",
@@ -196,11 +214,11 @@ def _links(relays: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
                     "latency_s": latency_s.get((site, child)),
                 },
             )
-            output = report.get("outputs", {}).get(Key(stream, child=child).token, {})
+            output = report.outputs.get(Key(stream, child=child).token, _EMPTY)
             entry["bytes"] += size
-            entry["messages"] += report["link_messages"][link]
-            entry["owed"] += output.get("came", 0)
-            entry["reduced"] += output.get("reduced", 0)
+            entry["messages"] += report.link_messages[link]
+            entry["owed"] += output.came
+            entry["reduced"] += output.reduced
             entry["streams"].append(stream)
             entry["stream_bytes"][stream] = size
     return found
@@ -210,7 +228,7 @@ def _subscriptions(
     snapshot: Snapshot,
     books: list[StreamBooks],
     tallies: dict[int, Tally],
-    relays: dict[str, dict[str, Any]],
+    relays: Relays,
 ) -> dict[str, dict[str, Any]]:
     names = {identity: name for name, identity in snapshot.subscription_ids.items()}
     lines = {entry.subscription: entry for book in books for entry in book.entries}
@@ -219,7 +237,7 @@ def _subscriptions(
     for identity, name in names.items():
         subscription = snapshot.deployment.subscriptions[name]
         token = Key(subscription.stream, subscription=identity, stay=subscription.stay).token
-        output = relays.get(subscription.site, {}).get("outputs", {}).get(token, {})
+        output = relays.get(subscription.site, _SILENT).outputs.get(token, _EMPTY)
         found[name] = {
             "id": identity,
             "stream": subscription.stream,
@@ -228,7 +246,7 @@ def _subscriptions(
             **_delays(tallies.get(identity)),
             **_whereabouts(subscription, tallies.get(identity)),
             **queued_for(snapshot, name, relays),
-            "level": output.get("level", 0),
+            "level": output.level,
             "output": token,
             "lost": tallies[identity].lost if identity in tallies else 0,
             **_withheld(snapshot, subscription, totals[subscription.stream]),
@@ -239,7 +257,7 @@ def _subscriptions(
     return found
 
 
-def queued_for(snapshot: Snapshot, name: str, relays: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def queued_for(snapshot: Snapshot, name: str, relays: Relays) -> dict[str, Any]:
     """What waits for a subscription on its way from the root: rows, bytes and the oldest waits of all queues together.
 
     `queues` has the parts. Where a link's queue holds too many classes to list them, the whole queue is counted.
@@ -252,17 +270,16 @@ def queued_for(snapshot: Snapshot, name: str, relays: dict[str, dict[str, Any]])
         path.insert(0, tree.parents[path[0]])
     queues = {}
     for site, child in pairwise(path):
-        output = relays.get(site, {}).get("outputs", {}).get(Key(subscription.stream, child=child).token, {})
-        whole = [output.get("rows", 0), output.get("bytes", 0), output.get("age_s", 0.0)]
-        classes = output.get("classes", {})
-        rows, size, age_s = whole if classes is None else classes.get(class_id, (0, 0, 0.0))
-        left = rows - output.get("not_for", {}).get(str(identity), 0)
+        output = relays.get(site, _SILENT).outputs.get(Key(subscription.stream, child=child).token, _EMPTY)
+        whole = (output.rows, output.bytes, output.age_s)
+        rows, size, age_s = whole if output.classes is None else output.classes.get(class_id, (0, 0, 0.0))
+        left = rows - output.not_for.get(str(identity), 0)
         if left > 0:
             queues[f"{site}->{child}"] = {"rows": left, "bytes": round(size * left / rows), "age_s": age_s}
     token = Key(subscription.stream, subscription=identity, stay=subscription.stay).token
-    inbox = relays.get(subscription.site, {}).get("outputs", {}).get(token, {})
-    if inbox.get("rows"):
-        queues["inbox"] = {"rows": inbox["rows"], "bytes": inbox.get("bytes", 0), "age_s": inbox.get("age_s", 0.0)}
+    inbox = relays.get(subscription.site, _SILENT).outputs.get(token, _EMPTY)
+    if inbox.rows:
+        queues["inbox"] = {"rows": inbox.rows, "bytes": inbox.bytes, "age_s": inbox.age_s}
     sums = {key: sum(queue[key] for queue in queues.values()) for key in ("rows", "bytes", "age_s")}
     return {
         "queued_rows": sums["rows"],
@@ -285,7 +302,7 @@ def _withheld(snapshot: Snapshot, subscription: Subscription, book: StreamBooks)
     return {"tolerates": tolerance, "withheld": round(book.withheld.get(f"{tolerance:g}", 0) / rows, 6)}
 
 
-def _reorderings(snapshot: Snapshot, relays: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+def _reorderings(snapshot: Snapshot, relays: Relays) -> list[dict[str, Any]]:
     """The log of `levels: auto` over all sites, oldest first: whose levels were put in another order, and why.
 
     `fractions` are what each level alone would drop, in the order in which the policy allows them.
@@ -293,14 +310,17 @@ def _reorderings(snapshot: Snapshot, relays: dict[str, dict[str, Any]]) -> list[
     names = {identity: name for name, identity in snapshot.subscription_ids.items()}
     found = [
         {
-            **{key: value for key, value in change.items() if key != "receivers"},
+            "time_s": change.time_s,
+            "before": change.before,
+            "after": change.after,
+            "fractions": change.fractions,
             "site": site,
             "output": output,
-            "subscriptions": [names.get(each, f"(ended {each})") for each in change["receivers"]],
+            "subscriptions": [names.get(each, f"(ended {each})") for each in change.receivers],
         }
         for site, report in relays.items()
-        for output, each in report.get("outputs", {}).items()
-        for change in each.get("reorderings", ())
+        for output, each in report.outputs.items()
+        for change in each.reorderings
     ]
     return sorted(found, key=lambda each: each["time_s"])
 

@@ -7,7 +7,7 @@ ends of commits first, so that a receiver often stands at such an end: the ledge
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Final
@@ -30,6 +30,11 @@ class Commit:
 
     `shed` are rows, `shed_updates` new values of contexts, and `partly_shed` rows that were matched only for those who
     may miss nothing. `unsent` is what senders gave up before it reached the stream.
+
+    `whole` is there only when rows of the commit can no longer be read at the root: how many rows it matched, by
+    subscription. Nobody knows any more which rows are gone, and each subscription has had others of them. So the count
+    travels unchanged, in every block that has a part of the commit, and the reader settles it where the commit ends:
+    what it has not counted by then has expired (`headgate.wire.ledger.Account`).
     """
 
     after: int
@@ -41,6 +46,7 @@ class Commit:
     shed_updates: int = 0
     partly_shed: int = 0
     unsent: Unsent | None = None
+    whole: Mapping[int, int] = field(default_factory=dict)
 
 
 # Per subscription id: rows given up, by reason. The reason `expired` is a term of its own in the ledger.
@@ -73,11 +79,13 @@ def merge_digests(first: Mapping[int, Digest], second: Mapping[int, Digest]) -> 
 class Block:
     """Rows of one stream in sequence order. `classes` is None on the last hop, where every row is the receiver's.
 
-    `declared` counts for each subscription what was given up; `digests` has more about it where its policy asks. In a
-    block with rows both belong to the last commit, so that counts are exact wherever the block is cut. `patches` says
+    `declared` counts for each subscription what was given up; `digests` has more about it where its policy asks. Both
+    belong to the last commit, so that counts are exact wherever the block is cut; only where a block without rows
+    begins and ends with a commit they may be of all of its commits. `patches` says
     where the rows of a subscription differ from those of its class (see `headgate.wire.patch`). `basis` is what a
     subscription had counted before the block, by its last acknowledgement, where a declaration stands for messages
-    that it may have read in part without acknowledging them.
+    that it may have read in part without acknowledging them; `begun` is then how many rows of the commit that the
+    block ends in are counted up to its end.
     """
 
     stream: str
@@ -91,6 +99,7 @@ class Block:
     digests: Mapping[int, Digest] = field(default_factory=dict)
     patches: Patches = field(default_factory=dict, repr=False)
     basis: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    begun: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def version(self) -> int:
@@ -111,6 +120,20 @@ class Block:
     def at_boundary(self) -> bool:
         """Whether it ends where a commit ends."""
         return self.upto == self.commits[-1].upto
+
+    @property
+    def of_whole_commits(self) -> bool:
+        """Whether it begins and ends with a commit, and all of its commits can be read."""
+        return self.after == self.commits[0].after and self.at_boundary and not any(each.whole for each in self.commits)
+
+    def meant_for(self, receivers: Collection[int]) -> tuple[Commit, ...]:
+        """Its commits as some subscriptions need to know them."""
+        if not any(commit.whole for commit in self.commits):
+            return self.commits
+        return tuple(
+            replace(commit, whole={mine: count for mine, count in commit.whole.items() if mine in receivers})
+            for commit in self.commits
+        )
 
     def take(self, indices: npt.NDArray[np.int64]) -> Block:
         """The same coverage with only these rows."""
@@ -136,7 +159,8 @@ class Block:
         stop = int(np.searchsorted(self.seqs, np.uint64(upto), side="right"))
         commits = tuple(commit for commit in self.commits if commit.after < upto)
         patches = restricted(self.patches, self.after, upto)
-        return replace(self._slice(0, stop), upto=upto, commits=commits, declared={}, digests={}, patches=patches)
+        kept = replace(self._slice(0, stop), declared={}, digests={}, basis={}, begun={})
+        return replace(kept, upto=upto, commits=commits, patches=patches)
 
     def _slice(self, start: int, stop: int) -> Block:
         classes = None
@@ -199,7 +223,11 @@ def concat(blocks: Sequence[Block]) -> Block:
     for before, block in zip([None, *blocks[:-1]], blocks, strict=True):
         if before is not None and block.after != before.upto:
             raise ValueError(f"blocks are not adjacent: {before.upto} then {block.after}")
-        commits.extend(commit for commit in block.commits if not commits or commit.upto > commits[-1].upto)
+        for commit in block.commits:
+            if not commits or commit.upto > commits[-1].upto:
+                commits.append(commit)
+            elif commit.whole:  # a part of it was read before it was damaged, or from elsewhere
+                commits[-1] = replace(commits[-1], whole=commit.whole)
         declared = merge_declared(declared, block.declared)
         digests = merge_digests(digests, block.digests)
     classes = None
@@ -222,21 +250,24 @@ def concat(blocks: Sequence[Block]) -> Block:
 
 
 def _condensed(commits: list[Commit], seqs: npt.NDArray[np.uint64]) -> tuple[Commit, ...]:
-    """Only the commits that have rows here, and the last one; what the others shed is carried to the next.
+    """Only the commits that have rows here or are not whole, and the last one; the next covers what is left out.
 
-    An output that waits for an hour would otherwise list every commit of that hour.
+    What the others shed is carried to the next. An output that waits for an hour would otherwise list every commit of
+    that hour.
     """
     ends = np.searchsorted(seqs, np.array([commit.upto for commit in commits], dtype=np.uint64), side="right")
-    has_rows = np.diff(ends, prepend=0) > 0
-    has_rows[-1] = True
+    named = (np.diff(ends, prepend=0) > 0) | [bool(commit.whole) for commit in commits]
+    named[-1] = True
     kept: list[Commit] = []
     shed = updates = partly = 0
     unsent: Unsent | None = None
-    for commit, keep in zip(commits, has_rows.tolist(), strict=True):
+    after = commits[0].after
+    for commit, keep in zip(commits, named.tolist(), strict=True):
         shed, updates, partly = shed + commit.shed, updates + commit.shed_updates, partly + commit.partly_shed
         unsent = merged(unsent, commit.unsent)
         if keep:
-            kept.append(replace(commit, shed=shed, shed_updates=updates, partly_shed=partly, unsent=unsent))
+            shedding = replace(commit, shed=shed, shed_updates=updates, partly_shed=partly, unsent=unsent)
+            kept.append(replace(shedding, after=after))
             shed = updates = partly = 0
-            unsent = None
+            unsent, after = None, commit.upto
     return tuple(kept)

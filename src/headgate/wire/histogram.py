@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from headgate.wire.record import Count
+
 _BINS_PER_DOUBLING = 8
 _FLOOR_MS = 0.125
 
@@ -17,9 +19,9 @@ class Histogram:
     (100, 149.0, 103)
     """
 
-    count: int = 0
+    count: Count = 0
     total_ms: float = 0.0
-    bins: dict[str, int] = field(default_factory=dict)
+    bins: dict[int, Count] = field(default_factory=dict)
 
     def add(self, delay_ms: float, weight: int = 1) -> None:
         """Count `weight` rows of one delay; a delay below zero is a clock's fault and counts as zero."""
@@ -27,7 +29,7 @@ class Histogram:
             return
         delay_ms = max(delay_ms, 0.0)
         place = 0 if delay_ms < _FLOOR_MS else 1 + int(_BINS_PER_DOUBLING * math.log2(delay_ms / _FLOOR_MS))
-        self.bins[str(place)] = self.bins.get(str(place), 0) + weight
+        self.bins[place] = self.bins.get(place, 0) + weight
         self.count += weight
         self.total_ms += delay_ms * weight
 
@@ -40,8 +42,8 @@ class Histogram:
         if not self.count:
             return None
         seen, wanted = 0, fraction * self.count
-        for place in sorted(map(int, self.bins)):
-            seen += self.bins[str(place)]
+        for place in sorted(self.bins):
+            seen += self.bins[place]
             if seen >= wanted:
                 break
         return 0.0 if place == 0 else _FLOOR_MS * 2 ** ((place - 0.5) / _BINS_PER_DOUBLING)

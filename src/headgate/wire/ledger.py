@@ -9,120 +9,104 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, is_dataclass, replace
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from headgate.wire.block import EXPIRED, Block
+from headgate.wire.block import EXPIRED, Block, merge_declared
 from headgate.wire.frame import WireError
 from headgate.wire.histogram import Histogram
 from headgate.wire.manifest import Manifest
-from headgate.wire.sealed import read_object, write_object
+from headgate.wire.record import Count, read_record, write_record
 from headgate.wire.unsent import add_reasons
 
 DELIVERED: Final = "delivered"
+_TALLY: Final = "acknowledgement"
+_SUMS: Final = "ledger"
 # For each subscription id that a version serves on a stream, its delivery class.
 Members = Mapping[int, int]
-
-_PLACES: Final = ("subscription", "boundary", "mark", "inbox", "time_ms", "stay", "detached_ms", "lost")
-_COUNTED: Final = ("delivered", "expired", "shed", "shed_updates", "partly_shed")
-
-
-def check_counts(document: Mapping[str, Any], *names: str) -> None:
-    """Refuse a stored document in which one of these is not a whole number from 0 on."""
-    for name in names:
-        value = document[name]
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise WireError(f"{name!r} should be a whole number from 0 on, found {value!r:.40}")
-
-
-def _document(record: Any) -> dict[str, Any]:
-    """The fields of a record for JSON, records inside of it as well; nothing is copied, as it is written at once."""
-    found = {name: getattr(record, name) for name in record.__dataclass_fields__}
-    return {name: _document(value) if is_dataclass(value) else value for name, value in found.items()}
 
 
 @dataclass(slots=True)
 class Since:
     """What was counted past the last commit boundary."""
 
-    delivered: int = 0
-    reduced: dict[str, int] = field(default_factory=dict)
-    expired: int = 0
-    shed: int = 0
-    shed_updates: int = 0
-    partly_shed: int = 0
-    unsent: dict[str, int] = field(default_factory=dict)
+    delivered: Count = 0
+    reduced: dict[str, Count] = field(default_factory=dict)
+    expired: Count = 0
+    shed: Count = 0
+    shed_updates: Count = 0
+    partly_shed: Count = 0
+    unsent: dict[str, Count] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Begun:
+    """A commit that was counted in part: where it ends, rows counted, rows that it matched where some cannot be read.
+
+    >>> Begun(20, counted=3, whole=5).missing, Begun(20, counted=3).missing
+    (2, 0)
+    """
+
+    upto: Count
+    counted: Count = 0
+    whole: Count | None = None
+
+    @property
+    def missing(self) -> int:
+        """Rows that have expired when the commit ends."""
+        return max(0 if self.whole is None else self.whole - self.counted, 0)
 
 
 @dataclass(slots=True)
 class Tally:
     """What one subscriber counted, up to a commit boundary. This is the acknowledgement that it stores.
 
-    `starts` is the sequence before the first row that it was owed. `inbox` is the place of the last message read in
-    the inbox log of its `stay` (see `headgate.model.Stay`); `mark` is the coverage reached, which may lie past the
-    boundary. What was counted between the two is kept in `since`, so that a reader who resumes inside a commit settles
-    all of it. `detached_ms` is when the subscriber said that it would be away, 0 while it has not; `grace_s` how long
-    its rows are to be kept then, None for as long as the subscription says. `lost` is the place in the state log of an
+    `starts` is the sequence before the first row that it was owed. `inbox` is the place of the last message read in the
+    inbox log of its `stay` (see `headgate.model.Stay`), and `entered` what was counted before it; `mark` is the
+    coverage reached, which may lie past the boundary. What was counted between the two is kept in `since`, so that a
+    reader who resumes inside a commit settles all of it. `begun` is the commit that the mark lies inside of, None at an
+    end. `detached_ms` is when the subscriber said that it would be away, 0 while it has not; `grace_s` how long its
+    rows are to be kept then, None for as long as the subscription says. `lost` is the place in the state log of an
     acknowledgement that could not be read, 0 when there was none: what was counted before it is not in here.
     `incarnation` is the id of the stream's incarnation that the sequence numbers belong to, `run` that of the service's
     run in which they were read.
     """
 
-    subscription: int
-    starts: int | None = None
-    boundary: int = 0
-    delivered: int = 0
-    reduced: dict[str, int] = field(default_factory=dict)
-    expired: int = 0
-    shed: int = 0
-    shed_updates: int = 0
-    partly_shed: int = 0
-    unsent: dict[str, int] = field(default_factory=dict)
-    mark: int = 0
-    inbox: int = 0
+    subscription: Count
+    starts: Count | None = None
+    boundary: Count = 0
+    delivered: Count = 0
+    reduced: dict[str, Count] = field(default_factory=dict)
+    expired: Count = 0
+    shed: Count = 0
+    shed_updates: Count = 0
+    partly_shed: Count = 0
+    unsent: dict[str, Count] = field(default_factory=dict)
+    mark: Count = 0
+    inbox: Count = 0
     since: Since = field(default_factory=Since)
-    time_ms: int = 0
-    stay: int = 0
-    detached_ms: int = 0
+    begun: Begun | None = None
+    time_ms: Count = 0
+    stay: Count = 0
+    entered: dict[str, Count] = field(default_factory=dict)
+    detached_ms: Count = 0
     grace_s: float | None = None
-    lost: int = 0
+    lost: Count = 0
     incarnation: str = ""
     run: str = ""
     commit_delay: Histogram = field(default_factory=Histogram)
     event_delay: Histogram = field(default_factory=Histogram)
 
-    def to_json(self) -> bytes:
-        """The stored form: JSON under a checksum."""
-        return write_object(_document(self))
+    def encode(self) -> bytes:
+        """The stored form."""
+        return write_record(_TALLY, self)
 
     @classmethod
-    def from_json(cls, data: bytes) -> Tally:
+    def decode(cls, data: bytes) -> Tally:
         """Read the stored form; fields that a newer client has added are passed over."""
-        document: dict[str, Any] = {
-            key: value for key, value in read_object(data).items() if key in cls.__dataclass_fields__
-        }
-        for name in ("commit_delay", "event_delay"):
-            document[name] = Histogram(**document.get(name, {}))
-        document["since"] = Since(**document.get("since", {}))
-        tally = cls(**document)
-        tally.check()
-        return tally
-
-    def check(self) -> None:
-        """Refuse an acknowledgement whose counts are no counts."""
-        check_counts({name: getattr(self, name) for name in _PLACES}, *_PLACES)
-        check_counts({"starts": 0 if self.starts is None else self.starts}, "starts")
-        for found in (self, self.since):
-            check_counts({name: getattr(found, name) for name in _COUNTED}, *_COUNTED)
-            check_counts(found.reduced, *found.reduced)
-        for histogram in (self.commit_delay, self.event_delay):
-            check_counts({"count": histogram.count}, "count")
-            check_counts(histogram.bins, *(str(int(place)) for place in histogram.bins))
-            float(histogram.total_ms)
-        if self.grace_s is not None:
-            float(self.grace_s)
+        return read_record(_TALLY, cls, data)
 
     def place(self, stay: int) -> int:
         """The place of the last message read in the inbox of a stay; 0 when the reader has not come to it."""
@@ -132,8 +116,8 @@ class Tally:
     def read(cls, data: bytes) -> Tally | None:
         """Read what somebody stored as an acknowledgement, None when it is not one."""
         try:
-            return cls.from_json(data)
-        except (WireError, ValueError, TypeError, AttributeError, KeyError):
+            return cls.decode(data)
+        except WireError:
             return None
 
 
@@ -144,6 +128,16 @@ def counted_by(tally: Tally) -> dict[str, int]:
         for reason, count in reasons.items():
             found[reason] = found.get(reason, 0) + count
     return found
+
+
+def _ends(block: Block) -> list[int]:
+    """For each commit of a block, the number of rows up to its end."""
+    return [int(end) for end in block.seqs.searchsorted([commit.upto for commit in block.commits], side="right")]
+
+
+def counted_in_stay(tally: Tally) -> dict[str, int]:
+    """The same, of what was read at the site of its stay."""
+    return {reason: count - tally.entered.get(reason, 0) for reason, count in counted_by(tally).items()}
 
 
 class Account:
@@ -166,20 +160,24 @@ class Account:
         have, mine = self.coverage, self.tally.subscription
         if have is None or block.after >= have or mine not in block.basis:
             return block if have is None else block.since(have)
-        counted, before = counted_by(self.tally), block.basis[mine]
+        counted, before = counted_in_stay(self.tally), block.basis[mine]
         declared = dict(block.declared.get(mine, {}))
         for reason, count in counted.items():
             gone = EXPIRED if reason == DELIVERED else reason
             declared[gone] = declared.get(gone, 0) - (count - before.get(reason, 0))
         return replace(block.since(have), declared={mine: {why: count for why, count in declared.items() if count}})
 
-    def add(self, block: Block, inbox: int, now_ms: int) -> None:
-        """Count a block that continues the coverage."""
+    def add(self, block: Block, inbox: int, now_ms: int) -> Block:
+        """Count a block that continues the coverage; returns it with all that has expired in it declared."""
         tally = self.tally
         if tally.starts is None:
             tally.starts = tally.mark = tally.boundary = block.after
         if block.after != tally.mark:
             raise ValueError(f"a block after {block.after} does not continue the coverage at {tally.mark}")
+        missing = self._missing(block)
+        if missing:
+            expired = {tally.subscription: {EXPIRED: missing}}
+            block = replace(block, declared=merge_declared(block.declared, expired))
         since = tally.since
         since.delivered += len(block.seqs)
         for reason, count in block.declared.get(tally.subscription, {}).items():
@@ -196,10 +194,36 @@ class Account:
         self._observe(block, now_ms)
         if block.at_boundary:
             self._settle(block)
+        return block
+
+    def _missing(self, block: Block) -> int:
+        """Rows that can no longer be read, of commits that end in a block.
+
+        A commit some of whose rows are gone says how many it matched (`Commit.whole`), perhaps in a part of it only. By
+        its end everything else of it has been counted here, whatever way it came.
+        """
+        tally, mine, last = self.tally, self.tally.subscription, block.commits[-1]
+        if mine in block.begun:  # unread messages that have expired: they were counted in the same way to make it
+            counted = Begun(last.upto, block.begun[mine], last.whole.get(mine))
+            tally.begun = None if block.at_boundary else counted
+            return 0
+        missing, start = 0, 0
+        for commit, end in zip(block.commits, _ends(block), strict=True):
+            if tally.begun is not None and tally.begun.upto < commit.upto:  # nothing of its end is in the block
+                missing, tally.begun = missing + tally.begun.missing, None
+            begun = tally.begun = tally.begun or Begun(commit.upto)
+            begun.counted += end - start
+            begun.whole = commit.whole.get(mine, begun.whole)
+            if commit is last:
+                begun.counted += sum(block.declared.get(mine, {}).values())
+            if commit.upto <= block.upto:
+                missing, tally.begun = missing + begun.missing, None
+            start = end
+        return missing
 
     def _observe(self, block: Block, now_ms: int) -> None:
         """Count the delays of the rows, by the commit that they came with."""
-        ends = [int(end) for end in block.seqs.searchsorted([commit.upto for commit in block.commits], side="right")]
+        ends = _ends(block)
         for start, end, commit in zip([0, *ends[:-1]], ends, block.commits, strict=True):
             delay_ms = now_ms - commit.time_ms
             self.tally.commit_delay.add(delay_ms, end - start)
@@ -239,9 +263,9 @@ class Entry:
 class Committed(NamedTuple):
     """A commit that is not summed up yet: its end, when it was made, and rows matched by subscription."""
 
-    upto: int
+    upto: Count
     time_ms: int
-    counts: dict[int, int]
+    counts: dict[int, Count]
 
 
 @dataclass(slots=True)
@@ -259,21 +283,21 @@ class Matched:
     stream: str
     lineage: str = ""
     batch: int = -1
-    mark: int = 0
-    folded: dict[int, int] = field(default_factory=dict)
-    starts: dict[int, int] = field(default_factory=dict)
+    mark: Count = 0
+    folded: dict[int, Count] = field(default_factory=dict)
+    starts: dict[int, Count] = field(default_factory=dict)
     recent: list[Committed] = field(default_factory=list)
-    rows_in: int = 0
-    evaluated: int = 0
-    dead: int = 0
-    shed: int = 0
-    gaps: int = 0
-    shed_updates: int = 0
-    partly_shed: int = 0
-    withheld: dict[str, int] = field(default_factory=dict)
-    unsent: dict[str, int] = field(default_factory=dict)
-    lost: int = 0
-    place: int = 0
+    rows_in: Count = 0
+    evaluated: Count = 0
+    dead: Count = 0
+    shed: Count = 0
+    gaps: Count = 0
+    shed_updates: Count = 0
+    partly_shed: Count = 0
+    withheld: dict[str, Count] = field(default_factory=dict)
+    unsent: dict[str, Count] = field(default_factory=dict)
+    lost: Count = 0
+    place: Count = 0
 
     @property
     def head(self) -> int:
@@ -367,24 +391,14 @@ class Matched:
             )
         return lines
 
-    def to_json(self) -> bytes:
-        """The stored form: JSON under a checksum."""
-        return write_object(_document(self))
+    def encode(self) -> bytes:
+        """The stored form."""
+        return write_record(_SUMS, self)
 
     @classmethod
-    def from_json(cls, data: bytes) -> Matched:
-        """Read the stored form."""
-        document = read_object(data)
-        check_counts(document, "mark", "rows_in", "evaluated", "dead", "shed", "gaps", "shed_updates", "partly_shed")
-        check_counts(document, "lost", "place")
-        check_counts(document["withheld"], *document["withheld"])
-        for name in ("folded", "starts"):
-            document[name] = _by_id(document[name])
-        document["recent"] = [Committed(int(end), int(at), _by_id(found)) for end, at, found in document["recent"]]
-        return cls(**document)
-
-
-def _by_id(document: Mapping[str, Any]) -> dict[int, int]:
-    """Counts by subscription, as JSON has them under text."""
-    check_counts(document, *document)
-    return {int(key): value for key, value in document.items()}
+    def decode(cls, data: bytes, stream: str) -> Matched:
+        """Read the stored sums of a stream."""
+        found = read_record(_SUMS, cls, data)
+        if found.stream != stream:
+            raise WireError(f"these are the sums of stream {found.stream!r:.40}")
+        return found

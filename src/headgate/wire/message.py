@@ -39,24 +39,33 @@ def _header(block: Block) -> dict[str, Any]:
         header["declared"] = {str(receiver): dict(reasons) for receiver, reasons in block.declared.items()}
     if block.basis:
         header["basis"] = {str(receiver): dict(counted) for receiver, counted in block.basis.items()}
+    if block.begun:
+        header["begun"] = {str(receiver): count for receiver, count in block.begun.items()}
     if block.digests:
         header["digests"] = {str(receiver): digest.to_dict() for receiver, digest in block.digests.items()}
     return header
 
 
 def _commit(commit: Commit) -> list[Any]:
-    """A commit as numbers; what was shed otherwise than as whole rows, or never sent, is written where there is any."""
+    """A commit as numbers; what is seldom there is written where there is any: other shedding, never sent, lost."""
     found = [commit.after, commit.upto, commit.version, commit.time_ms, commit.lag_ms, commit.shed]
     more = [commit.shed_updates, commit.partly_shed]
-    if commit.unsent is not None:
-        return [*found, *more, commit.unsent.to_dict()]
+    unsent = None if commit.unsent is None else commit.unsent.to_dict()
+    if commit.whole:
+        return [*found, *more, unsent, {str(receiver): count for receiver, count in commit.whole.items()}]
+    if unsent is not None:
+        return [*found, *more, unsent]
     return [*found, *more] if any(more) else found
 
 
 def _commits(header: Mapping[str, Any]) -> tuple[Commit, ...]:
-    return tuple(
-        Commit(*numbers[:8], *(Unsent.from_dict(found) for found in numbers[8:])) for numbers in header["commits"]
-    )
+    return tuple(_read_commit(*numbers) for numbers in header["commits"])
+
+
+def _read_commit(*numbers: Any) -> Commit:
+    unsent = [None if found is None else Unsent.from_dict(found) for found in numbers[8:9]]
+    whole = [{int(receiver): int(count) for receiver, count in found.items()} for found in numbers[9:10]]
+    return Commit(*numbers[:8], *unsent, *whole)
 
 
 def _declared(header: Mapping[str, Any]) -> Declared:
@@ -65,6 +74,10 @@ def _declared(header: Mapping[str, Any]) -> Declared:
 
 def _basis(header: Mapping[str, Any]) -> Mapping[int, Mapping[str, int]]:
     return {int(receiver): counted for receiver, counted in header.get("basis", {}).items()}
+
+
+def _begun(header: Mapping[str, Any]) -> Mapping[int, int]:
+    return {int(receiver): int(count) for receiver, count in header.get("begun", {}).items()}
 
 
 def _digests(header: Mapping[str, Any]) -> Mapping[int, Digest]:
@@ -119,6 +132,7 @@ def decode_block(data: bytes, schema: pa.Schema) -> Block:
         _digests(header),
         patches,
         _basis(header),
+        _begun(header),
     )
 
 
@@ -195,6 +209,7 @@ def _decode_json(data: bytes, schema: pa.Schema) -> Block:
         _declared(header),
         _digests(header),
         basis=_basis(header),
+        begun=_begun(header),
     )
 
 

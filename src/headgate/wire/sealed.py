@@ -1,4 +1,4 @@
-"""Small stored documents under a checksum: JSON objects and numbers of which only the latest counts.
+"""Small stored texts under a checksum: records (`headgate.wire.record`) and numbers of which only the latest counts.
 
 ``HGS`` and eight hexadecimal digits of the CRC-32, a space, then the text. Without it a changed digit in an
 acknowledgement or in a sum would still be JSON. Text without a seal is taken as it is, as people and other programs
@@ -7,10 +7,8 @@ write it; a seal that was damaged is neither.
 
 from __future__ import annotations
 
-import json
 import zlib
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from headgate.wire.frame import WireError
 
@@ -37,23 +35,6 @@ def unseal(data: bytes) -> bytes:
     if data != seal(text):
         raise WireError("it does not fit its checksum")
     return text
-
-
-def write_object(document: Mapping[str, Any]) -> bytes:
-    """A JSON object as it is stored."""
-    return seal(json.dumps(document, separators=(",", ":")).encode())
-
-
-def read_object(data: bytes) -> dict[str, Any]:
-    """Read a JSON object.
-
-    >>> read_object(b'{"state": "ready"}') == read_object(write_object({"state": "ready"}))
-    True
-    """
-    document = json.loads(unseal(data))
-    if not isinstance(document, dict):
-        raise WireError(f"expected a JSON object, found {type(document).__name__}")
-    return document
 
 
 def write_number(number: int) -> bytes:

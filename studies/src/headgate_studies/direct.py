@@ -64,7 +64,7 @@ class DirectCommits:
         index = None if keeper is None else keeper.ensure(self._fabric, pin.version)
         work = MatchPass(self._address, stream, pin, batch=batch, row_cost_s=row_cost_s, index=index)
         if control is not None:
-            demands = control.demands(self._fabric, pin.version)
+            demands = self._fabric.run(control.demands(self._fabric.fabric, pin.version))
             work = replace(work, levels=demands.levels, in_order=demands.in_order)
         staged = [row for each in work(iter([marked])) for row in each.to_pylist()]
         if control is not None:

@@ -14,7 +14,7 @@ import math
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -23,10 +23,11 @@ from typing import Any, Final
 from headgate.client import Client
 from headgate.fabric import EmbeddedServer, SyncFabric
 from headgate.matching.admission import ErrorEstimate
-from headgate.pipeline.commit import decode_pin
 from headgate.pipeline.errors import Errors
 from headgate.pipeline.query import start_query
 from headgate.pipeline.worker import Address
+from headgate.protocol.records import Pin
+from headgate.protocol.reports import JobReport
 from headgate.service.contexts import FOLD_AFTER
 from headgate.service.runtime import Settings, open_runtime
 from headgate.wire.logs import Logs
@@ -125,12 +126,13 @@ class _Seen:
     heads: dict[int, int] = field(default_factory=dict)
     errors: dict[int, Errors] = field(default_factory=dict)
 
-    def take(self, fabric: SyncFabric, report: Mapping[str, Any]) -> None:
+    def take(self, fabric: SyncFabric, report: JobReport) -> None:
         """Read what holds after a batch, in the driver."""
         stored = fabric.last(fabric.logs.state, fabric.logs.pin("fleet"))
         assert stored is not None
-        self.heads[int(report["batch"])] = decode_pin(stored.data)[1].head
-        self.errors[int(report["batch"])] = Errors.read(fabric, "fleet")
+        assert report.batch is not None
+        self.heads[report.batch] = Pin.decode(stored.data).head
+        self.errors[report.batch] = Errors.read(fabric, "fleet")
 
     def estimates(self, first: int, last: int) -> tuple[ErrorEstimate, ErrorEstimate]:
         """Matches missed and wrong in batches [first, last], as the job estimates them."""

@@ -187,7 +187,7 @@ class World:
 
     def tallies(self) -> dict[int, Tally]:
         """What subscribers have counted so far, as they would acknowledge it."""
-        return {identity: Tally.from_json(account.tally.to_json()) for identity, account in self.accounts.items()}
+        return {identity: Tally.decode(account.tally.encode()) for identity, account in self.accounts.items()}
 
     def least_owed(self, before: Mapping[int, Tally]) -> int:
         """The rows that the subscriber with the fewest was owed since then."""

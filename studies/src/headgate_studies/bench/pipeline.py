@@ -13,7 +13,7 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from headgate.model import Deployment, Schema, Site, Source, Stream, Subscriptio
 from headgate.pipeline.classes import reading_of, template_of
 from headgate.pipeline.query import start_query
 from headgate.pipeline.worker import Address
+from headgate.protocol.reports import JobReport
 from headgate.relay.tables import publish_snapshot
 from headgate.wire.codec import encode_stream
 from headgate.wire.logs import Logs
@@ -165,10 +166,10 @@ class _Bench:
         if index is not None:
             document = {"stream": json.loads(json.dumps(encode_stream(stream))), "context": 0}
             SavedIndexes(checkpoint / "indexes").save(self.version, index, document)
-        reports: list[Mapping[str, Any]] = []
+        reports: list[JobReport] = []
         spent: list[float] = []
 
-        def told(report: Mapping[str, Any]) -> None:
+        def told(report: JobReport) -> None:
             reports.append(report)
             spent.append(run_cpu_s())
 
@@ -180,7 +181,7 @@ class _Bench:
         manifests = self._manifests(name)
         counted = manifests[1:]
         match_s, class_s, class_bytes, work_s = (
-            sum(each[key] for each in reports[1:]) for key in ("match_s", "class_s", "class_bytes", "work_s")
+            sum(getattr(each, key) for each in reports[1:]) for key in ("match_s", "class_s", "class_bytes", "work_s")
         )
         return _Run(
             stream=name,

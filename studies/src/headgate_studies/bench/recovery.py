@@ -21,9 +21,9 @@ from typing import Any, Final
 
 from headgate.catalog import parse_deployment
 from headgate.pipeline.sources import GENERATOR_SCHEMAS
+from headgate.protocol.reports import JobReport
 from headgate.service.runtime import Runtime, Settings, open_runtime
 from headgate.wire.manifest import decode_manifest
-from headgate.wire.sealed import read_object
 
 _DEPLOYMENT: Final = """
 streams:
@@ -75,7 +75,7 @@ async def _kill(runtime: Runtime) -> dict[str, Any]:
     cpu_s = session_cpu_s(runtime.job.pid or 0)
     await runtime.wait_ready()
     stored = await runtime.fabric.last(runtime.fabric.logs.state, runtime.fabric.logs.stats("job", "_"))
-    stages = read_object(stored.data).get("stages", {}) if stored else {}
+    stages = (JobReport.decode(stored.data).stages or {}) if stored else {}
     return {
         "seconds": round(seconds, 2),
         "cpu_s": round(cpu_s, 1),

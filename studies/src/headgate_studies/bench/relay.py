@@ -18,7 +18,7 @@ from typing import Any, Final
 from headgate.errors import HeadgateError
 from headgate_studies.bench import relay_load
 
-_FIGURES: Final = ("rows_per_cpu_s", "messages_per_s", "p50_ms", "p99_ms", "idle_cpu")
+_FIGURES: Final = ("rows_per_cpu_s", "messages_per_cpu_s", "messages_per_s", "p50_ms", "p99_ms", "idle_cpu")
 _TIMEOUT_S: Final = 900.0
 
 

@@ -51,7 +51,7 @@ def _first(names: list[str], what: str) -> Any:
 
 
 Logs = _first(["headgate.wire.logs", "headgate.fabric"], "Logs")
-DirectCommits = _first(["headgate_studies.direct", "headgate.pipeline.direct"], "DirectCommits")
+DirectCommits = _first(["headgate_studies.direct", "headgate_studies.direct"], "DirectCommits")
 
 
 def _deployment() -> str:
@@ -182,6 +182,7 @@ def _figures(
         "rows": readers.rows,
         "rows_per_cpu_s": round(readers.rows / used_s),
         "cpu_s": round(used_s, 2),
+        "messages_per_cpu_s": round(messages / used_s),
         "messages_per_s": round(messages / took_s),
         "p50_ms": round(float(np.percentile(delays, 50)) * 1e3, 1),
         "p99_ms": round(float(np.percentile(delays, 99)) * 1e3, 1),

@@ -100,7 +100,7 @@ async def _life(directory: Path, revisions: int, limit: int) -> dict[str, float]
                         await asyncio.sleep(rules.every_s)
                     rows = generate("fleet", 5, _ROWS * number, _ROWS * (number + 1))
                     await asyncio.to_thread(direct.commit, "fleet", rows, number)
-                    await runtime.control.room.refresh()
+                    await runtime.control.room.refresh(runtime.fabric)
                     most = max(most, runtime.control.room.bytes)
                     if number % (revisions // 5) == 0:  # the one who was away comes back
                         reader = Readers(client, keep=False)
@@ -115,7 +115,7 @@ async def _life(directory: Path, revisions: int, limit: int) -> dict[str, float]
                 "refused for want of room": float(refused),
                 "revisions that the log holds": limit / (size + 100),
                 "fullest, as a part of the log": most / limit,
-                "versions deleted": float(runtime.purger.purged),
+                "versions deleted": float(runtime.purger.purger.purged),
                 "ledger difference": float(sum(abs(each["difference"]) for each in status["subscriptions"].values())),
             }
             await readers.stop()

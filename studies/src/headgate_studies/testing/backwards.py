@@ -25,9 +25,9 @@ from typing import Any, Final
 
 from headgate.fabric import EmbeddedServer, SyncFabric
 from headgate.model import Schema, Source, Stream
-from headgate.pipeline.checkpoint import LineageError
 from headgate.pipeline.sources.generators import ORIGIN_US
 from headgate.pipeline.sources.nats import SourceGapError
+from headgate.protocol.commits import LineageError
 from headgate.wire.logs import Logs
 from headgate_studies.testing.model_query import (
     FileSource,

@@ -9,14 +9,23 @@ from functools import partial
 from typing import Any, Final
 
 from headgate.fabric import Fabric
-from headgate.pipeline.commit import decode_pin
 from headgate.pipeline.errors import Errors
-from headgate.protocol.quarantine import read_document
-from headgate.protocol.records import Holds, Oldest, Past, Purging, RelayMark
+from headgate.protocol.quarantine import QuarantineReport
+from headgate.protocol.records import Holds, Oldest, Past, Pin, Purging, RelayMark
+from headgate.protocol.reports import (
+    JobReport,
+    JoinsReport,
+    PlannerReport,
+    RelayReport,
+    Report,
+    StandingReport,
+    TablesReport,
+)
 from headgate.relay.core import Key
-from headgate.service.books import read_sums, read_tally
-from headgate.service.reports import read_report
+from headgate.service.books import read_tally
+from headgate.service.reports import decode_relay
 from headgate.wire.context import decode_context
+from headgate.wire.ledger import Matched
 from headgate.wire.logs import Log, Logs
 from headgate.wire.manifest import decode_manifest
 from headgate.wire.message import block_range
@@ -55,19 +64,19 @@ def targets(logs: Logs, ids: dict[str, int], revision: int) -> list[Target]:
     mine = ids["all-leaf"]
     return [
         Target("head", state, logs.head, read_number),
-        Target("pin", state, logs.pin("fleet"), decode_pin),
-        Target("ledger", state, logs.ledger("fleet"), partial(read_sums, stream="fleet")),
+        Target("pin", state, logs.pin("fleet"), Pin.decode),
+        Target("ledger", state, logs.ledger("fleet"), partial(Matched.decode, stream="fleet")),
         Target("purging", state, logs.purging, Purging.decode, named=False),
-        Target("quarantine", state, logs.quarantine("service"), read_document),
+        Target("quarantine", state, logs.quarantine("service"), QuarantineReport.decode),
         Target("errors", state, logs.stats("errors", "fleet"), Errors.decode),
-        stats("job", "_"),
-        stats("job", "fleet"),
-        stats("planner", "_"),
-        stats("planner", "joins"),
-        stats("tables", "_"),
-        stats("standing", "_"),
-        stats("relay", "leaf", frozenset({STARTING})),
-        stats("relay", "nobody"),
+        stats(JobReport, "_"),
+        stats(JobReport, "fleet"),
+        stats(PlannerReport, "_"),
+        stats(JoinsReport, "_"),
+        stats(TablesReport, "_"),
+        stats(StandingReport, "_"),
+        stats(RelayReport, "leaf", frozenset({STARTING})),
+        stats(RelayReport, "nobody"),
         Target("context", root, logs.context("fleet"), decode_context),
         Target("part", root, logs.part("fleet"), bytes, named=False),
         Target("dead", root, logs.dead("fleet"), bytes, named=False),
@@ -89,9 +98,9 @@ def targets(logs: Logs, ids: dict[str, int], revision: int) -> list[Target]:
     ]  # fmt: skip
 
 
-def _report(logs: Logs, kind: str, name: str, relay: frozenset[str] = NEVER) -> Target:
-    reader = partial(read_report, kind=kind, name=name)
-    return Target(f"{kind} {name}", logs.state, logs.stats(kind, name), reader, relay)
+def _report(logs: Logs, form: type[Report], name: str, relay: frozenset[str] = NEVER) -> Target:
+    reader: Callable[[bytes], Any] = decode_relay if form is RelayReport else form.decode
+    return Target(f"{form.about()} {name}", logs.state, logs.stats(form.about(), name), reader, relay)
 
 
 async def garbage(fabric: Fabric, target: Target, rng: random.Random) -> tuple[str, bytes]:

@@ -19,10 +19,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from headgate.fabric import SyncFabric
 from headgate.model import Stream
 from headgate.pipeline.checkpoint import COMPACT_EVERY, FileEntry, SparkCheckpoint, listing_of
-from headgate.pipeline.commit import Pin, Reading, commit
+from headgate.pipeline.commit import Reading, commit
 from headgate.pipeline.filelists import FileLists, files_read
 from headgate.pipeline.record import note, resume
 from headgate.pipeline.staged import staged_row
+from headgate.protocol.records import Pin
 from headgate.wire.manifest import Manifest, decode_manifest
 
 
@@ -134,7 +135,7 @@ class ModelQuery:
     def __post_init__(self) -> None:
         self.checkpoint = SparkCheckpoint(self.directory / "spark")
         self.lineage = resume(self.fabric, self.stream, self.directory, accept=self.accept)
-        self.lists = FileLists(self.fabric, self.stream.name)
+        self.lists = FileLists(self.fabric.fabric, self.stream.name)
 
     def run(self, batches: int, kill: str = "") -> None:
         """Run what was planned before, then new batches, until nothing is new; `kill` dies in the last one there."""
@@ -172,9 +173,9 @@ class ModelQuery:
         ranges = self.checkpoint.ranges(batch)
         new = files_read(self.checkpoint, ranges)
 
-        def place(last: Manifest | None) -> int:
+        async def place(last: Manifest | None) -> int:
             whole = [replace(each, before=None) for each in ranges]
-            return self.lists.append(last, new, lambda: files_read(self.checkpoint, whole))
+            return await self.lists.append(last, new, lambda: files_read(self.checkpoint, whole))
 
         staged = []
         if rows:
@@ -188,7 +189,7 @@ class ModelQuery:
             raise KilledError
         if manifest is not None:
             note(self.directory, manifest)
-            self.lists.purge()
+            self.fabric.run(self.lists.purge())
 
     def _write(self, folder: str, batch: int, *lines: str) -> None:
         path = self.checkpoint.directory / folder / str(batch)

@@ -23,11 +23,12 @@ from rich.table import Table
 
 from headgate.protocol.trace import Trace
 from headgate_studies.testing.world.coverage import STATES
+from headgate_studies.testing.world.deployed import Result
 from headgate_studies.testing.world.faults import MUTANTS
 from headgate_studies.testing.world.mutants import Outcome, hunt
 from headgate_studies.testing.world.scenario import Scenario, make_scenario
 from headgate_studies.testing.world.shrink import shrink
-from headgate_studies.testing.world.simulation import Result, Simulation
+from headgate_studies.testing.world.simulation import Simulation
 
 _BATCH: Final = 2
 _SHOWN: Final = 5

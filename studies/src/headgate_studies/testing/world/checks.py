@@ -23,10 +23,14 @@ class Checks:
         self._covered: dict[str, int] = {}
         self._acked: dict[str, int] = {}
 
+    def fail(self, problem: str) -> None:
+        """A promise is broken; the first one counts."""
+        self.problem = self.problem or problem
+
     def appended(self, subject: str, data: Any, _: int) -> None:
         """Messages of an inbox join exactly; nobody writes over what was covered."""
         if subject.startswith("hg.ack."):
-            self._acknowledged(subject, Tally.from_json(data))
+            self._acknowledged(subject, Tally.decode(data))
         if not isinstance(data, Block) or ".held." in subject:
             return
         before = self._covered.get(subject)

@@ -53,6 +53,10 @@ class PlainCodec:
         """A manifest."""
         return _expect(data, Manifest)
 
+    def encode_manifest(self, manifest: Manifest) -> Manifest:
+        """A manifest as a message."""
+        return manifest
+
     def part(self, data: Any, schema: pa.Schema) -> Part:
         """A staged part."""
         found = _expect(data, Part)

@@ -51,6 +51,7 @@ class SimulatedFabric:
         self.hint_loss = 0.0
         self.max_block = 1 << 30
         self.appended: Callable[[str, Any, int], None] = lambda *_: None
+        self.purging: Callable[[Log, str], None] = lambda *_: None
         self.failed: Callable[[Instance, Exception], None] = lambda *_: None
         self._services: dict[str, list[Instance]] = {}
         self._waiting: list[_Waiting] = []
@@ -124,6 +125,7 @@ class SimulatedFabric:
             case port.Get(log, sequence):
                 return server.get(log, sequence)
             case port.Purge(log, subject, below):
+                self.purging(log, subject)
                 return server.purge(log, subject, below)
             case port.Lasts(log, subjects):
                 return server.lasts(log, subjects)
@@ -162,7 +164,7 @@ class SimulatedFabric:
             fresh = not known.issuperset(command.subjects)
             self._hints[id(waiting.instance)] = (known | set(command.subjects), False)
             if fresh or hinted:
-                self.reply(waiting.instance, Completed(waiting.number))
+                self._finish(waiting, None)
                 return
             self._waiting.append(waiting)
             self.queue.at(self.queue.now + command.timeout_s, self._heard, waiting)

@@ -39,8 +39,8 @@ MUTANTS: Final = (
     Mutant(
         "both halves of a block declare",
         "wire.block",
-        "upto=upto, commits=commits, declared={}, digests={}, patches=patches)",
-        "upto=upto, commits=commits, patches=patches)",
+        "kept = replace(self._slice(0, stop), declared={}, digests={}, basis={}, begun={})",
+        "kept = self._slice(0, stop)",
     ),
     Mutant(
         "joining blocks forgets what the first ones declare",
@@ -93,8 +93,8 @@ MUTANTS: Final = (
     Mutant(
         "oversize rows dropped without declaring",
         "relay.output",
-        "[self.reducer.emptied(each, OVERSIZE) if each",
-        "[replace(each, block=replace(each.block, seqs=each.block.seqs[:0], rows=each.block.rows.slice(0, 0), classes=each.block.classes and type(each.block.classes).empty(0))) if each",
+        "[self.reducer.emptied(piece, OVERSIZE) for piece in for_decisions(each, _MOST_ROWS)]",
+        "[replace(each, block=replace(each.block, seqs=each.block.seqs[:0], rows=each.block.rows.slice(0, 0), classes=each.block.classes and type(each.block.classes).empty(0)))]",
     ),
     Mutant(
         "packed away what was at the front",
@@ -111,8 +111,8 @@ MUTANTS: Final = (
     Mutant(
         "declared again behind what is on its way",
         "relay.output",
-        "            empty = empty and last is not None and last.block.upto != leaving\n",
-        "            empty = empty and last is not None\n",
+        "if last is not None and alike and last.block.upto != leaving and",
+        "if last is not None and alike and",
     ),
     Mutant(
         "a refusal counts as stored",
@@ -213,14 +213,14 @@ MUTANTS: Final = (
     Mutant(
         "expiry ignores the reader's mark",
         "relay.inboxes",
-        ".since(tally.mark))",
-        ")",
+        "tally if tally.stay == key.stay else Tally(tally.subscription))",
+        "Tally(tally.subscription))",
     ),
     Mutant(
         "expiry does not say what it counted on",
-        "relay.inboxes",
-        "basis=basis)",
-        "basis={})",
+        "relay.expiry",
+        "basis={mine: before},",
+        "basis={},",
     ),
     Mutant(
         "expiry replaces what came meanwhile",
@@ -243,8 +243,8 @@ MUTANTS: Final = (
     Mutant(
         "acknowledged before the consumer is done",
         "client.reader",
-        "                    await self._port.hand_over(piece)\n                    reading.acks.note(reading.account.tally)\n",
-        "                    reading.acks.note(reading.account.tally)\n                    await self._port.hand_over(piece)\n",
+        "                    await self._port.hand_over(told)\n                    reading.acks.note(reading.account.tally)\n",
+        "                    reading.acks.note(reading.account.tally)\n                    await self._port.hand_over(told)\n",
     ),
     Mutant(
         "a reader does not see a gap",
@@ -279,8 +279,8 @@ MUTANTS: Final = (
     Mutant(
         "a place carried into another inbox",
         "client.reader",
-        "tally.stay, tally.inbox = stay.number, 0",
-        "tally.stay = stay.number",
+        "tally.stay, tally.inbox, tally.entered = stay.number, 0, counted_by(tally)",
+        "tally.stay, tally.entered = stay.number, counted_by(tally)",
     ),
     Mutant(
         "an unsure acknowledgement is not looked for",
@@ -425,5 +425,53 @@ MUTANTS: Final = (
         "relay.output",
         "split = split or (self.packing and coverage > self._packed_after)",
         "split = split or False",
+    ),
+    Mutant(
+        "a manifest is appended without a fence",
+        "protocol.commits",
+        "port.codec.encode_manifest(manifest), expect=stored.sequence if stored else 0",
+        "port.codec.encode_manifest(manifest), expect=None",
+    ),
+    Mutant(
+        "a batch that was committed is committed again",
+        "protocol.commits",
+        "if last is not None and batch.committed(last):",
+        "if last is not None and batch.committed(last) and last.batch < 0:",
+    ),
+    Mutant(
+        "sums are stored without a fence",
+        "service.keeper",
+        "matched.encode(), expect=self._sequence)",
+        "matched.encode(), expect=None)",
+    ),
+    Mutant(
+        "the books leave out the past of a subscription",
+        "service.books",
+        "matched.add_history(identity, served[identity], past)",
+        "matched.add_history(identity, served[identity], past[1:])",
+    ),
+    Mutant(
+        "the books go on from sums and count the last manifest again",
+        "wire.ledger",
+        "            return manifest.batch <= self.batch\n",
+        "            return manifest.batch < self.batch\n",
+    ),
+    Mutant(
+        "versions that inboxes name are deleted",
+        "service.purging",
+        "named = covered(self._inboxes.names, unnamed)",
+        "named = covered((), unnamed)",
+    ),
+    Mutant(
+        "versions that root logs name are deleted",
+        "service.purging",
+        "named = covered([*roots, *others], old)",
+        "named = covered(others, old)",
+    ),
+    Mutant(
+        "versions that were just announced are deleted",
+        "service.purging",
+        "old = announced[: -self._rules.keep]\n        named",
+        "old = announced\n        named",
     ),
 )

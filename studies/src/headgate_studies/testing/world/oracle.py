@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from headgate.relay.root import EARLIEST
 from headgate.wire.snapshot import Snapshot
 
 Ints = npt.NDArray[np.int64]
@@ -33,6 +34,13 @@ class Committed:
     upto: int
     version: int
     values: Ints
+    counts: dict[int, int] = field(default_factory=dict)
+
+    def count(self, class_id: int) -> int:
+        """How many of its rows a delivery class wants."""
+        if class_id not in self.counts:
+            self.counts[class_id] = int(np.count_nonzero(wanted(class_id, self.values)))
+        return self.counts[class_id]
 
 
 @dataclass
@@ -40,6 +48,8 @@ class StreamTruth:
     """Everything that was committed to one stream."""
 
     commits: list[Committed] = field(default_factory=list)
+    read: int = 0
+    """Rows of the source that were committed."""
     _ends: list[int] = field(default_factory=list)
 
     @property
@@ -53,11 +63,6 @@ class StreamTruth:
             raise AssertionError(f"a commit after {commit.after} does not continue the stream at {self.head}")
         self.commits.append(commit)
         self._ends.append(commit.upto)
-
-    def withdraw(self) -> None:
-        """Take the last commit back: it was refused."""
-        self.commits.pop()
-        self._ends.pop()
 
     def between(self, after: int, upto: int) -> list[Committed]:
         """The commits that have rows in (after, upto]."""
@@ -132,3 +137,27 @@ class Oracle:
             places = np.flatnonzero(wanted(class_id, commit.values)) + commit.after + 1
             found += [int(seq) for seq in places if after < seq <= upto]
         return found
+
+    def sums(self, stream: str, upto: int) -> dict[int, tuple[int, int]]:
+        """By subscription that was served by then, where it starts and how many rows were matched for it."""
+        found: dict[int, tuple[int, int]] = {}
+        for commit in self.streams[stream].commits:
+            if commit.upto > upto:
+                break
+            snapshot = self.versions[commit.version]
+            for name, each in snapshot.deployment.subscriptions.items():
+                identity, class_id = snapshot.subscription_ids[name], snapshot.class_ids[name]
+                if each.stream != stream:
+                    continue
+                if identity not in found:
+                    found[identity] = (
+                        self._before(stream, class_id, commit) if each.start == EARLIEST else (commit.after, 0)
+                    )
+                starts, count = found[identity]
+                found[identity] = (starts, count + commit.count(class_id))
+        return found
+
+    def _before(self, stream: str, class_id: int, first: Committed) -> tuple[int, int]:
+        """What a subscription that wants the past gets of it: rows of its class under versions that had that class."""
+        past = self.streams[stream].between(0, first.after)
+        return 0, sum(each.count(class_id) for each in past if class_id in self.classes(each.version, stream))

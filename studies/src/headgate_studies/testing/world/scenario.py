@@ -51,6 +51,8 @@ class Scenario:
     max_block: int
     heavy_rows: int
     delay_s: float
+    squeeze: bool = False
+    """Whether the past of root logs is given up as soon as it may be; then nobody subscribes to the past."""
 
     def without(self, left_out: frozenset[int]) -> Scenario:
         """The same with some actions left out, by their places."""
@@ -65,7 +67,14 @@ FAULTS: Final = (
     ("power", 2), ("detach", 4),
 )  # fmt: skip
 CHANGES: Final = (("replan", 6), ("subscribe", 4), ("unsubscribe", 1), ("move", 6), ("change", 2))
+SERVICE_FAULTS: Final[tuple[tuple[str, int], ...]] = (
+    ("kill_service", 5),
+    ("replace_service", 3),
+    ("pause_service", 2),
+    ("cut_service", 3),
+)
 _STORMS: Final = 0.3
+_SQUEEZED: Final = 0.5
 _KINDS: Final = (*FAULTS, *CHANGES)
 
 
@@ -79,6 +88,9 @@ def make_scenario(seed: int, length_s: float = 40.0) -> Scenario:
         name: make_subscription(random, name, random.choice(streams), random.choice(sites))
         for name in (f"u{number}" for number in range(random.randint(1, 5)))
     }
+    squeeze = Random(f"squeeze {seed}").random() < _SQUEEZED
+    if squeeze:
+        subscriptions = {name: replace(each, start="now") for name, each in subscriptions.items()}
     deployment = Deployment(
         {name: Stream(name, SCHEMA, Source("generator"), roots[name]) for name in streams},
         {name: Site(name, random.choice((None, None, 4e4)), random.choice((None, None, 4e4))) for name in sites},
@@ -88,6 +100,7 @@ def make_scenario(seed: int, length_s: float = 40.0) -> Scenario:
     classes = {name: random.randint(1, 6) for name in subscriptions}
     first = Snapshot(1, deployment, make_plan(random, deployment), ids, classes)
     actions = [*_commits(random, streams, length_s), *_troubles(random, sites, streams, length_s)]
+    actions += _service_troubles(Random(f"services {seed}"), length_s)
     return Scenario(
         seed,
         first,
@@ -99,6 +112,7 @@ def make_scenario(seed: int, length_s: float = 40.0) -> Scenario:
         max_block=random.choice((400, 1 << 20, 1 << 20)),
         heavy_rows=random.choice((10, 5_000)),
         delay_s=random.choice((0.02, 0.02, 0.3)),
+        squeeze=squeeze,
     )
 
 
@@ -163,6 +177,13 @@ def _troubles(random: Random, sites: list[str], streams: list[str], length_s: fl
         number = random.uniform(0.1, 9.0)
         time_s = random.uniform(middle_s - spread_s, middle_s + spread_s)
         found.append(Action(time_s, kind, place, random.choice(sites), round(number, 3)))
-    # Where a part and its copies are destroyed, nobody can tell any more which of a commit's rows were owed.
-    copies = ("flip_inbox", "flip_site") if any(each.kind == "flip_part" for each in found) else ()
-    return [each for each in found if each.kind not in copies]
+    return found
+
+
+def _service_troubles(random: Random, length_s: float) -> list[Action]:
+    """Faults of drivers, keepers of books and the purger."""
+    kinds, weights = zip(*SERVICE_FAULTS, strict=True)
+    return [
+        Action(random.uniform(0.0, length_s), kind, number=round(random.uniform(0.1, 9.0), 3))
+        for kind in random.choices(kinds, weights, k=random.choice((0, 2, 6)))
+    ]

@@ -50,7 +50,7 @@ class Subscriber:
         self.delivered += len(block.seqs)
         for reason, count in block.declared.get(self.id, {}).items():
             self.given_up[reason] = self.given_up.get(reason, 0) + count
-        self.position = tally.to_json()
+        self.position = tally.encode()
         if block.at_boundary:
             self._check_sums(tally)
 

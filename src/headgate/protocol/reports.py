@@ -1,0 +1,257 @@
+"""What relays, jobs and the service report about themselves (`stats.<about>.<name>` in the state log), as records."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headgate.protocol.records import Record
+from headgate.wire.record import Count
+
+
+class Report(Record, frozen=True, kw_only=True):
+    """A record under `stats`; the kind of each is what it is about and the word report."""
+
+    @classmethod
+    def about(cls) -> str:
+        """What it is about, as its subject names it."""
+        return cls.kind_name.removesuffix("-report")
+
+
+class Reordering(msgspec.Struct, frozen=True, kw_only=True):
+    """A change by `levels: auto`: when, for which subscriptions, the levels before and after, what each would drop."""
+
+    time_s: float
+    receivers: list[int]
+    before: list[str]
+    after: list[str]
+    fractions: list[float]
+
+
+class OutputReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One output of a relay as it stands."""
+
+    rows: Count = 0
+    bytes: Count = 0
+    age_s: float = 0.0
+    classes: dict[str, tuple[Count, Count, float]] | None = {}
+    not_for: dict[str, Count] = {}
+    coverage: Count | None = None
+    stalled: bool = False
+    came: Count = 0
+    reduced: Count = 0
+    reasons: dict[str, Count] = {}
+    level: Count = 0
+    packs: Count = 0
+    reorderings: list[Reordering] = []
+
+
+class RelayReport(Report, frozen=True, kw_only=True):
+    """What a relay has done since it started, and how far it has settled each stream.
+
+    `settled` has, by stream, the end of what all outputs have passed and the version that it was routed under; what
+    comes later was routed under that version or a newer one. It holds for the incarnations that are named beside it: in
+    another one the same numbers mean other rows. `stopped` names streams that cannot go on, and why. Links are named by
+    stream and child.
+    """
+
+    kind_name = "relay-report"
+    site: str
+    time_ms: Count
+    messages: Count = 0
+    rows: Count = 0
+    link_bytes: dict[str, Count] = msgspec.field(default_factory=dict)
+    link_messages: dict[str, Count] = msgspec.field(default_factory=dict)
+    link_rows: dict[str, Count] = msgspec.field(default_factory=dict)
+    inbox_bytes: Count = 0
+    inbox_messages: Count = 0
+    repairs: Count = 0
+    refused: Count = 0
+    oversize: Count = 0
+    failures: Count = 0
+    blocks: Count = 0
+    cpu_s: float = 0.0
+    sent_s: dict[str, float] = msgspec.field(default_factory=dict)
+    arrived_s: dict[str, float] = msgspec.field(default_factory=dict)
+    settled: dict[str, tuple[Count, Count]] = msgspec.field(default_factory=dict)
+    incarnations: dict[str, str] = msgspec.field(default_factory=dict)
+    outputs: dict[str, OutputReport] = msgspec.field(default_factory=dict)
+    stopped: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse links that are none."""
+        if any(":" not in link for link in self.link_bytes) or self.link_bytes.keys() - self.link_messages.keys():
+            raise ValueError("'link_bytes' and 'link_messages' do not name the same links")
+
+
+class JobReport(Report, frozen=True, kw_only=True, omit_defaults=True):
+    """The Spark job as a whole (`_`), or the query of one stream after a micro-batch."""
+
+    kind_name = "job-report"
+    state: str
+    time_ms: Count
+    stream: str | None = None
+    pid: Count | None = None
+    error: str | None = None
+    stages: dict[str, float] | None = None
+    batch: Count | None = None
+    rows: Count | None = None
+    batch_s: float | None = None
+    work_s: float | None = None
+    match_s: float | None = None
+    class_s: float | None = None
+    class_bytes: Count | None = None
+    admission: str | None = None
+    row_cost_s: float | None = None
+    update_cost_s: float | None = None
+    late_rows: Count | None = None
+
+
+class ErrorsReport(Report, frozen=True):
+    """Sums of what admission control has cost in matches, by samples: missed and wrong ones, with their variances."""
+
+    kind_name = "errors-report"
+    missed: float = 0.0
+    missed_var: float = 0.0
+    wrong: float = 0.0
+    wrong_var: float = 0.0
+    sampled: Count = 0
+
+
+class PlannedStream(msgspec.Struct, frozen=True, kw_only=True):
+    """A stream as the planner assumed and as it measured it."""
+
+    rate_assumed: float | None
+    rate: float
+    row_bytes_assumed: float
+    row_bytes: float
+
+
+class PlannedSite(msgspec.Struct, frozen=True, kw_only=True):
+    """The upload of a site as it was measured, and the part that it sheds."""
+
+    upload_bytes_per_s: float | None
+    shed: float
+
+
+class PlannedSubscription(msgspec.Struct, frozen=True, kw_only=True):
+    """A subscription as the planner assumed, predicted and measured it."""
+
+    selectivity_assumed: float
+    selectivity: float | None
+    drop_predicted: float | None
+    drop: float | None
+    delay_predicted_s: float | None
+    delay_s: float | None
+    quality_predicted: float | None
+    quality: float | None
+    rows: Count
+
+
+class PlannerReport(Report, frozen=True, kw_only=True):
+    """The plan in force by what was measured, and the best that was found."""
+
+    kind_name = "planner-report"
+    time_ms: Count
+    revision: Count
+    window_s: float
+    state: str
+    fixed: bool
+    quality: float | None
+    quality_zeros: Count
+    quality_of: Count
+    quality_predicted: float
+    quality_reachable: float
+    quality_anew: float | None
+    gain: float | None
+    moves: Count
+    gain_per_move: float | None
+    streams: dict[str, PlannedStream]
+    sites: dict[str, PlannedSite]
+    subscriptions: dict[str, PlannedSubscription]
+    objective: str | None
+    constraints_missed: list[str]
+    changes: Count = 0
+
+
+class Join(msgspec.Struct, frozen=True, kw_only=True, rename={"before": "from", "after": "to"}):
+    """A member that has joined again: its parent before and after, tries, parents that were refused, the new hop."""
+
+    time_ms: Count
+    stream: str
+    site: str
+    before: str
+    after: str
+    rounds: Count
+    refused: list[str]
+    hop_s: float
+
+
+class JoinsReport(Report, frozen=True, kw_only=True):
+    """The last members that have joined again."""
+
+    kind_name = "joins-report"
+    joins: list[Join]
+
+
+class TablesReport(Report, frozen=True, kw_only=True):
+    """How full the log of tables is, what was deleted, and what holds the oldest version."""
+
+    kind_name = "tables-report"
+    time_ms: Count
+    bytes: Count
+    limit_bytes: Count
+    versions: Count
+    oldest: Count | None
+    newest: Count | None
+    revision_bytes: Count | None
+    held_by: str | None
+    fix: str | None
+    purged: Count
+    squeezed: dict[str, Count]
+    full: bool
+
+
+class StandingOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """An output of a relay that stands still while rows wait."""
+
+    site: str
+    output: str
+    rows: Count
+    since_ms: Count
+
+
+class StandingReport(Report, frozen=True, kw_only=True):
+    """The outputs that stand still."""
+
+    kind_name = "standing-report"
+    time_ms: Count
+    outputs: list[StandingOutput]
+
+
+class ServerProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """The embedded NATS server."""
+
+    port: Count
+    pid: Count | None
+
+
+class MachineReport(Report, frozen=True, kw_only=True):
+    """The machine under a deployment: room on its disk, and the embedded server."""
+
+    kind_name = "machine-report"
+    time_ms: Count
+    directory: str
+    free_bytes: Count
+    reserve_bytes: Count
+    paused_ms: Count | None
+    failing: str | None
+    server: ServerProcess | None
+    restarts: Count
+
+
+class ServiceReport(Report, frozen=True, kw_only=True):
+    """The last word of a service: that it runs, or that it stops."""
+
+    kind_name = "service-report"
+    state: str
+    time_ms: Count

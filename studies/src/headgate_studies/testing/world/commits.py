@@ -1,0 +1,114 @@
+"""The Spark side and the books of a simulated deployment: real committers and keepers, and what an oracle says of both.
+
+Every manifest is checked when it is stored: each row of the source is committed once and in order, whatever was killed
+or replayed. Every stored sum of the ledger is compared with what the oracle counts up to there.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from headgate.protocol.kernel import Completed
+from headgate.protocol.port import FabricError
+from headgate.service.keeper import KeeperMachine
+from headgate.wire.ledger import Matched
+from headgate.wire.manifest import Manifest
+from headgate_studies.testing.world.codec import PlainCodec
+from headgate_studies.testing.world.deployed import World
+from headgate_studies.testing.world.driver import DriverMachine, Planned, cut
+from headgate_studies.testing.world.oracle import Committed
+from headgate_studies.testing.world.process import Instance
+from headgate_studies.testing.world.scenario import Action
+
+
+class Commits(World):
+    """Commits rows as a stream's driver does, and keeps the books as the service does."""
+
+    def _start_driver(self, stream: str) -> None:
+        """Start the driver of a stream, with nothing but the source and its checkpoint."""
+        random = Random(f"{self.scenario.seed} {stream} {self._instances}")
+        machine = DriverMachine(stream, self.sources[stream], self.logs, random, PlainCodec())
+
+        def ask(instance: Instance, number: int, _: Any) -> None:
+            self._idle.setdefault(stream, []).append((instance, number))
+            self._give(stream)
+
+        self._start_service(f"driver-{stream}", machine, lambda: self._start_driver(stream), ask)
+
+    def _start_books(self, stream: str) -> None:
+        """Start the keeper of a stream's books."""
+        machine = KeeperMachine(stream, self.logs, codec=PlainCodec())
+        self._start_service(f"books-{stream}", machine, lambda: self._start_books(stream))
+
+    def _commit(self, action: Action) -> None:
+        """Rows arrive at the source; its driver commits them with its next micro-batch."""
+        source, count = self.sources[action.place], int(action.number)
+        source.values += [self.random.randrange(60) for _ in range(count)]
+        source.empty += not count
+        self._give(action.place)
+
+    def _give(self, stream: str) -> None:
+        """Give the drivers that wait for it the batch that is to run, if there is one."""
+        batch: Planned | None = self.sources[stream].next() if self._idle.get(stream) else None
+        if batch is not None:
+            waiting, self._idle[stream] = self._idle[stream], []
+            for instance, number in waiting:
+                self._later(0.001, instance.feed, Completed(number, batch))
+
+    def _appended(self, subject: str, data: Any, sequence: int) -> None:
+        """Look at everything that is stored."""
+        super()._appended(subject, data, sequence)
+        if isinstance(data, Manifest):
+            self._committed(data)
+        elif subject.startswith("hg.ledger."):
+            stream = subject.rsplit(".", 1)[1]
+            self._check_books(Matched.decode(data, stream))
+
+    def _committed(self, manifest: Manifest) -> None:
+        """A batch was committed: its rows are the next ones of the source, and its counts are right."""
+        truth, (given,) = self.oracle.streams[manifest.stream], manifest.ranges
+        first, last = int(given.before or 0), int(given.after)
+        values = np.array(self.sources[manifest.stream].values[first:last], dtype=np.int64)
+        if (first, manifest.after, manifest.upto) != (truth.read, truth.head, truth.head + last - first):
+            self._checks.fail(
+                f"batch {manifest.batch} of {manifest.stream} commits rows {first} to {last} of the source as "
+                f"({manifest.after}, {manifest.upto}], where {truth.read} were committed up to {truth.head}"
+            )
+            return
+        commit = Committed(manifest.after, manifest.upto, manifest.version, values)
+        counts = dict(zip(manifest.class_ids.tolist(), manifest.class_counts.tolist(), strict=True))
+        classes = self.oracle.classes(manifest.version, manifest.stream)
+        if any(counts.get(each, 0) != commit.count(each) for each in classes) or counts.keys() - classes:
+            self._checks.fail(f"batch {manifest.batch} of {manifest.stream} counts {counts} under {manifest.version}")
+        truth.read = last
+        if len(values):
+            truth.add(commit)
+        self.result.batches += 1
+
+    def _check_books(self, matched: Matched) -> None:
+        """The stored sums are those of the oracle at the same place."""
+        expected = self.oracle.sums(matched.stream, matched.head)
+        found = {
+            subscription: (starts, matched.matched(subscription)) for subscription, starts in matched.starts.items()
+        }
+        if found != expected or matched.evaluated != matched.head or matched.lost:
+            self._checks.fail(
+                f"the books of {matched.stream} at {matched.head} have {matched.evaluated} rows (lost {matched.lost}) "
+                f"and {found}, the oracle {expected}"
+            )
+        if matched.head < self.booked.get(matched.stream, 0):
+            before = self.booked[matched.stream]
+            self._checks.fail(f"the books of {matched.stream} go back from {before} to {matched.head}")
+        self.booked[matched.stream] = matched.head
+
+    def _stray_part(self, action: Action) -> None:
+        """A part that no manifest will name, as a driver that died has left it."""
+        classes = sorted(self.oracle.classes(self.snapshot.revision, action.place))
+        for part, _ in cut(np.arange(5, dtype=np.int64), classes, self.random):
+            try:
+                self.fabric.publish(self.logs.part(action.place), part)
+            except FabricError:
+                return

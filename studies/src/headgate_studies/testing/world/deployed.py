@@ -1,0 +1,195 @@
+"""A deployment in virtual time: relays, readers and services as processes on a simulated server, with an oracle."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from headgate.client.acknowledging import Acknowledger
+from headgate.client.reader import ReaderMachine, Reading
+from headgate.protocol.kernel import Completed, Machine
+from headgate.protocol.port import FabricError
+from headgate.relay.machine import RelayMachine
+from headgate.relay.output import QueueLimits
+from headgate.relay.root import EARLIEST
+from headgate.relay.state import OvertakenError
+from headgate.wire.block import Block
+from headgate.wire.ledger import Account, Tally
+from headgate.wire.logs import Log, Logs
+from headgate_studies.testing.world.checks import Checks
+from headgate_studies.testing.world.codec import PlainCodec
+from headgate_studies.testing.world.driver import Source
+from headgate_studies.testing.world.fabric import SimulatedFabric
+from headgate_studies.testing.world.oracle import Oracle
+from headgate_studies.testing.world.process import Instance
+from headgate_studies.testing.world.scenario import Scenario
+from headgate_studies.testing.world.server import SimulatedServer
+from headgate_studies.testing.world.subscriber import Subscriber, Violation
+
+Tracer = Callable[[Machine, str, Any], None]
+
+
+@dataclass
+class Result:
+    """What one run did, and the promise that it broke, if any."""
+
+    seed: int
+    events: int = 0
+    simulated_s: float = 0.0
+    faults: Counter[str] = field(default_factory=Counter)
+    met: Counter[tuple[str, str]] = field(default_factory=Counter)
+    batches: int = 0
+    delivered: int = 0
+    given_up: int = 0
+    versions_deleted: int = 0
+    violation: str | None = None
+
+
+class World:
+    """The processes of one scenario, what they stand on, and what is known to be true about them."""
+
+    def __init__(self, scenario: Scenario, tracer: Tracer | None = None) -> None:
+        self.scenario = scenario
+        self.random = Random(scenario.seed ^ 0x5EED)
+        self.logs = Logs("hg", inbox_messages=scenario.inbox_messages, max_bytes=scenario.max_bytes)
+        self.fabric = SimulatedFabric(SimulatedServer(), self.logs, Random(scenario.seed))
+        self.fabric.max_block = scenario.max_block
+        self.fabric.failed = self._failed
+        self.oracle = Oracle()
+        self.result = Result(scenario.seed)
+        self.snapshot = scenario.first
+        self.relays: dict[str, Instance] = {}
+        self.zombies: list[Instance] = []
+        self.readers: dict[str, Instance] = {}
+        self.subscribers: dict[str, Subscriber] = {}
+        self._checks = Checks(self.subscribers, scenario.max_rows)
+        self.fabric.appended = self._appended
+        self.fabric.purging = self._purging
+        self.sources: dict[str, Source] = {}
+        self.services: dict[str, Instance] = {}
+        self.booked: dict[str, int] = {}
+        self._restarts: dict[str, Callable[[], None]] = {}
+        self._idle: dict[str, list[tuple[Instance, int]]] = {}
+        self._stalled: dict[str, float] = {}
+        self._think_s: dict[str, float] = {}
+        self._tracer = tracer
+        self._instances = 0
+        self._quiet = False
+
+    def _instance(self, process: str, machine: Machine, consumer: Callable[..., None] | None = None) -> Instance:
+        self._instances += 1
+        machine.tracer = self._tracer
+        return Instance(self.fabric, process, self._instances, machine, consumer)
+
+    def _appended(self, subject: str, data: Any, sequence: int) -> None:
+        """Look at what was stored."""
+        self._checks.appended(subject, data, sequence)
+
+    def _purging(self, log: Log, subject: str) -> None:
+        """Look at what is about to be deleted."""
+
+    def _start_service(
+        self, name: str, machine: Machine, again: Callable[[], None], consumer: Callable[..., None] | None = None
+    ) -> None:
+        """Start a process of the service; `again` starts another one in its place."""
+        instance = self.services[name] = self._instance(name, machine, consumer)
+        self._restarts[name] = again
+        instance.feed(None)
+
+    def _revive_service(self, name: str) -> None:
+        if not self.services[name].alive:
+            self._restarts[name]()
+
+    def _start_relay(self, site: str) -> None:
+        machine = RelayMachine(
+            site,
+            self.logs,
+            limits=QueueLimits(max_rows=self.scenario.max_rows, heavy_rows=self.scenario.heavy_rows),
+            codec=PlainCodec(),
+        )
+        instance = self.relays[site] = self._instance(site, machine)
+        self.fabric.serve(machine.service, instance)
+        instance.feed(None)
+
+    def _start_reader(self, name: str, *, from_position: bool = False) -> None:
+        """Start a subscription's reader, from what it acknowledged or from the position that its consumer kept."""
+        snapshot, server = self.snapshot, self.fabric.server
+        identity = snapshot.subscription_ids[name]
+        subscription = snapshot.deployment.subscriptions[name]
+        subject = self.logs.ack(identity)
+        stored = server.last(self.logs.state, subject)
+        known = (Tally.read(stored.data) if stored is not None else None) or Tally(identity)
+        known.detached_ms, known.grace_s = 0, None
+        try:
+            sequence = self.fabric.publish(subject, known.encode(), expect=stored.sequence if stored else 0)
+        except FabricError:  # the disk is full: it comes back later
+            self.fabric.queue.at(self.fabric.queue.now + 1.0, self._revive_reader, name)
+            return
+        past = snapshot.class_ids[name] if subscription.start == EARLIEST else None
+        subscriber = self.subscribers.setdefault(name, Subscriber(name, identity, subscription.stream, past))
+        tally = copy.deepcopy(known)
+        if from_position and subscriber.position is not None:
+            tally = Tally.decode(subscriber.position)
+            subscriber.done = tally.mark
+        else:
+            self._settle_past(subscriber)
+            subscriber.go_back(tally, self.oracle)
+        reading = Reading(name, snapshot, Account(tally), Acknowledger(name, sequence, known.boundary), known.boundary)
+        machine = ReaderMachine(reading, self.logs, 1 << 20, PlainCodec())
+
+        def consume(instance: Instance, number: int, block: Block) -> None:
+            self._handed(name, reading, instance, number, block)
+
+        instance = self.readers[name] = self._instance(f"reader-{name}", machine, consume)
+        instance.feed(None)
+
+    def _settle_past(self, subscriber: Subscriber) -> None:
+        """The class may have changed before the first commit."""
+        if subscriber.past is not None:
+            subscriber.past = self.oracle.first_class(subscriber.stream, subscriber.id) or subscriber.past
+
+    def _handed(self, name: str, reading: Reading, instance: Instance, number: int, block: Block) -> None:
+        """A consumer gets a block: it is checked at once, and dealt with after a while."""
+        subscriber = self.subscribers[name]
+        if not instance.alive or self.readers.get(name) is not instance:
+            return
+        self._settle_past(subscriber)
+        try:
+            subscriber.take(block, reading.account.tally, self.oracle)
+        except Violation as violation:
+            self._checks.problem = self._checks.problem or str(violation)
+            return
+        now = self.fabric.queue.now
+        done_s = max(now + self._think_s.get(name, 0.001), self._stalled.get(name, 0.0))
+        self.fabric.queue.at(done_s, self._finished, subscriber, instance, number, block.upto)
+
+    def _finished(self, subscriber: Subscriber, instance: Instance, number: int, upto: int) -> None:
+        """A consumer is done with a block."""
+        if instance.alive:
+            subscriber.done = upto
+        instance.feed(Completed(number))
+
+    def _failed(self, instance: Instance, error: Exception) -> None:
+        if isinstance(error, OvertakenError):  # it starts again from the logs
+            if self.relays.get(instance.process) is instance:
+                self._later(1.0, self._revive, instance.process)
+            return
+        self._checks.problem = (
+            self._checks.problem or f"{instance.machine.name} failed at {self.fabric.queue.now:.3f} s: {error!r}"
+        )
+
+    def _later(self, seconds: float, action: Callable[..., None], *arguments: Any) -> None:
+        self.fabric.queue.at(self.fabric.queue.now + seconds, action, *arguments)
+
+    def _revive(self, site: str) -> None:
+        if not self.relays[site].alive:
+            self._start_relay(site)
+
+    def _revive_reader(self, name: str) -> None:
+        known = self.readers.get(name)
+        if name in self.snapshot.subscription_ids and (known is None or not known.alive):
+            self._start_reader(name, from_position=self.random.random() < 0.5)

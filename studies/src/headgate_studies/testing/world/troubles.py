@@ -1,0 +1,158 @@
+"""Faults of a simulated deployment: processes, links, clocks, disks and stored messages that fail."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from headgate.protocol.port import FabricError
+from headgate.wire.ledger import Tally
+from headgate_studies.testing.world.deployed import World
+from headgate_studies.testing.world.fabric import SERVER
+from headgate_studies.testing.world.network import SimulatedClock
+from headgate_studies.testing.world.scenario import Action
+
+
+class Troubles(World):
+    """Breaks things for a while; each method with one `Action` is a kind of fault of the scenario."""
+
+    def _kill(self, action: Action) -> None:
+        self.relays[action.place].kill()
+        self._later(action.number / 3, self._revive, action.place)
+
+    def _replace(self, action: Action) -> None:
+        """Start another relay for a site while the old one still runs, and end the old one later."""
+        old = self.relays[action.place]
+        self.zombies.append(old)
+        self._start_relay(action.place)
+        self._later(action.number, old.kill)
+
+    def _pause(self, action: Action) -> None:
+        instance = self.relays[action.place]
+        instance.pause()
+        self._later(action.number, instance.resume)
+
+    def _kill_service(self, action: Action) -> None:
+        """A driver or a keeper of books dies between two events, and is started again."""
+        name = self.random.choice(sorted(self.services))
+        self.services[name].kill()
+        self._later(action.number / 3, self._revive_service, name)
+
+    def _replace_service(self, action: Action) -> None:
+        """Another one is started while the old one still runs."""
+        name = self.random.choice(sorted(self.services))
+        old = self.services[name]
+        self.zombies.append(old)
+        self._restarts[name]()
+        self._later(action.number, old.kill)
+
+    def _pause_service(self, action: Action) -> None:
+        instance = self.services[self.random.choice(sorted(self.services))]
+        instance.pause()
+        self._later(action.number, instance.resume)
+
+    def _cut_service(self, action: Action) -> None:
+        """One cannot reach the server, or hears nothing of it, for a while."""
+        links = self.fabric.network.between(self.random.choice(sorted(self.services)), SERVER)
+        for link in links[self.random.randint(0, 1) :]:
+            link.cut = True
+        self._later(action.number, self._join, links)
+
+    def _cut(self, action: Action) -> None:
+        links = self.fabric.network.between(action.place, SERVER)
+        for link in links:
+            link.cut = True
+        self._later(action.number, self._join, links)
+
+    def _join(self, links: tuple[Any, Any]) -> None:
+        for link in links:
+            link.cut = False
+
+    def _lossy(self, action: Action) -> None:
+        for link in self.fabric.network.between(action.place, SERVER):
+            link.loss = 0.2
+            self._later(action.number, setattr, link, "loss", 0.0)
+
+    def _hints(self, action: Action) -> None:
+        self.fabric.hint_loss = 0.7
+        self._later(action.number, setattr, self.fabric, "hint_loss", 0.0)
+
+    def _skew(self, action: Action) -> None:
+        """A host's clock goes wrong, within what hosts without time service do."""
+        offset_s = self.random.uniform(-1.0, 1.0)
+        self.fabric.network.set_clock(action.place, SimulatedClock(offset_s, self.random.uniform(-1e-4, 1e-4)))
+
+    def _kill_reader(self, action: Action) -> None:
+        name = self.random.choice(sorted(self.readers)) if self.readers else None
+        if name is not None and self.readers[name].alive:
+            self.readers[name].kill()
+            self._later(action.number, self._revive_reader, name)
+
+    def _detach(self, action: Action) -> None:
+        """A reader says that it goes away, and how long its rows are to be kept; some come back later than that."""
+        name = self.random.choice(sorted(self.readers)) if self.readers else None
+        if name is None or not self.readers[name].alive:
+            return
+        self.readers[name].kill()
+        subject = self.logs.ack(self.subscribers[name].id)
+        stored = self.fabric.server.last(self.logs.state, subject)
+        tally = (Tally.read(stored.data) if stored else None) or Tally(self.subscribers[name].id)
+        tally.time_ms = tally.detached_ms = int((self.fabric.wall_s + self.fabric.queue.now) * 1000)
+        tally.grace_s = self.random.choice((None, 0.5, 3.0))
+        with suppress(FabricError):  # the disk is full: it is away without having said so
+            self.fabric.publish(subject, tally.encode(), expect=stored.sequence if stored else 0)
+        self._later(action.number, self._revive_reader, name)
+
+    def _stall_reader(self, action: Action) -> None:
+        if self.readers:
+            name = self.random.choice(sorted(self.readers))
+            self._stalled[name] = self.fabric.queue.now + action.number
+            self._think_s[name] = self.random.choice((0.001, 0.2))
+
+    def _fill_inbox(self, action: Action) -> None:
+        self._fill(self.logs.inbox(action.place), action.number)
+
+    def _fill_site(self, action: Action) -> None:
+        self._fill(self.logs.site(action.place), action.number)
+
+    def _fill(self, log: Any, seconds: float) -> None:
+        if self.fabric.server.info(log) is not None:
+            self.fabric.server.fill(log)
+            self._later(seconds, self.fabric.server.fill, log, False)
+
+    def _disk_full(self, action: Action) -> None:
+        self.fabric.server.disk_full = True
+        self._later(action.number / 2, setattr, self.fabric.server, "disk_full", False)
+
+    def _power(self, action: Action) -> None:
+        """The server loses power: what it has acknowledged is synced, and it is away for a while."""
+        self.fabric.server.power_failure(self.random)
+        self.fabric.server.restart()
+        for place in (*self.relays, *self.services, *(reader.process for reader in self.readers.values())):
+            links = self.fabric.network.between(place, SERVER)
+            for link in links:
+                link.cut = True
+            self._later(action.number / 4, self._join, links)
+
+    def _flip_inbox(self, action: Action) -> None:
+        self._flip(self.logs.inbox(action.place), f"hg.inbox.{action.place}.*")
+
+    def _flip_site(self, action: Action) -> None:
+        self._flip(self.logs.site(action.place), f"hg.site.{action.place}.>")
+
+    def _flip_part(self, action: Action) -> None:
+        self._flip(self.logs.root(action.place), self.logs.part(action.place))
+
+    def _flip_state(self, action: Action) -> None:
+        kind = self.random.choice(("stats.relay", "mark", "hold"))
+        self._flip(self.logs.state, f"hg.{kind}.{action.place}" if kind != "mark" else f"hg.mark.{action.place}.*")
+
+    def _flip(self, log: Any, pattern: str) -> None:
+        """Damage one stored message."""
+        if self.fabric.server.info(log) is None:
+            return
+        found = self.fabric.server.read(log, pattern, 0, limit=64)
+        if found:
+            stored = self.random.choice(found)
+            self._checks.spoilt.add(stored.subject)
+            self.fabric.server.flip(log, stored.sequence)
