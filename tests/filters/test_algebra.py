@@ -40,6 +40,7 @@ def wide(text, **context):
     return parse_filter(text, WIDE, context_types(context))
 
 
+@pytest.mark.slow
 def test_a_hundredth_of_the_brute_force_run_finds_no_fault():
     counts = brute.check(brute.make_pool(300, seed=7), pairs=1_000, seed=7)
     assert {name: counts[name] for name in brute.FAULTS} == dict.fromkeys(brute.FAULTS, 0)
