@@ -10,8 +10,12 @@ from typing import Annotated
 import typer
 
 from headgate.catalog import DeploymentError
+from headgate.catalog.profiles import cost_of, row_limit_us
 from headgate.cli.deployment import read_deployment
+from headgate.filters import FilterCost
 from headgate.model import Deployment
+
+_TOLD = 0.1  # the part of what a filter may cost from which on it is told
 
 
 def register(app: typer.Typer) -> None:
@@ -35,11 +39,23 @@ def check(
                 typer.echo(str(problem), err=True)
             typer.echo(f"{file}: {_count(len(error.problems), 'problem')}", err=True)
         raise typer.Exit(2) from None
-    counts = _counts(deployment)
+    counts, costs = _counts(deployment), _costs(deployment)
+    limit_us = row_limit_us(deployment.options)
     if as_json:
-        typer.echo(json.dumps({"file": str(file), "ok": True, **counts}))
-    else:
-        typer.echo(f"{file}: OK: " + ", ".join(_count(number, what[:-1]) for what, number in counts.items()))
+        filters = {name: cost.document() for name, cost in costs.items()}
+        typer.echo(json.dumps({"file": str(file), "ok": True, **counts, "filters": filters, "row_us_limit": limit_us}))
+        return
+    typer.echo(f"{file}: OK: " + ", ".join(_count(number, what[:-1]) for what, number in counts.items()))
+    name = max(costs, key=lambda each: costs[each].row_us, default=None)
+    if name is not None and costs[name].row_us > _TOLD * limit_us:
+        typer.echo(f"costliest filter: {name}, about {costs[name].row_us:.3g} us a row (at most {limit_us:.3g})")
+
+
+def _costs(deployment: Deployment) -> dict[str, FilterCost]:
+    """What the filter of each subscription costs, where that can be told."""
+    streams = deployment.streams
+    found = {name: cost_of(each, streams[each.stream].schema) for name, each in deployment.subscriptions.items()}
+    return {name: cost for name, cost in found.items() if cost is not None}
 
 
 def _counts(deployment: Deployment) -> dict[str, int]:
