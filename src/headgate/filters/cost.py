@@ -45,8 +45,8 @@ from headgate.filters.vector import NARROW_DIGITS
 BATCH_ROWS: Final = 10_000
 """Rows of the batch that costs are told for."""
 ROW_US: Final = 20.0
-"""What evaluating a filter may cost for each row unless the deployment says otherwise: 400 alternatives of two
-comparisons cost 5, a regular expression 0.1. A stream of 10,000 rows a second spends a fifth of a core on one filter at
+"""What evaluating a filter may cost for each row unless the deployment says otherwise: 300 alternatives of two
+comparisons cost 4, a regular expression 0.1. A stream of 10,000 rows a second spends a fifth of a core on one filter at
 the limit."""
 ROW_HINT: Final = "use IN for alternatives of one column, fewer patterns, or let an operator raise filter_row_cost"
 MAX_BOXES: Final = 64
@@ -102,7 +102,7 @@ class FilterCost:
             "boxes_at_most": self.form.boxes,
             "cuts_at_most": self.form.cuts,
             "batch_us": round(self.evaluation.batch_us, 1),
-            "row_us": round(self.row_us, 3),
+            "row_us": round(self.row_us, 5),
         }
 
 

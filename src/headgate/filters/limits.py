@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from headgate.filters.errors import FilterError
+
+
+def _most(limit: int, about: str) -> Any:
+    return field(default=limit, metadata={"about": about})
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,24 +29,15 @@ class Limits:
     that is the same service for everybody. A list of 1,000 values takes 2,003 tokens, 500 comparisons take 2,000.
     """
 
-    length: int = 65_536
-    """Characters of the text."""
-    tokens: int = 4_096
-    """Words, literals, symbols and comments."""
-    depth: int = 40
-    """Nested parentheses, calls and negations."""
-    operators: int = 512
-    """Operators of arithmetic."""
-    name: int = 256
-    """Characters of a name or of a number: no column has a longer one."""
-    literal: int = 4_096
-    """Characters of a string."""
-    pattern: int = 1_024
-    """Characters of a regular expression: RE2 needs time that grows with the square of some longer ones."""
-    program: int = 12_288
-    """Instructions of all LIKE and RLIKE patterns together, as RE2 compiles them at about 1 us each."""
-    values: int = 4_096
-    """Values of all lists that a context value holds: the index takes as many ranges of one class."""
+    length: int = _most(65_536, "characters of the text")
+    tokens: int = _most(3_072, "words, literals, symbols and comments")
+    depth: int = _most(40, "nested parentheses, calls and negations")
+    operators: int = _most(512, "operators of arithmetic")
+    name: int = _most(256, "characters of a name or a number; no column has a longer one")
+    literal: int = _most(4_096, "characters of a string, also of one in a context")
+    pattern: int = _most(1_024, "characters of a regular expression; RE2 needs the square of longer ones in time")
+    program: int = _most(12_288, "instructions of all LIKE and RLIKE patterns as RE2 compiles them, at 1 us each")
+    values: int = _most(4_096, "values in all lists of a context; an index takes as many ranges of one class")
 
 
 DEFAULT_LIMITS = Limits()

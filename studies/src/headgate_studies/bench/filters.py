@@ -31,9 +31,9 @@ LARGE = {
     "IN of 1,000 numbers": "n IN (" + ", ".join(str(3 * number) for number in range(1_000)) + ")",
     "IN of 1,000 texts": "s IN (" + ", ".join(f"'k{number}'" for number in range(1_000)) + ")",
     "OR of 500": " OR ".join(f"n = {3 * number}" for number in range(500)),
-    "OR of 400 pairs": " OR ".join(f"(n = {number} AND s = 'k{number}')" for number in range(400)),
-    "AND of 270 three-way OR": " AND ".join(f"(n != {each} OR x > {each} OR s = 'k{each}')" for each in range(270)),
-    "AND of 1,000 !=": " AND ".join(f"n != {number}" for number in range(1_000)),
+    "OR of 300 pairs": " OR ".join(f"(n = {number} AND s = 'k{number}')" for number in range(300)),
+    "AND of 200 three-way OR": " AND ".join(f"(n != {each} OR x > {each} OR s = 'k{each}')" for each in range(200)),
+    "AND of 750 !=": " AND ".join(f"n != {number}" for number in range(750)),
 }
 """Filters that are within the limits."""
 
