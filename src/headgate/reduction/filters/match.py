@@ -8,8 +8,6 @@ from typing import ClassVar, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.filters.build import check_regex
-from headgate.filters.errors import RefusedError
 from headgate.reduction.errors import PolicyError
 from headgate.reduction.filters.predicate import Predicate
 from headgate.reduction.reader import Reader
@@ -28,6 +26,9 @@ class Match(Predicate):
     @classmethod
     def read(cls, reader: Reader) -> Self:
         """Attribute and pattern."""
+        from headgate.filters.build import check_regex  # only a policy with a pattern needs the language
+        from headgate.filters.errors import RefusedError
+
         attribute = reader.attribute("text")
         pattern = str(reader.raw("pattern", required="a regular expression"))
         try:
