@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,8 +16,8 @@ from headgate.fabric.runner import run_machine
 from headgate.model import Deployment, Schema, Site, Source, Stream, Subscription
 from headgate.relay.tables import Tables, publish_snapshot
 from headgate.service.books import StreamBooks, read_books, read_tallies
-from headgate.service.keeper import KeeperMachine, store_books
-from headgate.wire.ledger import Tally
+from headgate.service.keeper import Keeper, KeeperMachine, store_books
+from headgate.wire.ledger import Matched, Tally
 from headgate.wire.logs import Logs
 from headgate.wire.manifest import Manifest, PartRef, encode_manifest
 from headgate.wire.snapshot import Snapshot
@@ -24,20 +25,19 @@ from headgate.wire.snapshot import Snapshot
 pytestmark = pytest.mark.nats
 STREAMS = {name: Stream(name, Schema.of({"x": "int"}), Source("generator"), "lab") for name in ("s", "t")}
 WANTED = {"all": Subscription("all", "s", "lab"), "others": Subscription("others", "t", "lab")}
+NO_CLASSES = (np.zeros(0, np.uint64), np.zeros(0, np.uint64))
 IDS = {"all": 1, "others": 2}
 SNAPSHOT = Snapshot(
     1, Deployment(STREAMS, {"lab": Site("lab")}, subscriptions=WANTED), None, IDS, {"all": 7, "others": 8}
 )
 
 
-def manifest(stream: str, batch: int, version: int = 1) -> bytes:
+def manifest(stream: str, batch: int, version: int = 1, after: int | None = None) -> bytes:
     """Ten rows of a stream, of which its one class matches three."""
     found = {"s": 7, "t": 8}[stream]
     ids, counts = np.array([found], np.uint64), np.array([3], np.uint64)
-    parts = (PartRef(0, 10, 0),)
-    return encode_manifest(
-        Manifest(stream, "line", batch, version, 10 * batch, parts, ids, counts, time_ms=1000 + batch)
-    )
+    parts, start = (PartRef(0, 10, 0),), 10 * batch if after is None else after
+    return encode_manifest(Manifest(stream, "line", batch, version, start, parts, ids, counts, time_ms=1000 + batch))
 
 
 def in_a_namespace(url: str, work: Callable[[Fabric], Awaitable[None]]) -> None:
@@ -140,6 +140,50 @@ def test_sums_that_cannot_be_read_are_summed_up_again(nats_url: str, how: str) -
         await fabric.purge(logs.root("s"), logs.commit("s"), third)
         found = (await books(fabric))["s"]
         assert (found.lost, found.head, found.rows_in) == (20, 40, 20)
+
+    in_a_namespace(nats_url, work)
+
+
+def test_a_keeper_that_comes_late_stores_nothing_older_over_what_is_newer(nats_url: str) -> None:
+    async def work(fabric: Fabric) -> None:
+        logs, tables = fabric.logs, Tables(fabric)
+        await put(fabric, manifest("s", 0))
+        old = Keeper(fabric, tables, "s")
+        await old.begin()
+        await old.reading.catch_up()
+        await put(fabric, manifest("s", 1), manifest("s", 2))
+        await store_books(fabric, tables, "s")
+        await old.store()
+        stored = await fabric.last(logs.state, logs.ledger("s"))
+        assert stored is not None
+        assert Matched.decode(stored.data, "s").head == old.reading.matched.head == 30
+        # Where nobody can read what was stored, what a keeper has in memory is stored again.
+        await put(fabric, manifest("s", 3))
+        await old.reading.catch_up()
+        await fabric.publish(logs.ledger("s"), b"garbage")
+        await old.store()
+        await old.store()
+        stored = await fabric.last(logs.state, logs.ledger("s"))
+        assert stored is not None
+        assert Matched.decode(stored.data, "s").head == 40
+
+    in_a_namespace(nats_url, work)
+
+
+def test_a_commit_without_rows_starts_no_subscription(nats_url: str) -> None:
+    """Nobody below the root sees it: who starts with the earliest row gets the past by the class of its first row."""
+
+    async def work(fabric: Fabric) -> None:
+        await put(fabric, manifest("s", 0))
+        for version, class_id in ((2, 8), (3, 7)):
+            late = {"all": WANTED["all"], "late": replace(WANTED["all"], name="late", start="earliest")}
+            deployment = replace(SNAPSHOT.deployment, subscriptions=late)
+            ids, classes = {"all": 1, "late": 3}, {"all": 7, "late": class_id}
+            await publish_snapshot(fabric, Snapshot(version, deployment, None, ids, classes))
+            empty = Manifest("s", "line", version - 1, version, 10, (), *NO_CLASSES)
+            await put(fabric, encode_manifest(empty) if version == 2 else manifest("s", 2, 3, after=10))
+        (line,) = [each for each in (await books(fabric))["s"].entries if each.subscription == 3]
+        assert (line.starts, line.matched) == (0, 6)
 
     in_a_namespace(nats_url, work)
 

@@ -439,39 +439,15 @@ MUTANTS: Final = (
         "if last is not None and batch.committed(last) and last.batch < 0:",
     ),
     Mutant(
-        "sums are stored without a fence",
-        "service.keeper",
-        "matched.encode(), expect=self._sequence)",
-        "matched.encode(), expect=None)",
-    ),
-    Mutant(
         "the books leave out the past of a subscription",
         "service.books",
         "matched.add_history(identity, served[identity], past)",
         "matched.add_history(identity, served[identity], past[1:])",
     ),
     Mutant(
-        "the books go on from sums and count the last manifest again",
-        "wire.ledger",
-        "            return manifest.batch <= self.batch\n",
-        "            return manifest.batch < self.batch\n",
-    ),
-    Mutant(
-        "versions that inboxes name are deleted",
-        "service.purging",
-        "named = covered(self._inboxes.names, unnamed)",
-        "named = covered((), unnamed)",
-    ),
-    Mutant(
         "versions that root logs name are deleted",
         "service.purging",
         "named = covered([*roots, *others], old)",
         "named = covered(others, old)",
-    ),
-    Mutant(
-        "versions that were just announced are deleted",
-        "service.purging",
-        "old = announced[: -self._rules.keep]\n        named",
-        "old = announced\n        named",
     ),
 )

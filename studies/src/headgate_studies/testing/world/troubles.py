@@ -32,28 +32,32 @@ class Troubles(World):
         instance.pause()
         self._later(action.number, instance.resume)
 
+    def _service(self, action: Action) -> str:
+        """The process of the service that an action names, any where it names none."""
+        return action.place or self.random.choice(sorted(self.services))
+
     def _kill_service(self, action: Action) -> None:
-        """A driver or a keeper of books dies between two events, and is started again."""
-        name = self.random.choice(sorted(self.services))
+        """A driver, a keeper of books or the purger dies between two events, and is started again."""
+        name = self._service(action)
         self.services[name].kill()
         self._later(action.number / 3, self._revive_service, name)
 
     def _replace_service(self, action: Action) -> None:
         """Another one is started while the old one still runs."""
-        name = self.random.choice(sorted(self.services))
+        name = self._service(action)
         old = self.services[name]
         self.zombies.append(old)
         self._restarts[name]()
         self._later(action.number, old.kill)
 
     def _pause_service(self, action: Action) -> None:
-        instance = self.services[self.random.choice(sorted(self.services))]
+        instance = self.services[self._service(action)]
         instance.pause()
         self._later(action.number, instance.resume)
 
     def _cut_service(self, action: Action) -> None:
         """One cannot reach the server, or hears nothing of it, for a while."""
-        links = self.fabric.network.between(self.random.choice(sorted(self.services)), SERVER)
+        links = self.fabric.network.between(self._service(action), SERVER)
         for link in links[self.random.randint(0, 1) :]:
             link.cut = True
         self._later(action.number, self._join, links)
