@@ -6,15 +6,24 @@ import pytest
 
 from headgate.catalog import parse_subscription, profiles
 from headgate.errors import HeadgateError
-from headgate.filters import FilterError, Limits, bind, context_types, filter_cost, normal_form, parse_filter, parser
+from headgate.filters import (
+    FilterError,
+    Limits,
+    bind,
+    context_types,
+    covers,
+    filter_cost,
+    normal_form,
+    parse_filter,
+    parser,
+)
 from headgate.filters.algebra import Box, intervals, normal
 from headgate.filters.algebra.bind import MAX_BOUND, bound_size
+from headgate.filters.algebra.relate import PIECES, forms_cover
 from headgate.filters.cost import MAX_BOXES, MAX_CUTS, ROW_US, evaluation, form_size
 from headgate.filters.filter import Filter
 from headgate.filters.limits import DEFAULT_LIMITS, check_context, check_limits
-from headgate.model import Deployment, Site, Source, Stream
-from headgate_studies.bench.filters import LARGE
-from headgate_studies.bench.hostile_filters import HOSTILE, SCHEMA
+from headgate.model import Deployment, Schema, Site, Source, Stream
 from tests.filters.generate import Generator
 
 DEPLOYMENT = Deployment({"events": Stream("events", SCHEMA, Source("rate", {}), "root")}, {"root": Site("root")})
@@ -56,7 +65,7 @@ def test_refused_with_its_message_before_the_work(hostile, untouched):
         subscribe(hostile.where, profile=hostile.profile, context=hostile.context)
     message = str(caught.value)
     assert hostile.says in message
-    place = "at character" if hostile.stage != "scan" or not hostile.context else "mine"
+    place = "at character" if hostile.stage != "scan" or not (hostile.context or "million" in hostile.name) else "mine"
     assert place in message
     assert len(message) < 1_000
 
@@ -252,6 +261,43 @@ def test_long_unions_and_intersections_say_what_they_mean():
     for key in (0, 1, 2, 3, 300, 1_197, 1_200, -1, None):
         assert one.domains["n"].holds(key) == (key is not None and 0 <= key < 1_200 and key % 3 == 0)
         assert other.domains["n"].holds(key) == (key is not None and not (0 <= key < 1_200 and key % 3 == 0))
+
+
+def grid(side, *, without=None):
+    """A square of tiles that together are one box."""
+    tiles = [(x, n) for x in range(side) for n in range(side) if (x, n) != without]
+    return parse_filter(
+        " OR ".join(f"(x >= {x} AND x < {x + 1} AND n BETWEEN {10 * n} AND {10 * n + 9})" for x, n in tiles), SCHEMA
+    )
+
+
+def test_covering_by_many_boxes_is_still_seen():
+    whole = parse_filter("x >= 0 AND x < 7 AND n BETWEEN 0 AND 69", SCHEMA)
+    assert covers(grid(7), whole)
+    assert not covers(grid(7, without=(3, 3)), whole)
+    assert not covers(grid(7, without=(0, 0)), whole)
+
+
+def test_a_comparison_takes_no_more_pieces_than_its_budget(monkeypatch):
+    """Slabs that each leave two corners alone: taking them out of one another doubles the pieces each time."""
+    names = ("x", "y", "z", "u", "v", "w")
+    schema = Schema.of(dict.fromkeys(names, "double"))
+    rng = np.random.default_rng(1)
+
+    def slabs(count):
+        found = [" AND ".join(f"{name} {end} 0.5" for name in names) for end in ("<=", ">=")]
+        for _ in range(count):
+            lows = {name: rng.random() for name in rng.choice(names, 4, replace=False)}
+            found.append(" AND ".join(f"{name} BETWEEN {low}D AND {low + 0.3}D" for name, low in lows.items()))
+        return normal_form(parse_filter(" OR ".join(f"({each})" for each in found), schema))
+
+    one = slabs(60)
+    whole = normal_form(parse_filter(" AND ".join(f"{name} BETWEEN 0 AND 1" for name in names), schema))
+    made = []
+    minus = Box.minus
+    monkeypatch.setattr(Box, "minus", lambda box, other: made.append(1) or minus(box, other))
+    assert not forms_cover(one, whole)
+    assert 10 < len(made) <= PIECES
 
 
 # Contexts and patterns.

@@ -15,6 +15,7 @@ from headgate.catalog.wording import validate
 from headgate.errors import HeadgateError
 from headgate.model import Deployment, Subscription
 
+_LONGEST = 262_144  # characters of any text; a filter has fewer
 _HALF = re.compile("[\ud800-\udfff]")
 
 
@@ -71,6 +72,8 @@ class _Reading:
 
     def _text(self, given: object) -> str:
         text = str(given)
+        if len(text) > _LONGEST:
+            raise self._refused(f"a text has {len(text):,} characters, at most {_LONGEST:,} are accepted", "shorten it")
         if _HALF.search(text):
             raise self._refused(f"{text[:60]!r} has half a character", "write text in UTF-8, or both halves as escapes")
         return text

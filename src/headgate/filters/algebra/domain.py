@@ -62,6 +62,16 @@ class Domain:
         """Whether a key, or None for NULL, is allowed."""
         return self.null if key is None else intervals.holds(self.cuts, key)
 
+    def end_key(self, *, least: bool) -> Any:
+        """The least key that is allowed, or the greatest that is easily told; None for NULL where there is no key."""
+        if not self.cuts:
+            return None
+        if least or len(self.cuts) == 1:
+            return self.cuts[0]
+        if len(self.cuts) % 2:
+            return self.cuts[-1]
+        return self.cuts[-2] if isinstance(self.cuts[-1], str) else self.cuts[-1] - 1
+
     def intersect(self, other: Domain) -> Domain:
         """What both allow."""
         return Domain(self.kind, intervals.intersection(self.cuts, other.cuts), self.null and other.null)

@@ -20,6 +20,7 @@ from headgate.catalog.profiles import forget_filters
 from headgate.errors import HeadgateError
 from headgate.filters import filter_cost, parse_filter
 from headgate.filters.algebra.normal import build_form
+from headgate.filters.cost import ROW_US
 from headgate.model import Deployment, Site, Source, Stream
 from headgate_studies.bench.hostile_filters import HOSTILE, SCHEMA
 
@@ -99,7 +100,7 @@ def _refused(each: Any) -> None:
 
 def _accept(where: str) -> None:
     (subscription,) = _subscribe(where)
-    definition(subscription, _STREAM)
+    definition(subscription, _STREAM, ROW_US)
     build_form(parse_filter(where, SCHEMA))
 
 

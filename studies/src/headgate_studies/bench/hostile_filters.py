@@ -65,7 +65,7 @@ _PROGRAM = "instructions, at most 12,288"
 _ROWS = "us a row, at most 20"
 
 TEXTS = (
-    Hostile("an OR of a million", " OR ".join(["n = 1"] * 1_000_000), "at most 65,536 characters"),
+    Hostile("an OR of a million", " OR ".join(["n = 1"] * 1_000_000), "at most 262,144 are"),
     Hostile("an OR of 4,000", _any("n = {}", 4_000), _PARTS),
     Hostile("an OR of 1,000 pairs", _any("(n = {0} AND s = 'k{0}')", 1_000), _PARTS),
     Hostile("an IN of 8,000", f"n IN ({_list(8_000)})", _PARTS),
