@@ -24,7 +24,8 @@ from headgate.filters.cost import MAX_BOXES, MAX_CUTS, ROW_US, evaluation, form_
 from headgate.filters.filter import Filter
 from headgate.filters.limits import DEFAULT_LIMITS, check_context, check_limits
 from headgate.model import Deployment, Schema, Site, Source, Stream
-from headgate_studies.bench.hostile_filters import HOSTILE, LARGE, SCHEMA
+from headgate_studies.bench.filters import LARGE
+from headgate_studies.bench.hostile_filters import HOSTILE, SCHEMA
 from tests.filters.generate import Generator
 
 DEPLOYMENT = Deployment({"events": Stream("events", SCHEMA, Source("rate", {}), "root")}, {"root": Site("root")})
