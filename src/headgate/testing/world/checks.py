@@ -9,11 +9,14 @@ from headgate.testing.world.logs import SimulatedLog
 from headgate.testing.world.process import Instance
 from headgate.testing.world.subscriber import Subscriber
 from headgate.wire.block import Block
-from headgate.wire.ledger import Tally
+from headgate.wire.sealed import read_object
 
 
 class Checks:
-    """`problem` is the first promise that was broken. Subjects in `spoilt` were damaged, so they may end anywhere."""
+    """`problem` is the first promise that was broken. Subjects in `spoilt` were damaged, so they may end anywhere.
+
+    `damaged` are acknowledgements that could not be read: the next one has to say so.
+    """
 
     def __init__(self, subscribers: Mapping[str, Subscriber], max_rows: int) -> None:
         self.problem: str | None = None
@@ -22,11 +25,12 @@ class Checks:
         self._max_rows = max_rows
         self._covered: dict[str, int] = {}
         self._acked: dict[str, int] = {}
+        self.damaged: set[str] = set()
 
     def appended(self, subject: str, data: Any, _: int) -> None:
         """Messages of an inbox join exactly; nobody writes over what was covered."""
         if subject.startswith("hg.ack."):
-            self._acknowledged(subject, Tally.from_json(data))
+            self._acknowledged(subject, read_object(data))
         if not isinstance(data, Block) or ".held." in subject:
             return
         before = self._covered.get(subject)
@@ -39,16 +43,25 @@ class Checks:
                 )
         self._covered[subject] = data.upto
 
-    def _acknowledged(self, subject: str, tally: Tally) -> None:
+    def _acknowledged(self, subject: str, tally: Mapping[str, Any]) -> None:
         """Acknowledgements go forward only, and never past what the consumer is done with."""
         before = self._acked.get(subject, 0)
-        done = next((each.done for each in self._subscribers.values() if each.id == tally.subscription), 0)
-        if tally.boundary < before or (tally.starts is not None and tally.mark > max(done, before)):
+        if subject in self.damaged and not tally["lost"]:
+            self.problem = self.problem or f"{subject}: damaged, and acknowledged again without a word of it"
+        mark, boundary = tally["mark"], tally["boundary"]
+        done = next((each.done for each in self._subscribers.values() if each.id == tally["subscription"]), 0)
+        if boundary < before or (tally["starts"] is not None and mark > max(done, before)):
             self.problem = self.problem or (
-                f"{subject}: acknowledged up to {tally.mark} (boundary {tally.boundary}) where the consumer is done "
+                f"{subject}: acknowledged up to {mark} (boundary {boundary}) where the consumer is done "
                 f"with {done} and the boundary {before} was acknowledged before"
             )
-        self._acked[subject] = tally.boundary
+        self._acked[subject] = boundary
+
+    def goes_back(self, subject: str, *, damaged: bool = False) -> None:
+        """What was acknowledged was put back to an earlier state, or damaged: its reader then has to say so."""
+        self._acked.pop(subject, None)
+        if damaged:
+            self.damaged.add(subject)
 
     def look(self, relays: Iterable[Instance], logs: Iterable[SimulatedLog]) -> None:
         """Queues hold no more than their limits and what one block brings."""
