@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -11,9 +12,10 @@ from headgate.model import Deployment, Plan, Site, Source, Stream, Subscription,
 from headgate.protocol.trace import Trace
 from headgate.wire.block import Block
 from headgate.wire.snapshot import Snapshot
+from headgate_studies.testing.world.families import first_messages_refused, make_scenario, two_relays
 from headgate_studies.testing.world.faults import MUTANTS
 from headgate_studies.testing.world.mutants import planted
-from headgate_studies.testing.world.scenario import SCHEMA, Action, Scenario, make_scenario
+from headgate_studies.testing.world.scenario import SCHEMA, Action, Scenario
 from headgate_studies.testing.world.shrink import kind_of, shrink
 from headgate_studies.testing.world.simulation import Simulation
 
@@ -100,13 +102,19 @@ def test_a_link_whose_receivers_all_have_limits_is_packed_apart() -> None:
         assert "OverflowError" in str(Simulation(scenario).run().violation)
 
 
-@pytest.mark.slow
-def test_a_relay_that_is_overtaken_while_it_packs_starts_again() -> None:
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [
+        ("a split decision is taken for whole", 50),
+        ("a recorded decision is taken back behind another relay's message", 194),
+    ],
+)
+def test_a_relay_that_is_overtaken_starts_again_and_repeats_nothing(name: str, seed: int) -> None:
     """What it was about to declare had been sent by the other relay of its site, in part: it was declared twice."""
-    scenario = make_scenario(142)
-    with planted(BY_NAME["a pack goes on after another relay has sent some of it"]):
-        assert Simulation(scenario).run().violation is not None
-    assert Simulation(scenario).run().violation is None
+    scenarios = [two_relays(each, Random(each)) for each in (seed, *range(200, 240))]
+    with planted(BY_NAME[name]):
+        failed = next(each for each in scenarios if Simulation(each).run().violation is not None)
+    assert Simulation(failed).run().violation is None
 
 
 def test_rows_that_are_gone_at_the_root_and_further_down_are_declared_once() -> None:
@@ -175,6 +183,32 @@ def test_versions_go_that_nobody_names_and_no_others() -> None:
     assert Simulation(stalled).run().violation is None
     with planted(BY_NAME["versions that root logs name are deleted"]):
         assert "of t0 names it" in str(Simulation(replace(scenario, squeeze=False)).run().violation)
+
+
+def test_history_is_gone_on_with_after_a_restart() -> None:
+    """A relay that stopped while it passed on the past of a new subscription left out the rest of it."""
+    scenarios = [first_messages_refused(seed, Random(seed)) for seed in (35, *range(60))]
+    with planted(BY_NAME["history is not gone on with after a restart"]):
+        failed = next(each for each in scenarios if Simulation(each).run().violation is not None)
+    assert Simulation(failed).run().violation is None
+
+
+@pytest.mark.parametrize("kind", ["restore_site", "old_ack", "flip_ack", "oversize", "lock_catalog", "flip_rows"])
+def test_state_that_moves_backwards_or_is_damaged_is_never_silent(kind: str) -> None:
+    """Readers get what they are owed, or are told: by a declaration, or by what they acknowledge from then on."""
+    mine = {"u0": Subscription("u0", "t0", "s1"), "u1": Subscription("u1", "t0", "s2")}
+    told = 0
+    for seed in range(3):
+        commits = [Action(0.5 + each / 4, "commit", "t0", number=12.0) for each in range(40)]
+        place = "t0" if kind == "flip_rows" else "s1"
+        faults = [Action(2.0 + 2.5 * each, kind, place, number=3.0) for each in range(3)]
+        stalls = [Action(1.9 + 2.5 * each, "stall_reader", "s1", number=1.0) for each in range(3)]
+        actions = sorted([*commits, *faults, *stalls], key=lambda each: each.time_s)
+        simulation = Simulation(small(seed, mine, *actions, max_block=400))
+        result = simulation.run()
+        assert result.violation is None
+        told += result.given_up + sum(each.told for each in simulation.subscribers.values())
+    assert bool(told) == (kind in ("flip_ack", "oversize", "flip_rows"))
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda each: each.name)

@@ -266,19 +266,18 @@ class Machine:
         return out
 
     def _take(self, event: Event) -> None:
-        match event:
-            case Completed(number, value):
-                waiting = self._pending.pop(number, None)
-                if waiting is not None:
-                    self.resume(*waiting, value, None)
-            case Failed(number, error):
-                waiting = self._pending.pop(number, None)
-                if waiting is not None:
-                    self.resume(*waiting, None, error)
-            case Asked(number, service, data):
-                self.spawn(self._answer(number, service, data), service)
-            case Woken():
-                self._wake_s = None
+        if isinstance(event, Completed):
+            waiting = self._pending.pop(event.number, None)
+            if waiting is not None:
+                self.resume(*waiting, event.value, None)
+        elif isinstance(event, Failed):
+            waiting = self._pending.pop(event.number, None)
+            if waiting is not None:
+                self.resume(*waiting, None, event.error)
+        elif isinstance(event, Asked):
+            self.spawn(self._answer(event.number, event.service, event.data), event.service)
+        else:
+            self._wake_s = None
         while self._timers and self._timers[0][0] <= self.now.monotonic_s:
             _, _, task, turn = heapq.heappop(self._timers)
             self.resume(task, turn, False, None)
@@ -313,21 +312,20 @@ class Machine:
             self._suspend(task, wanted)
 
     def _suspend(self, task: Task[Any], wanted: Any) -> None:
-        match wanted:
-            case _Command(command):
+        if isinstance(wanted, _Command):
+            self._numbers += 1
+            self._pending[self._numbers] = (task, task.waits)
+            self._out.append(Issued(self._numbers, wanted.command))
+        elif isinstance(wanted, _Wait):
+            if wanted.signal is not None:
+                wanted.signal.add(task)
+            if wanted.until_s is not None:
                 self._numbers += 1
-                self._pending[self._numbers] = (task, task.waits)
-                self._out.append(Issued(self._numbers, command))
-            case _Wait(signal, until_s):
-                if signal is not None:
-                    signal.add(task)
-                if until_s is not None:
-                    self._numbers += 1
-                    heapq.heappush(self._timers, (until_s, self._numbers, task, task.waits))
-            case _Join(other):
-                other._waiters.append(task)  # noqa: SLF001 # a task is the kernel's own
-            case _:
-                raise TypeError(f"{task.label} awaits {wanted!r}, which is nothing that a machine can wait for")
+                heapq.heappush(self._timers, (wanted.until_s, self._numbers, task, task.waits))
+        elif isinstance(wanted, _Join):
+            wanted.task._waiters.append(task)  # noqa: SLF001 # a task is the kernel's own
+        else:
+            raise TypeError(f"{task.label} awaits {wanted!r}, which is nothing that a machine can wait for")
 
     def _set_timer(self) -> None:
         while self._timers and (self._timers[0][2].done or self._timers[0][2].waits != self._timers[0][3]):

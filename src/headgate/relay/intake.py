@@ -123,23 +123,28 @@ class Intakes:
             self._gaps.mend(gap.stream, routes.parent, same=same)
 
     async def _backfill(self, routes: Routes, upto: int) -> None:
-        """Give subscriptions that start earlier what the root log holds of their class, before their first block."""
+        """Give subscriptions that start earlier what the root log holds of their class, before their first block.
+
+        A relay may have stopped in the middle of it: it goes on behind what was published or recorded.
+        """
         state = self._state
         for target in routes.local:
             output = state.core.outputs[key_of(routes.stream, target)]
             mine = target.subscription
-            if mine.start != EARLIEST or output.reach is not None or upto == 0:
+            reached = output.reach or 0
+            if mine.start != EARLIEST or reached >= upto:
                 continue
             stream, port = routes.stream, state.port
             root = (await state.tables.snapshot(routes.version)).deployment.streams[stream].root
             # Where an earlier stay was served, it has the past. One that was left before its first commit has nothing.
-            if mine.stay and await self._ask(partial(fetch_served, port, root, stream, upto, target.id, mine.stay)):
+            served = partial(fetch_served, port, root, stream, upto, target.id)
+            if mine.stay and await self._ask(partial(served, mine.stay)) < upto:
                 continue
-            reached = 0
-            while reached < upto:
+            begins = await self._ask(partial(served, mine.stay + 1)) if output.reach is not None else upto
+            while reached < begins:
                 names = target.schema.names
                 answers = await self._ask(
-                    partial(fetch_history, port, root, stream, reached, upto, target.class_id, names)
+                    partial(fetch_history, port, root, stream, reached, begins, target.class_id, names)
                 )
                 if not answers:
                     break

@@ -448,8 +448,8 @@ class Output:
         return block
 
     def restore_held(self, block: Block, target: Child | Receiver, now: float) -> None:
-        """Take back a recorded decision after a restart."""
-        if self.coverage is not None and block.upto <= self.coverage:
+        """Take back a recorded decision after a restart, unless another relay has published since it was made."""
+        if self.coverage is not None and block.after < self.coverage:
             return
         self.queue.appendleft(Waiting(block, target, now, decided=True))
         self.held = block.upto

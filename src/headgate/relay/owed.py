@@ -29,13 +29,16 @@ async def fetch_owed(port: LogPort, root: str, stream: str, after: int, upto: in
     return int(answer)
 
 
-async def fetch_served(port: LogPort, root: str, stream: str, upto: int, subscription: int, stay: int) -> bool:
-    """Ask a stream's root whether a commit up to a sequence number was for an earlier stay of a subscription."""
+async def fetch_served(port: LogPort, root: str, stream: str, upto: int, subscription: int, stay: int) -> int:
+    """Ask a stream's root where the first commit begins that was for a stay of a subscription before this one.
+
+    It is `upto` where no commit up to there was.
+    """
     request = {"stream": stream, "after": 0, "upto": upto, "served": subscription, "stay": stay}
     answer = await port.request(port.logs.repair(root), json.dumps(request).encode(), _TIMEOUT_S)
     if not answer:
         raise FabricError(f"{root} cannot say what of {stream!r} up to {upto} was for subscription {subscription}")
-    return int(answer) < upto
+    return int(answer)
 
 
 async def was_at(tables: TableCache, version: int, subscription: int, stay: int) -> bool:

@@ -119,10 +119,12 @@ class RepairService:
         elif "class" in request:
             pieces = await self._of_class(stream, after, upto, int(request["class"]), request["columns"])
         else:
-            pieces = [
-                await self._for(block.until(upto), routes, request["child"], int(request["subscription"]))
-                for block, routes in await self._blocks(stream, after, upto, request)
-            ]
+            blocks = await self._blocks(stream, after, upto, request)
+            root = (await self._tables.newest()).deployment.streams[stream].root
+            mine = int(request["subscription"])
+            if not blocks and mine and root != self._site:  # what the root answers is for the subscription as it is
+                return codec.join(await fetch_range(self._port, root, stream, after, upto, subscription=mine))
+            pieces = [await self._for(block.until(upto), routes, request["child"], mine) for block, routes in blocks]
         found: list[Any] = []
         size = 0
         for piece in pieces:
@@ -203,7 +205,7 @@ class RepairService:
                 found.append((block.since(reached), routes))
                 reached = end
         if not found:
-            return await self._from_above(stream, after, upto, request["child"], int(request["subscription"]))
+            return await self._from_above(stream, after, upto, request["child"]) if request["child"] else []
         return found
 
     async def _from_root(self, stream: str, after: int, upto: int, child: str) -> list[tuple[Block, Routes | None]]:
@@ -244,10 +246,8 @@ class RepairService:
             found.extend(piece for _, piece in for_local(block, (mine,)))
         return found
 
-    async def _from_above(
-        self, stream: str, after: int, upto: int, asker: str, subscription: int
-    ) -> list[tuple[Block, Routes | None]]:
-        """This site's log no longer has the range: ask the site above, and say if it is for a subscription.
+    async def _from_above(self, stream: str, after: int, upto: int, asker: str) -> list[tuple[Block, Routes | None]]:
+        """This site's log no longer has the range that a child asks for: ask the site above.
 
         Where the plan has changed since, the site above may be the asker itself, or one that never had the range. The
         root has had it in any case.
@@ -260,9 +260,7 @@ class RepairService:
         for place in dict.fromkeys((parent, root)):
             if place is not None and place != asker and not answers:
                 with suppress(FabricError):  # it cannot answer: the next one may, else the asker asks again
-                    answers = await fetch_range(
-                        self._port, place, stream, after, upto, child=self._site, subscription=subscription
-                    )
+                    answers = await fetch_range(self._port, place, stream, after, upto, child=self._site)
         found: list[tuple[Block, Routes | None]] = []
         for data in answers:
             routes = await self._tables.routes(self._port.codec.version(data), self._site, stream)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -32,10 +33,18 @@ class Log:
     id_window_s: float = 0.1
 
 
+@lru_cache(maxsize=4096)
 def _token(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} cannot be part of a subject: use letters, digits, '-' and '_'")
     return name
+
+
+@lru_cache(maxsize=64)
+def _state(namespace: str, max_bytes: int) -> Log:
+    kinds = ("catalog", "pin", "ack", "stats", "ledger", "context", "mark", "hold", "quarantine")
+    subjects = tuple(f"{namespace}.{kind}.>" for kind in kinds)
+    return Log(f"{namespace.upper()}_STATE", subjects, max_bytes, max_per_subject=1, latest_only=True)
 
 
 def inbox_token(subscription: int, stay: int = 0) -> str:
@@ -107,9 +116,7 @@ class Logs:
     @property
     def state(self) -> Log:
         """Values of which only the latest counts."""
-        kinds = ("catalog", "pin", "ack", "stats", "ledger", "context", "mark", "hold", "quarantine")
-        subjects = tuple(self._subject(kind, ">") for kind in kinds)
-        return Log(self._name("state"), subjects, self.max_bytes, max_per_subject=1, latest_only=True)
+        return _state(self.namespace, self.max_bytes)
 
     @property
     def tables(self) -> Log:

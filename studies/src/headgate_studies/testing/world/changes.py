@@ -10,7 +10,7 @@ from headgate.wire.ledger import Tally
 from headgate.wire.sealed import write_number
 from headgate.wire.snapshot import Snapshot
 from headgate_studies.testing.world.deployed import World
-from headgate_studies.testing.world.scenario import Action, make_plan, make_subscription, moved
+from headgate_studies.testing.world.scenario import AS_PLANNED, Action, make_plan, make_subscription, moved
 
 
 class Changes(World):
@@ -19,6 +19,8 @@ class Changes(World):
     def publish(self, snapshot: Snapshot) -> None:
         """Put a revision in force."""
         self.oracle.versions[snapshot.revision] = snapshot
+        if self.locked:
+            return
         try:
             self.fabric.publish(self.logs.table(snapshot.revision), snapshot)
             self.fabric.publish(self.logs.head, write_number(snapshot.revision))
@@ -50,7 +52,8 @@ class Changes(World):
         ids = {**self.snapshot.subscription_ids, name: identity}
         classes = {**self.snapshot.class_ids, name: self.random.randint(1, 8)}
         before = self.snapshot.revision
-        self._planned({**known, name: made}, subscription_ids=ids, class_ids=classes)
+        change = self._revise if action.other == AS_PLANNED else self._planned
+        change({**known, name: made}, subscription_ids=ids, class_ids=classes)
         if self.snapshot.revision != before:
             self._start_reader(name)
 

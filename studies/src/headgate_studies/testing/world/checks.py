@@ -13,7 +13,10 @@ from headgate_studies.testing.world.subscriber import Subscriber
 
 
 class Checks:
-    """`problem` is the first promise that was broken. Subjects in `spoilt` were damaged, so they may end anywhere."""
+    """`problem` is the first promise that was broken. Subjects in `spoilt` were damaged, so they may end anywhere.
+
+    `damaged` are acknowledgements that could not be read: the next one has to say so.
+    """
 
     def __init__(self, subscribers: Mapping[str, Subscriber], max_rows: int) -> None:
         self.problem: str | None = None
@@ -22,6 +25,7 @@ class Checks:
         self._max_rows = max_rows
         self._covered: dict[str, int] = {}
         self._acked: dict[str, int] = {}
+        self.damaged: set[str] = set()
 
     def fail(self, problem: str) -> None:
         """A promise is broken; the first one counts."""
@@ -46,13 +50,22 @@ class Checks:
     def _acknowledged(self, subject: str, tally: Tally) -> None:
         """Acknowledgements go forward only, and never past what the consumer is done with."""
         before = self._acked.get(subject, 0)
+        if subject in self.damaged and not tally.lost:
+            self.problem = self.problem or f"{subject}: damaged, and acknowledged again without a word of it"
+        mark, boundary = tally.mark, tally.boundary
         done = next((each.done for each in self._subscribers.values() if each.id == tally.subscription), 0)
-        if tally.boundary < before or (tally.starts is not None and tally.mark > max(done, before)):
+        if boundary < before or (tally.starts is not None and mark > max(done, before)):
             self.problem = self.problem or (
-                f"{subject}: acknowledged up to {tally.mark} (boundary {tally.boundary}) where the consumer is done "
+                f"{subject}: acknowledged up to {mark} (boundary {boundary}) where the consumer is done "
                 f"with {done} and the boundary {before} was acknowledged before"
             )
-        self._acked[subject] = tally.boundary
+        self._acked[subject] = boundary
+
+    def goes_back(self, subject: str, *, damaged: bool = False) -> None:
+        """What was acknowledged was put back to an earlier state, or damaged: its reader then has to say so."""
+        self._acked.pop(subject, None)
+        if damaged:
+            self.damaged.add(subject)
 
     def look(self, relays: Iterable[Instance], logs: Iterable[SimulatedLog]) -> None:
         """Queues hold no more than their limits and what one block brings."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
@@ -21,6 +22,10 @@ from headgate_studies.testing.world.messages import Unreadable
 
 T = TypeVar("T")
 _HEADER_BYTES = 120
+
+
+_NO_CLASSES: Final = ClassLists.empty(0)
+_empty = lru_cache(lambda schema: pa.RecordBatch.from_pylist([], schema=schema))
 
 
 class PlainCodec:
@@ -38,7 +43,7 @@ class PlainCodec:
             raise WireError(f"the block has {found.rows.schema.names}, not {schema.names}")
         if len(found.seqs):
             return found
-        return replace(found, rows=pa.RecordBatch.from_pylist([], schema=schema), classes=ClassLists.empty(0))
+        return replace(found, rows=_empty(schema), classes=_NO_CLASSES)
 
     def coverage(self, data: Any) -> tuple[int, int]:
         """The range (after, upto] that a message covers."""

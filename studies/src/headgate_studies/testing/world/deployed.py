@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 from headgate.client.acknowledging import Acknowledger
+from headgate.client.errors import ClientError
 from headgate.client.reader import ReaderMachine, Reading
 from headgate.protocol.kernel import Completed, Machine
 from headgate.protocol.port import FabricError
@@ -79,6 +80,7 @@ class World:
         self._tracer = tracer
         self._instances = 0
         self._quiet = False
+        self.locked = False
 
     def _instance(self, process: str, machine: Machine, consumer: Callable[..., None] | None = None) -> Instance:
         self._instances += 1
@@ -122,7 +124,9 @@ class World:
         subscription = snapshot.deployment.subscriptions[name]
         subject = self.logs.ack(identity)
         stored = server.last(self.logs.state, subject)
-        known = (Tally.read(stored.data) if stored is not None else None) or Tally(identity)
+        # As a client does: where the place was that cannot be read goes into every later acknowledgement.
+        known = Tally(identity, lost=stored.sequence if stored is not None else 0)
+        known = (Tally.read(stored.data) if stored is not None else None) or known
         known.detached_ms, known.grace_s = 0, None
         try:
             sequence = self.fabric.publish(subject, known.encode(), expect=stored.sequence if stored else 0)
@@ -133,11 +137,13 @@ class World:
         subscriber = self.subscribers.setdefault(name, Subscriber(name, identity, subscription.stream, past))
         tally = copy.deepcopy(known)
         if from_position and subscriber.position is not None:
-            tally = Tally.decode(subscriber.position)
+            tally = copy.deepcopy(subscriber.position)
             subscriber.done = tally.mark
+            self._checks.damaged.discard(subject)  # its consumer knows where it is
         else:
             self._settle_past(subscriber)
             subscriber.go_back(tally, self.oracle)
+            subscriber.told = tally.lost > 0
         reading = Reading(name, snapshot, Account(tally), Acknowledger(name, sequence, known.boundary), known.boundary)
         machine = ReaderMachine(reading, self.logs, 1 << 20, PlainCodec())
 
@@ -155,7 +161,10 @@ class World:
     def _handed(self, name: str, reading: Reading, instance: Instance, number: int, block: Block) -> None:
         """A consumer gets a block: it is checked at once, and dealt with after a while."""
         subscriber = self.subscribers[name]
-        if not instance.alive or self.readers.get(name) is not instance:
+        if not instance.alive:
+            return
+        if self.readers.get(name) is not instance:  # another reader has taken over: what this one gets counts no more
+            self.fabric.queue.at(self.fabric.queue.now + 0.01, instance.feed, Completed(number))
             return
         self._settle_past(subscriber)
         try:
@@ -177,6 +186,8 @@ class World:
         if isinstance(error, OvertakenError):  # it starts again from the logs
             if self.relays.get(instance.process) is instance:
                 self._later(1.0, self._revive, instance.process)
+            return
+        if isinstance(error, ClientError) and instance in self.zombies:  # it has heard that another has taken over
             return
         self._checks.problem = (
             self._checks.problem or f"{instance.machine.name} failed at {self.fabric.queue.now:.3f} s: {error!r}"

@@ -259,10 +259,46 @@ MUTANTS: Final = (
         "yield block",
     ),
     Mutant(
-        "a reader skips what overlaps",
-        "client.reader",
-        "        if have is not None and block.upto <= have:\n",
-        "        if have is not None and block.after < have:\n",
+        "rows that are gone at the root are not counted",
+        "relay.root",
+        "commit = replace(commit, whole=_matched(manifest, routes))",
+        "pass",
+    ),
+    Mutant(
+        "what a damaged commit matched is forgotten at its sound end",
+        "wire.ledger",
+        "begun.whole = commit.whole.get(mine, begun.whole)",
+        "begun.whole = commit.whole.get(mine)",
+    ),
+    Mutant(
+        "what was given up of a damaged commit expires again",
+        "wire.ledger",
+        "                begun.counted += sum(block.declared.get(mine, {}).values())\n",
+        "                pass\n",
+    ),
+    Mutant(
+        "a damaged commit is left out where blocks are joined",
+        "wire.block",
+        "(np.diff(ends, prepend=0) > 0) | [bool(commit.whole) for commit in commits]",
+        "np.diff(ends, prepend=0) > 0",
+    ),
+    Mutant(
+        "the beginning of a commit is not acknowledged",
+        "wire.ledger",
+        "None if begun is None else Begun(**begun)",
+        "None",
+    ),
+    Mutant(
+        "declarations of two commits are mixed up",
+        "relay.output",
+        "    return first.of_whole_commits and second.of_whole_commits\n",
+        "    return True\n",
+    ),
+    Mutant(
+        "expiry forgets what it counted of an open commit",
+        "relay.expiry",
+        "begun={mine: begun.counted},",
+        "begun={mine: 0},",
     ),
     Mutant(
         "declarations counted twice by a slow reader",
@@ -361,6 +397,12 @@ MUTANTS: Final = (
         "            if True:\n",
     ),
     Mutant(
+        "a recorded decision is taken back behind another relay's message",
+        "relay.output",
+        "if self.coverage is not None and block.after < self.coverage:",
+        "if self.coverage is not None and block.upto <= self.coverage:",
+    ),
+    Mutant(
         "resumed from the beginning of the last message",
         "relay.state",
         "return self.port.codec.coverage(stored.data)[1], stored.sequence",
@@ -411,8 +453,14 @@ MUTANTS: Final = (
     Mutant(
         "no past after a move before the first commit",
         "relay.intake",
+        "if mine.start != EARLIEST or reached >= upto:",
+        "if mine.start != EARLIEST or mine.stay or reached >= upto:",
+    ),
+    Mutant(
+        "history is not gone on with after a restart",
+        "relay.intake",
+        "if mine.start != EARLIEST or reached >= upto:",
         "if mine.start != EARLIEST or output.reach is not None or upto == 0:",
-        "if mine.start != EARLIEST or mine.stay or output.reach is not None or upto == 0:",
     ),
     Mutant(
         "limits of a link's receivers as whole numbers",

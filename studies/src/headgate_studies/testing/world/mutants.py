@@ -12,8 +12,8 @@ from functools import cached_property
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
+from headgate_studies.testing.world.families import hunting_seed, make_scenario
 from headgate_studies.testing.world.faults import Mutant
-from headgate_studies.testing.world.scenario import make_scenario
 from headgate_studies.testing.world.simulation import Simulation
 
 _HANG_S: Final = 60
@@ -81,14 +81,14 @@ def hunt(mutant: Mutant, most: int) -> Outcome:
     """Run seeds until one finds the fault."""
     signal.signal(signal.SIGALRM, _hangs)
     with planted(mutant):
-        for seed in range(most):
+        for number in range(most):
             signal.alarm(_HANG_S)
             try:
-                found = Simulation(make_scenario(seed)).run().violation
+                found = Simulation(make_scenario(hunting_seed(number))).run().violation
             except Exception as error:  # noqa: BLE001 # whatever breaks has shown the fault
                 found = repr(error)
             finally:
                 signal.alarm(0)
             if found is not None:
-                return Outcome(mutant.name, seed + 1, found[:90])
+                return Outcome(mutant.name, number + 1, found[:90])
     return Outcome(mutant.name, most, None)

@@ -75,16 +75,18 @@ class EventQueue:
         event.happen()
         return True
 
-    def run(self, until_s: float, most: int | None = None) -> int:
+    def run(self, until_s: float, most: float | None = None) -> int:
         """Let everything happen up to a time (with it), at most so many events; returns how many happened."""
-        happened = 0
-        while most is None or happened < most:
-            next_s = self.next_s
-            if next_s is None or next_s > until_s:
+        happened, heap, most = 0, self._heap, inf if most is None else most
+        while happened < most:
+            if not heap or heap[0][0] > until_s:
                 self.now = max(self.now, until_s)
                 break
-            self.step()
-            happened += 1
+            time_s, _, event = heappop(heap)
+            if event.open:
+                self.now = time_s
+                event.happen()
+                happened += 1
         return happened
 
 

@@ -19,6 +19,9 @@ LOST_S: Final = 2.0
 """After so long a command whose answer is lost has failed."""
 
 
+_WOKEN: Final = Woken()
+
+
 class Carrier(Protocol):
     """Where the commands of processes go (`headgate_studies.testing.world.fabric`)."""
 
@@ -77,17 +80,16 @@ class Instance:
             self.fabric.failed(self, error)
             return
         for each in wanted:
-            match each:
-                case Issued(number, command):
-                    self.fabric.issue(self, number, command)
-                case WakeAt(monotonic_s):
-                    if self._timer is not None:
-                        self._timer.cancel()
-                    self._timer = self.fabric.queue.at(monotonic_s, self.feed, Woken())
-                case Answer(number, data):
-                    asked = self._asked.pop(number, None)
-                    if asked is not None:
-                        asked(data)
+            if isinstance(each, Issued):
+                self.fabric.issue(self, each.number, each.command)
+            elif isinstance(each, WakeAt):
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._timer = self.fabric.queue.at(each.monotonic_s, self.feed, _WOKEN)
+            elif isinstance(each, Answer):
+                asked = self._asked.pop(each.number, None)
+                if asked is not None:
+                    asked(each.data)
 
     def ask(self, service: str, data: Any, answered: Callable[[Any], None]) -> None:
         """Ask it for something."""

@@ -64,7 +64,9 @@ FAULTS: Final = (
     ("kill", 10), ("pause", 4), ("replace", 4), ("cut", 4), ("lossy", 5), ("kill_reader", 8), ("stall_reader", 5),
     ("fill_inbox", 3), ("fill_site", 3), ("disk_full", 2), ("flip_inbox", 2), ("flip_site", 3), ("flip_part", 1),
     ("flip_state", 1), ("hints", 1), ("skew", 2), ("stray_part", 2), ("bandwidth", 3),
-    ("power", 2), ("detach", 4),
+    ("power", 2), ("detach", 4), ("replace_reader", 2), ("lossy_reader", 2),
+    ("restore_site", 2), ("old_ack", 2), ("flip_ack", 1), ("oversize", 1), ("lock_catalog", 1),
+    ("flip_rows", 1),
 )  # fmt: skip
 CHANGES: Final = (("replan", 6), ("subscribe", 4), ("unsubscribe", 1), ("move", 6), ("change", 2))
 SERVICE_FAULTS: Final[tuple[tuple[str, int], ...]] = (
@@ -73,13 +75,15 @@ SERVICE_FAULTS: Final[tuple[tuple[str, int], ...]] = (
     ("pause_service", 2),
     ("cut_service", 3),
 )
+AS_PLANNED: Final = "as planned"
+"""The other place of an action that leaves the plan as it is."""
 _STORMS: Final = 0.3
 _SQUEEZED: Final = 0.5
 _KINDS: Final = (*FAULTS, *CHANGES)
 
 
-def make_scenario(seed: int, length_s: float = 40.0) -> Scenario:
-    """Everything about one run follows from its seed."""
+def make_any(seed: int, length_s: float = 40.0) -> Scenario:
+    """A scenario of any kind: everything about it follows from the seed."""
     random = Random(seed)
     sites = [f"s{number}" for number in range(random.randint(2, 5))]
     streams = [f"t{number}" for number in range(random.choice((1, 1, 2)))]
@@ -173,7 +177,7 @@ def _troubles(random: Random, sites: list[str], streams: list[str], length_s: fl
         middle_s, spread_s = random.uniform(3.0, length_s - 3.0), random.choice((0.3, 1.5))
     for _ in range(random.choice((0, 4, 12, 30))):
         kind = random.choices([name for name, _ in _KINDS], [weight for _, weight in _KINDS])[0]
-        place = random.choice(streams) if kind in ("flip_part", "stray_part") else random.choice(sites)
+        place = random.choice(streams) if kind in ("flip_part", "flip_rows", "stray_part") else random.choice(sites)
         number = random.uniform(0.1, 9.0)
         time_s = random.uniform(middle_s - spread_s, middle_s + spread_s)
         found.append(Action(time_s, kind, place, random.choice(sites), round(number, 3)))

@@ -98,7 +98,8 @@ class Simulation(Commits, Changes, OldTables, Troubles):
         """Stop all faults, bring everybody back, and commit once more."""
         self._quiet = True
         server = self.fabric.server
-        server.disk_full, self.fabric.hint_loss = False, 0.0
+        server.disk_full, self.fabric.hint_loss, self.locked = False, 0.0, False
+        self.fabric.max_block = self.scenario.max_block
         for log in server.logs:
             log.filled = False
         self.fabric.network.heal()

@@ -22,6 +22,7 @@ class Subscriber:
 
     `mark` is where the next block has to begin, `since` where the running sums began, which is where the subscription
     was owed its first row or where it was read again from an earlier acknowledgement. `done` is what it has finished.
+    `told` says that its acknowledgement was damaged, and that its reader says so: it counts from what is left.
     """
 
     name: str
@@ -33,14 +34,15 @@ class Subscriber:
     owed: int = 0
     delivered: int = 0
     given_up: dict[str, int] = field(default_factory=dict)
-    position: bytes | None = None
+    position: Tally | None = None
     blocks: int = 0
+    told: bool = False
 
     def take(self, block: Block, tally: Tally, oracle: Oracle) -> None:
         """Check a block that was handed over, and remember it."""
         if self.mark is not None and block.after != self.mark:
             raise Violation(f"{self.name}: a block after {block.after} follows the coverage {self.mark}")
-        if self.mark is None:
+        if self.mark is None and not self.told:
             begins = 0 if self.past is not None else oracle.starts(self.stream, self.id)
             if block.after != begins:
                 raise Violation(f"{self.name}: the first block begins after {block.after}, owed from {begins} on")
@@ -50,7 +52,7 @@ class Subscriber:
         self.delivered += len(block.seqs)
         for reason, count in block.declared.get(self.id, {}).items():
             self.given_up[reason] = self.given_up.get(reason, 0) + count
-        self.position = tally.encode()
+        self.position = tally  # of its reader, which counts a block just before it hands it over
         if block.at_boundary:
             self._check_sums(tally)
 

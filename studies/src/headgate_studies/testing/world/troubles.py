@@ -6,11 +6,13 @@ from contextlib import suppress
 from typing import Any
 
 from headgate.protocol.port import FabricError
+from headgate.wire.block import Block
 from headgate.wire.ledger import Tally
 from headgate_studies.testing.world.deployed import World
 from headgate_studies.testing.world.fabric import SERVER
 from headgate_studies.testing.world.network import SimulatedClock
 from headgate_studies.testing.world.scenario import Action
+from headgate_studies.testing.world.server import ServerBackup
 
 
 class Troubles(World):
@@ -92,6 +94,23 @@ class Troubles(World):
             self.readers[name].kill()
             self._later(action.number, self._revive_reader, name)
 
+    def _replace_reader(self, action: Action) -> None:
+        """Start another reader of a subscription while the old one goes on; it hears of it when it acknowledges."""
+        name = self.random.choice(sorted(self.readers)) if self.readers else None
+        if name is not None and name in self.snapshot.subscription_ids and self.readers[name].alive:
+            old = self.readers[name]
+            self.zombies.append(old)
+            self._start_reader(name, from_position=self.random.random() < 0.3)
+            self._later(action.number, old.kill)
+
+    def _lossy_reader(self, action: Action) -> None:
+        """Requests and answers of a reader get lost."""
+        if self.readers:
+            reader = self.readers[self.random.choice(sorted(self.readers))]
+            for link in self.fabric.network.between(reader.process, SERVER):
+                link.loss, link.delay_s = 0.3, self.random.uniform(0.0, 0.4)
+                self._later(action.number, setattr, link, "loss", 0.0)
+
     def _detach(self, action: Action) -> None:
         """A reader says that it goes away, and how long its rows are to be kept; some come back later than that."""
         name = self.random.choice(sorted(self.readers)) if self.readers else None
@@ -150,6 +169,87 @@ class Troubles(World):
     def _flip_state(self, action: Action) -> None:
         kind = self.random.choice(("stats.relay", "mark", "hold"))
         self._flip(self.logs.state, f"hg.{kind}.{action.place}" if kind != "mark" else f"hg.mark.{action.place}.*")
+
+    def _flip_ack(self, action: Action) -> None:
+        """Damage what a reader has acknowledged; one that comes back then has to say that it has lost its place."""
+        name = self.random.choice(sorted(self.readers)) if self.readers else None
+        if name is not None and self.readers[name].alive:
+            self.readers[name].kill()
+            subject = self.logs.ack(self.subscribers[name].id)
+            self._flip(self.logs.state, subject)
+            self._checks.goes_back(subject, damaged=True)
+            self._later(action.number / 3, self._revive_reader, name)
+
+    def _old_ack(self, action: Action) -> None:
+        """Put an acknowledgement back to what it was; a reader that is there is told and starts again from it."""
+        name = self.random.choice(sorted(self.subscribers)) if self.subscribers else None
+        if name is not None and name in self.snapshot.subscription_ids:
+            subject = self.logs.ack(self.subscribers[name].id)
+            stored = self.fabric.server.last(self.logs.state, subject)
+            if stored is not None:
+                self._later(action.number, self._put_back, name, subject, stored.data)
+
+    def _put_back(self, name: str, subject: str, data: Any) -> None:
+        if self._quiet or Tally.read(data) is None:
+            return
+        reader = self.readers.get(name)
+        if reader is not None and reader.alive:
+            self.zombies.append(reader)
+            self._later(1.0, reader.kill)
+            self._later(1.5, self._revive_reader, name)
+        self._checks.goes_back(subject)
+        with suppress(FabricError):  # the disk is full
+            self.fabric.publish(subject, data)
+
+    def _restore_site(self, action: Action) -> None:
+        """Put a site log back to an older copy, with its relay stopped meanwhile."""
+        log = self.logs.site(action.place)
+        if self.fabric.server.info(log) is not None:
+            self._later(action.number / 2, self._restore, action.place, self.fabric.server.backup(log))
+
+    def _restore(self, site: str, copy: ServerBackup) -> None:
+        if not self._quiet:
+            self.relays[site].kill()
+            for relay in self.zombies:
+                if relay.process == site:
+                    relay.kill()
+            log = self.logs.site(site)
+            self._checks.spoilt.update(self.fabric.server.subjects(log, ">"))
+            self.fabric.server.restore(copy, log)
+            self._later(0.5, self._revive, site)
+
+    def _oversize(self, action: Action) -> None:
+        """The server takes small messages only: rows that do not fit are declared."""
+        most, self.fabric.max_block = self.fabric.max_block, 140
+        self._later(action.number / 3, setattr, self.fabric, "max_block", most)
+
+    def _lock_catalog(self, action: Action) -> None:
+        """Another program holds the catalog: no change is made."""
+        self.locked = True
+        self._later(action.number, setattr, self, "locked", False)
+
+    def _flip_rows(self, action: Action) -> None:
+        """Damage a part of a late commit, and all messages further down that have rows of some range of it."""
+        stream, server = action.place, self.fabric.server
+        late = self.oracle.streams[stream].commits[-12:]
+        if not late:
+            return
+        commit = self.random.choice(late)
+        low, high = sorted(self.random.randint(commit.after, commit.upto) for _ in range(2))
+        manifests = server.read(self.logs.root(stream), self.logs.commit(stream), 0, limit=1 << 20)
+        for stored in manifests:
+            if getattr(stored.data, "after", None) == commit.after and stored.data.evaluated:
+                staged = [part.log_sequence for part in stored.data.parts if part.log_sequence]
+                if staged:
+                    server.flip(self.logs.root(stream), self.random.choice(staged))
+        for log in server.logs:
+            if log.log.name.startswith(("HG_SITE", "HG_INBOX")):
+                for stored in log.read(">", 0, 1 << 20, 1 << 40):
+                    block = stored.data
+                    mine = isinstance(block, Block) and block.stream == stream and ".held." not in stored.subject
+                    if mine and block.upto > low and block.after < high:
+                        self._checks.spoilt.add(stored.subject)
+                        log.flip(stored.sequence)
 
     def _flip(self, log: Any, pattern: str) -> None:
         """Damage one stored message."""
