@@ -17,14 +17,16 @@ class Acknowledger:
 
     `sequence` is the place of the acknowledgement that this reader stands on, None for one that only looks. `floor` is
     the boundary that was acknowledged before: a reader who goes back behind it acknowledges again from there on.
+    `reader` tells its acknowledgements from those of others, where it does not know which of them were stored.
     """
 
-    def __init__(self, name: str, sequence: int | None, floor: int) -> None:
+    def __init__(self, name: str, sequence: int | None, floor: int, reader: str) -> None:
         self._name = name
+        self._reader = reader
         self._sequence = sequence
         self._floor = floor
         self._acked_s = 0.0
-        self._unsure: bytes | None = None
+        self._unsure = False  # whether nobody knows which of the last acknowledgements were stored
         self._port: MachinePort | None = None
         self._storing: Mutex | None = None
         self._task: Task[None] | None = None
@@ -69,39 +71,40 @@ class Acknowledger:
             return
         sent = self.pending
         self._acked_s = port.now
-        unsure, self._unsure = self._unsure, sent
         try:
-            await self._append(port, sent, unsure)
+            await self._append(port, sent)
         except FencedError as error:
             raise ClientError(
                 f"another client has taken over the subscription {self._name!r}", hint="one reader at a time"
             ) from error
         except FabricError:
             return  # stored or not: the next acknowledgement finds out
-        self._unsure = None
+        self._unsure = False
         if self.pending is sent:
             self.pending = None
 
-    async def _append(self, port: MachinePort, sent: bytes, unsure: bytes | None) -> None:
+    async def _append(self, port: MachinePort, sent: bytes) -> None:
         """Append an acknowledgement behind the last one, which may be one whose fate was not known."""
         subject = port.logs.ack(Tally.decode(sent).subscription)
-        if unsure is not None:
-            await self._adopt(port, subject, unsure)
+        if self._unsure:
+            await self._adopt(port, subject)
+        self._unsure = True
         try:
             self._sequence = await port.publish(subject, sent, expect=self._sequence)
         except FencedError:
             # One that was interrupted on its way may have been stored only now, or somebody has written garbage.
-            if not await self._adopt(port, subject, unsure):
+            if not await self._adopt(port, subject):
                 raise
             self._sequence = await port.publish(subject, sent, expect=self._sequence)
 
-    async def _adopt(self, port: MachinePort, subject: str, unsure: bytes | None) -> bool:
-        """Stand on the last stored message if it is an acknowledgement whose fate was not known, or is none at all."""
+    async def _adopt(self, port: MachinePort, subject: str) -> bool:
+        """Stand on the last stored message if it is an acknowledgement of this reader, or is none at all."""
         log = port.logs.state
         stored = await port.last(log, subject)
         if stored is None:
             return False
-        if stored.data != unsure and port.quarantine.take(log, stored, Tally.decode, "acknowledged again") is not None:
+        tally = port.quarantine.take(log, stored, Tally.decode, "acknowledged again")
+        if tally is not None and tally.reader != self._reader:
             return False
         self._sequence = stored.sequence
         return True

@@ -27,6 +27,7 @@ from headgate.model import Stream, parse_duration
 from headgate.model.roots import members_named
 from headgate.protocol.published import head_revision
 from headgate.relay.tables import Tables
+from headgate.wire.identity import new_id
 from headgate.wire.ledger import Tally
 from headgate.wire.logs import Logs
 from headgate.wire.snapshot import Snapshot
@@ -206,7 +207,7 @@ class Client:
         place = await self._place(snapshot, stream)
         known, sequence = await self._known(number, place) if peek else await self._take_over(number, place)
         if given is not None:
-            given.incarnation, given.run = known.incarnation, known.run
+            given.incarnation, given.run, given.reader = known.incarnation, known.run, known.reader
         inbox = Inbox(
             self.fabric,
             self.tables,
@@ -271,7 +272,7 @@ class Client:
         """Repeat the last acknowledgement under this reader: the one before is fenced off by its next one."""
         while True:
             tally, sequence = await self._known(identity, place)
-            tally.time_ms = int(time.time() * 1000)
+            tally.time_ms, tally.reader = int(time.time() * 1000), new_id()
             tally.detached_ms, tally.grace_s = (tally.time_ms, grace_s) if detach else (0, None)
             with noted(CLIENT, "another reader acknowledges at the same time, once more", FencedError):
                 subject = self.fabric.logs.ack(identity)

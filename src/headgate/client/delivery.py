@@ -117,7 +117,7 @@ class Inbox:
         self.stream = snapshot.deployment.subscriptions[name].stream
         self._fabric = fabric
         self._tables = tables
-        acks = Acknowledger(name, ack_sequence, floor)
+        acks = Acknowledger(name, ack_sequence, floor, tally.reader)
         self._reading = Reading(name, snapshot, Account(tally), acks, floor, max_rows, on_gap)
         self._runner: Runner | None = None
         self._handed: asyncio.Queue[tuple[Block, asyncio.Future[None]]] = asyncio.Queue()

@@ -71,7 +71,7 @@ class Tally:
     rows are to be kept then, None for as long as the subscription says. `lost` is the place in the state log of an
     acknowledgement that could not be read, 0 when there was none: what was counted before it is not in here.
     `incarnation` is the id of the stream's incarnation that the sequence numbers belong to, `run` that of the service's
-    run in which they were read.
+    run in which they were read, `reader` that of the reader that stored it.
     """
 
     subscription: Count
@@ -96,6 +96,7 @@ class Tally:
     lost: Count = 0
     incarnation: str = ""
     run: str = ""
+    reader: str = ""
     commit_delay: Histogram = field(default_factory=Histogram)
     event_delay: Histogram = field(default_factory=Histogram)
 

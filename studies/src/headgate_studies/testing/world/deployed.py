@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -73,6 +74,7 @@ class World:
         self.sources: dict[str, Source] = {}
         self.services: dict[str, Instance] = {}
         self.booked: dict[str, int] = {}
+        self._numbers = itertools.count()
         self._restarts: dict[str, Callable[[], None]] = {}
         self._idle: dict[str, list[tuple[Instance, int]]] = {}
         self._stalled: dict[str, float] = {}
@@ -128,6 +130,7 @@ class World:
         known = Tally(identity, lost=stored.sequence if stored is not None else 0)
         known = (Tally.read(stored.data) if stored is not None else None) or known
         known.detached_ms, known.grace_s = 0, None
+        known.reader = f"{name} {next(self._numbers)}"
         try:
             sequence = self.fabric.publish(subject, known.encode(), expect=stored.sequence if stored else 0)
         except FabricError:  # the disk is full: it comes back later
@@ -138,13 +141,15 @@ class World:
         tally = copy.deepcopy(known)
         if from_position and subscriber.position is not None:
             tally = copy.deepcopy(subscriber.position)
+            tally.reader = known.reader
             subscriber.done = tally.mark
             self._checks.damaged.discard(subject)  # its consumer knows where it is
         else:
             self._settle_past(subscriber)
             subscriber.go_back(tally, self.oracle)
             subscriber.told = tally.lost > 0
-        reading = Reading(name, snapshot, Account(tally), Acknowledger(name, sequence, known.boundary), known.boundary)
+        acks = Acknowledger(name, sequence, known.boundary, known.reader)
+        reading = Reading(name, snapshot, Account(tally), acks, known.boundary)
         machine = ReaderMachine(reading, self.logs, 1 << 20, PlainCodec())
 
         def consume(instance: Instance, number: int, block: Block) -> None:

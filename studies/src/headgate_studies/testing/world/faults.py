@@ -285,8 +285,8 @@ MUTANTS: Final = (
     Mutant(
         "the beginning of a commit is not acknowledged",
         "wire.ledger",
-        "None if begun is None else Begun(**begun)",
-        "None",
+        "return write_record(_TALLY, self)",
+        "return write_record(_TALLY, replace(self, begun=None))",
     ),
     Mutant(
         "declarations of two commits are mixed up",
@@ -323,6 +323,12 @@ MUTANTS: Final = (
         "client.acknowledging",
         "        if stored is None:\n",
         "        if stored is not None or stored is None:\n",
+    ),
+    Mutant(
+        "an acknowledgement of one's own is taken for another's",
+        "client.acknowledging",
+        "if tally is not None and tally.reader != self._reader:",
+        "if tally is not None:",
     ),
     Mutant(
         "acknowledging without a fence",
