@@ -27,7 +27,7 @@ def read(*blocks: Block, stop: int | None = None) -> Tally:
     account = Account(Tally(MINE))
     for number, each in enumerate(blocks):
         if number == stop:
-            account = Account(Tally.from_json(account.tally.to_json()))
+            account = Account(Tally.decode(account.tally.encode()))
         account.add(account.rest(each), 0, 0)
     return account.tally
 
@@ -79,7 +79,7 @@ def test_unread_messages_that_expire_settle_it_too() -> None:
 def test_a_reader_at_its_next_site_takes_off_what_it_read_there_only() -> None:
     account = Account(Tally(MINE))
     account.add(block(0, 10, [1, 3], SOUND), 0, 0)
-    acknowledged = Tally.from_json(account.tally.to_json())
+    acknowledged = Tally.decode(account.tally.encode())
     account.tally.stay, account.tally.entered = 1, {"delivered": 2}
     first, second = block(10, 15, [11], NEXT), block(15, 20, [16, 17], NEXT)
     account.add(first, 0, 0)
