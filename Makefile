@@ -15,7 +15,7 @@ test: $(READY) ## every test, on two cores
 	"$(BIN)/python" -m pytest --numprocesses 2 --no-loadscope-reorder
 
 test-fast: $(READY) ## the inner loop: no Spark, no server, nothing slow
-	"$(BIN)/python" -m pytest --numprocesses 2 -m "not spark and not nats and not live and not slow"
+	"$(BIN)/python" -m pytest tests --numprocesses 2 -m "not spark and not nats and not live and not slow"
 
 lint: $(READY) ## ruff, and its format
 	"$(BIN)/ruff" check .

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headgate_studies.bench.tuning import run
 
 
+@pytest.mark.slow
 def test_a_small_run_shows_what_it_must(capsys):
     figures = run(
         trees=2,

@@ -31,6 +31,7 @@ print(revisions)
 """
 
 
+@pytest.mark.slow
 def test_two_processes_are_serialised(url: str, deployment: Deployment) -> None:
     with Catalog.open(url) as catalog:
         catalog.apply(deployment)
@@ -54,6 +55,7 @@ def test_two_processes_are_serialised(url: str, deployment: Deployment) -> None:
     assert all(snapshot.class_ids[f"one-{n}"] == snapshot.class_ids[f"two-{n}"] for n in range(15))
 
 
+@pytest.mark.slow
 def test_two_processes_may_make_the_same_new_catalog(url: str) -> None:
     program = "import sys; from headgate.catalog import Catalog; print(Catalog.open(sys.argv[1]).head())"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -37,6 +37,7 @@ def test_texts_are_masked_in_errors_too(text: str, shown: str) -> None:
     assert str(HeadgateError(f"no {text}", where=text, hint=f"try {text}")) == f"{shown}: no {shown} (try {shown})"
 
 
+@pytest.mark.slow
 def test_an_address_that_does_not_answer(tmp_path: Path) -> None:
     file = tmp_path / "headgate.yaml"
     file.write_text(yaml.safe_dump(small(here={"site": "leaf"})), encoding="utf-8")
@@ -48,6 +49,7 @@ def test_an_address_that_does_not_answer(tmp_path: Path) -> None:
     assert "s3cret" not in done.stderr + done.stdout
 
 
+@pytest.mark.slow
 def test_the_spark_job_gets_a_password_that_its_files_do_not_show(tmp_path: Path) -> None:
     """The job fails to connect with what it was given, which it could not say had it not been given it."""
 

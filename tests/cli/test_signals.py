@@ -32,6 +32,7 @@ def started(*arguments: str, **environment: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["typer", "numpy", "highspy"])
 def test_ctrl_c_while_modules_are_imported(file: Path, tmp_path: Path, module: str) -> None:
     process = started("-v", "-m", "headgate.cli", "up", str(file), "--no-job", "--state-dir", str(tmp_path / "state"))

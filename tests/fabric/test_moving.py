@@ -52,6 +52,7 @@ async def _stored(fabric: Fabric, data: bytes) -> int:
                 return await fabric.publish("l.a", data, timeout_s=1)
 
 
+@pytest.mark.nats
 @pytest.mark.parametrize("taken_by", ["a silent program", "another server"])
 def test_clients_follow_a_server_to_another_port(
     tmp_path: Path, taken_by: str, caplog: pytest.LogCaptureFixture
@@ -84,6 +85,7 @@ def test_clients_follow_a_server_to_another_port(
         asyncio.run(run(server))
 
 
+@pytest.mark.nats
 def test_the_spark_side_finds_a_server_that_has_moved(tmp_path: Path) -> None:
     with EmbeddedServer(tmp_path, sync_always=False) as server:
         options = {"port_file": str(server.port_file)}

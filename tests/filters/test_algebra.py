@@ -40,6 +40,7 @@ def wide(text, **context):
     return parse_filter(text, WIDE, context_types(context))
 
 
+@pytest.mark.slow
 def test_a_hundredth_of_the_brute_force_run_finds_no_fault():
     counts = brute.check(brute.make_pool(300, seed=7), pairs=1_000, seed=7)
     assert {name: counts[name] for name in brute.FAULTS} == dict.fromkeys(brute.FAULTS, 0)
@@ -123,7 +124,7 @@ def test_the_blow_up_is_estimated_and_declined():
     form = normal_form(parse_filter(text, SCHEMA), limit=64)
     assert len(form.boxes) <= 64
     assert not form.exact
-    long = normal_form(parse_filter(" OR ".join(f"n = {i}" for i in range(2_000)), SCHEMA))
+    long = normal_form(parse_filter(" OR ".join(f"n = {i}" for i in range(1_000)), SCHEMA))
     assert long.exact
     assert len(long.boxes) == 1
     many = normal_form(parse_filter(" OR ".join(f"n = {i} AND x = {i}" for i in range(100)), SCHEMA), limit=64)

@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from headgate.cli import explain
+from headgate.cli import check, explain
 from headgate.errors import HeadgateError
 
 DEPLOYMENT = """
@@ -57,6 +57,9 @@ def test_every_subscription_is_explained(run, tmp_path):
     assert found["some"]["selectivity"] == 0.5
     assert found["high"]["simplified"] == "n > 2"
     assert found["high"]["boxes"] == [{"n": "n >= 3"}]
+    cost = found["high"]["cost"]
+    assert len(found["high"]["boxes"]) <= cost["boxes_at_most"] == 2
+    assert 0 < found["all"]["cost"]["row_us"] < cost["row_us"] < cost["row_us_limit"] == 20
     assert 0 < found["fast"]["selectivity"] < 1
     assert found["fast"]["context"] == ["least"]
     written = json.loads(sizes.read_text())["sizes"]
@@ -132,3 +135,32 @@ def test_wrong_names_are_refused(run, tmp_path):
     ):
         with pytest.raises(HeadgateError, match=part):
             run(*args)
+
+
+def test_the_cost_of_a_filter_is_shown(run):
+    assert "us/row" in run()
+    told = run("high")
+    assert "us a row (at most 20)" in told
+    assert "to at most 2 boxes" in told
+
+
+def test_check_tells_what_filters_cost(tmp_path):
+    file = tmp_path / "headgate.yaml"
+    file.write_text(DEPLOYMENT)
+    app = typer.Typer()
+    check.register(app)
+    app.callback()(lambda: None)
+    found = json.loads(CliRunner().invoke(app, ["check", str(file), "--json"]).output)
+    assert found["ok"]
+    assert found["row_us_limit"] == 20
+    assert found["filters"]["high"]["row_us"] > found["filters"]["all"]["row_us"] > 0
+    assert "costliest" not in CliRunner().invoke(app, ["check", str(file)]).output
+    file.write_text(DEPLOYMENT + "options: {filter_row_cost: 0.1 us}\n")
+    told = CliRunner().invoke(app, ["check", str(file)]).output
+    assert "costliest filter: high, about 0.0162 us a row (at most 0.1)" in told
+    file.write_text(DEPLOYMENT + "options: {filter_row_cost: 0.001 us}\n")
+    refused = CliRunner().invoke(app, ["check", str(file)])
+    assert refused.exit_code == 2
+    assert "subscriptions.high.where: evaluating the filter up to here takes" in refused.output
+    file.write_text(DEPLOYMENT + "options: {filter_row_cost: cheap}\n")
+    assert "options.filter_row_cost" in CliRunner().invoke(app, ["check", str(file)]).output

@@ -75,9 +75,9 @@ def test_chains_cannot_build_deep_trees(text):
 
 def test_limits_can_be_set():
     parse_filter("((flag))", SCHEMA, limits=Limits(depth=2))
-    with pytest.raises(FilterError, match="more than 1 deep"):
+    with pytest.raises(FilterError, match="2 levels of parentheses, at most 1"):
         parse_filter("((flag))", SCHEMA, limits=Limits(depth=1))
 
 
 def test_a_long_list_within_the_limits_is_accepted():
-    assert parse_filter("i IN (" + ",".join(map(str, range(8_000))) + ")", SCHEMA).columns == {"i"}
+    assert parse_filter("i IN (" + ",".join(map(str, range(1_500))) + ")", SCHEMA).columns == {"i"}

@@ -24,6 +24,7 @@ def test_an_even_load_needs_no_copies():
     assert most_served(corners, [[x + 256, y + 256, 512, 512] for x, y, _, _ in corners], 4, 25) == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exponent", [0.5, 1.0])
 def test_finer_cells_lower_the_bound_and_never_below_what_was_served(exponent):
     boxes = HotSpot(exponent, most=0.1).boxes(np.random.default_rng(3))

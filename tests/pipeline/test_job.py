@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from headgate.pipeline.job import Job, JobConfig
 from headgate.pipeline.session import settings
 from headgate.pipeline.stages import Stages, process_age_s
@@ -26,6 +28,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_forked_has_what_it_runs():
     environment = {**os.environ, "PYTHONPATH": settings()["spark.executorEnv.PYTHONPATH"]}
     done = subprocess.run(

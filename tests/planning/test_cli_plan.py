@@ -87,6 +87,7 @@ def test_a_rate_that_nobody_declared_is_unknown(run, tmp_path):
         run("unrated.yaml", "--rate", "wind")
 
 
+@pytest.mark.slow
 def test_a_plan_keeps_to_the_terms_of_the_file(run, tmp_path):
     (tmp_path / "flat.yaml").write_text(FILE + 'constraints: ["hops <= 1"]\n')
     text = run("flat.yaml", "--algorithm", "chain")

@@ -52,6 +52,7 @@ def test_drop_and_delay_agree_with_the_oracle(name, model):
             assert graph.net.node["lag"][node] == pytest.approx(delay[graph.name(node)], abs=1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([0.05, 0.3, 1.0, 20.0]), st.booleans(), st.data())
 def test_moving_subtrees_agrees_with_full_evaluation(seed, scale, links, data):
@@ -103,6 +104,7 @@ def _tabled(problem, rng):
     return Problem(problem.sites, problem.flows, tuple(members), problem.delays, problem.capacities, problem.physical)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([0.1, 0.3, 1.0, 3.0]), st.booleans(), st.integers(0, 3), st.data())
 def test_trials_by_groups_agree_with_full_evaluation(seed, scale, links, goal, data):

@@ -41,6 +41,7 @@ def every_graph(problem):
             continue
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_branch_and_bound_finds_the_best_of_all_graphs(seed):
     problem = generate(TINY, seed)

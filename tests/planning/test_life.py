@@ -27,6 +27,7 @@ def moment(life, problem):
     return replace(problem, members=members)
 
 
+@pytest.mark.slow
 def test_a_life_of_events():
     problem = generate(Workload(sites=25, streams=5, filters_per_stream=12), 4)
     names = [(member.stream, member.site) for member in tree_members(problem)]

@@ -25,6 +25,7 @@ subscriptions: {}
 """
 
 
+@pytest.mark.live
 def test_everything_goes_on_by_itself_after_a_full_disk_a_locked_catalog_and_a_taken_port(tmp_path: Path) -> None:
     outcome = asyncio.run(run_campaign(seed=5, seconds=15.0, directory=tmp_path))
     assert outcome.wrong == []
@@ -89,6 +90,7 @@ async def _paused(runtime: Runtime, paused: bool) -> bool:
     return said and machine._applied and (machine.paused_ms is not None) is paused
 
 
+@pytest.mark.nats
 def test_a_server_that_cannot_write_is_told_by_its_log_and_config_survives(tmp_path: Path) -> None:
     log = Log("L", ("l.>",), 1 << 30)
 

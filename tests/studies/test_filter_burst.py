@@ -1,10 +1,12 @@
 """The burst study at small size: every method on the real index, the chart and the verdicts."""
 
 import pandas as pd
+import pytest
 
 from headgate_studies.studies import filter_burst_run, load
 
 
+@pytest.mark.slow
 def test_methods_differ_as_they_should_on_the_real_index(monkeypatch):
     monkeypatch.setattr(filter_burst_run, "COMPRESS", 2000.0)
     study = load("filter-burst")

@@ -38,6 +38,7 @@ def small(seed: int, subscriptions: dict[str, Subscription], *actions: Action, *
     return Scenario(seed, Snapshot(1, deployment, plan, ids, dict.fromkeys(ids, 5)), actions, **settings)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_no_promise_is_broken() -> None:
     """In a process of its own, as sets of names are in another order here; a failure says how to replay it."""
     command = [sys.executable, "-m", "headgate_studies.testing.simulate", "--seeds", "1000:1010", "--jobs", "1"]
@@ -49,6 +50,7 @@ def test_no_promise_is_broken() -> None:
     assert len(summary["faults"]) > 10
 
 
+@pytest.mark.slow
 def test_the_same_seed_does_the_same() -> None:
     runs = []
     for _ in range(2):
@@ -99,6 +101,7 @@ def test_a_link_whose_receivers_all_have_limits_is_packed_apart() -> None:
         assert "OverflowError" in str(Simulation(scenario).run().violation)
 
 
+@pytest.mark.slow
 def test_a_relay_that_is_overtaken_while_it_packs_starts_again() -> None:
     """What it was about to declare had been sent by the other relay of its site, in part: it was declared twice."""
     scenario = make_scenario(142)

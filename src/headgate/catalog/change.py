@@ -16,6 +16,7 @@ from headgate.catalog.classes import class_id, definition
 from headgate.catalog.database import CatalogError, writing
 from headgate.catalog.positions import dotted
 from headgate.catalog.problems import suggestion
+from headgate.catalog.profiles import row_limit_us
 from headgate.model import Stream, Subscription
 from headgate.wire import codec
 from headgate.wire.identity import new_id
@@ -63,10 +64,11 @@ def refuse(what: str, findings: Iterable[Finding]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What subscriptions and plans are checked against: the sites and the streams."""
+    """What subscriptions and plans are checked against: sites, streams, what a filter may cost for each row."""
 
     sites: frozenset[str]
     streams: dict[str, Stream]
+    row_limit_us: float
 
     @property
     def roots(self) -> dict[str, str]:
@@ -85,6 +87,7 @@ def world(connection: sa.Connection) -> World:
     return World(
         sites=frozenset(name for kind, name in bodies if kind == versions.SITE),
         streams=streams,
+        row_limit_us=row_limit_us(json.loads(bodies.get((versions.SETTINGS, ""), "{}")).get("options", {})),
     )
 
 
@@ -92,8 +95,9 @@ def class_of(connection: sa.Connection, subscription: Subscription, around: Worl
     """The delivery class of a subscription that agrees with the streams and sites; a wrong one is refused."""
     what = f"subscription {subscription.name!r}"
     refuse(what, check_name(subscription.name))
-    refuse(what, check_subscription(subscription, around.streams, around.sites))
-    return class_id(connection, definition(subscription, around.streams[subscription.stream]))
+    refuse(what, check_subscription(subscription, around.streams, around.sites, around.row_limit_us))
+    stream = around.streams[subscription.stream]
+    return class_id(connection, definition(subscription, stream, around.row_limit_us))
 
 
 def living(connection: sa.Connection, name: str) -> versions.Life:

@@ -28,15 +28,17 @@ from headgate.catalog.engines import (
 )
 from headgate.catalog.positions import Path
 from headgate.catalog.problems import suggestion
-from headgate.catalog.profiles import PROFILES, read_filter
+from headgate.catalog.profiles import PROFILES, ROW_COST, check_cost, read_filter
 from headgate.errors import HeadgateError, nearest
 from headgate.filters import FilterError
+from headgate.filters.cost import ROW_US
+from headgate.filters.limits import check_context
 from headgate.model import Plan, Schema, Stream, Subscription, Tree, parse_duration, type_name
 from headgate.model.roots import members_of
 
 _KEYS: tuple[Callable[[pa.DataType], bool], ...] = (pa.types.is_nested, pa.types.is_binary)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
-DURATIONS = frozenset(("shed_after", "replan_every"))
+DURATIONS = frozenset(("shed_after", "replan_every", ROW_COST))
 """Options of a whole deployment that are durations."""
 PARTS = frozenset(("replan_move_gain",))
 """Options of a whole deployment that are parts: numbers of at least 0."""
@@ -135,6 +137,7 @@ def check_spread(
     streams: Mapping[str, Stream],
     known: Mapping[str, Stream | None],
     sites: Collection[str],
+    limit_us: float = ROW_US,
 ) -> tuple[list[Subscription], list[Finding]]:
     """A subscription, or those that it is at the roots of its stream, and the findings about it.
 
@@ -142,18 +145,20 @@ def check_spread(
     """
     members = members_of(streams, subscription.stream)
     first = replace(subscription, stream=next(iter(members.values())).name) if members else subscription
-    findings = [*check_subscription(first, known, sites), *_check_use(first, known.get(first.stream))]
+    findings = list(check_subscription(first, known, sites, limit_us))
+    if not any(finding.path[:1] in (("where",), ("context",)) for finding in findings):  # it can be read
+        findings += _check_use(first, known.get(first.stream), limit_us)
     if not members:
         return [subscription], findings
     return ([] if findings else spread_subscription(subscription, members)), findings
 
 
-def _check_use(subscription: Subscription, stream: Stream | None) -> Iterator[Finding]:
+def _check_use(subscription: Subscription, stream: Stream | None, limit_us: float) -> Iterator[Finding]:
     """Findings of context values that nothing refers to: mostly a name that is misspelt here or in the filter."""
     if stream is None or subscription.profile not in PROFILES or not subscription.context:
         return
     try:
-        used = {*read_filter(subscription, stream.schema).context}
+        used = {*read_filter(subscription, stream.schema, limit_us).context}
         grid = read_grid(subscription, stream)
         used |= set() if grid is None else set(grid.context)
     except HeadgateError:
@@ -175,9 +180,15 @@ def check_name(name: str) -> Iterator[Finding]:
 
 
 def check_subscription(
-    subscription: Subscription, streams: Mapping[str, Stream | None], sites: Collection[str]
+    subscription: Subscription,
+    streams: Mapping[str, Stream | None],
+    sites: Collection[str],
+    limit_us: float = ROW_US,
 ) -> Iterator[Finding]:
-    """Findings of one subscription against the streams (None for one that is broken itself) and the sites."""
+    """Findings of one subscription against the streams (None for one that is broken itself) and the sites.
+
+    `limit_us` is what evaluating its filter may cost for each row.
+    """
     if subscription.site not in sites:
         yield unknown(("site",), "site", subscription.site, sites)
     if subscription.profile not in PROFILES:
@@ -190,10 +201,10 @@ def check_subscription(
         return
     stream = streams[subscription.stream]
     if stream is not None:
-        yield from _check_wishes(subscription, stream)
+        yield from _check_wishes(subscription, stream, limit_us)
 
 
-def _check_wishes(subscription: Subscription, stream: Stream) -> Iterator[Finding]:
+def _check_wishes(subscription: Subscription, stream: Stream, limit_us: float) -> Iterator[Finding]:
     """Findings about the rows and columns that a subscription wants of its stream."""
     schema = stream.schema
     seen: set[str] = set()
@@ -204,14 +215,7 @@ def _check_wishes(subscription: Subscription, stream: Stream) -> Iterator[Findin
             yield Finding(("select", index), f"column {name!r} is selected twice", "name each column once")
         seen.add(name)
     if subscription.profile in PROFILES:
-        try:
-            read_filter(subscription, schema)
-        except FilterError as error:
-            shown = subscription.where if len(subscription.where) <= 80 else subscription.where[:77] + "..."
-            what = f"{error.message}, at character {error.position + 1} of {shown!r}"
-            yield Finding(("where",), what, error.hint, error.position)
-        except HeadgateError as error:
-            yield Finding(("profile",), error.message, error.hint)
+        yield from _check_filter(subscription, schema, limit_us)
     for key, alone in (
         ("region", replace(subscription, resolution=None)),
         ("resolution", replace(subscription, region=None)),
@@ -224,6 +228,23 @@ def _check_wishes(subscription: Subscription, stream: Stream) -> Iterator[Findin
         check_policy(subscription, stream)
     except HeadgateError as error:
         yield _inside(error, "policy")
+
+
+def _check_filter(subscription: Subscription, schema: Schema, limit_us: float) -> Iterator[Finding]:
+    """Findings about the filter of a subscription and the values that it may refer to."""
+    try:
+        check_context(subscription.context)
+    except FilterError as error:
+        yield Finding(("context",), error.message, error.hint)
+        return
+    try:
+        check_cost(subscription, schema, limit_us)
+    except FilterError as error:
+        shown = subscription.where if len(subscription.where) <= 80 else subscription.where[:77] + "..."
+        what = f"{error.message}, at character {error.position + 1} of {shown!r}"
+        yield Finding(("where",), what, error.hint, error.position)
+    except HeadgateError as error:
+        yield Finding(("profile",), error.message, error.hint)
 
 
 def _inside(error: HeadgateError, key: str) -> Finding:

@@ -7,6 +7,7 @@ that have equal values now need not have them in a minute.
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,14 +19,16 @@ from headgate.model import Stream, Subscription
 from headgate.wire import codec
 
 
-def definition(subscription: Subscription, stream: Stream) -> str:
+def definition(subscription: Subscription, stream: Stream, limit_us: float = math.inf) -> str:
     """The one text of a subscription's delivery class: stream, profile, filter, bound context, resolution, region.
 
     A class that may miss less, or more, than others of its stream is another one than theirs of the same filter.
 
+    `limit_us` is what its filter was accepted by.
+
     Site, columns, policy, format and quality belong to the subscription and are not part of it.
     """
-    bound, grid = read_filter(subscription, stream.schema), read_grid(subscription, stream)
+    bound, grid = read_filter(subscription, stream.schema, limit_us), read_grid(subscription, stream)
     context = {**bound.context, **({} if grid is None else grid.context)}
     parts: list[Any] = [stream.name, subscription.profile, bound.text, context, None if grid is None else grid.text]
     share = misses_at_most(subscription, stream)

@@ -37,6 +37,7 @@ from headgate.catalog.document import (
 )
 from headgate.catalog.positions import MAX_BYTES, Document, Path, dotted, read_document
 from headgate.catalog.problems import DeploymentError, suggestion
+from headgate.catalog.profiles import row_limit_us
 from headgate.catalog.wording import broken_keys, salvage, validate
 from headgate.errors import HeadgateError
 from headgate.model import Deployment, Links, Plan, Schema, Source, Stream, Subscription, Tree
@@ -234,7 +235,8 @@ class _Reading:
         stand_ins = {"site": next(iter(self._part("sites")), "")}
         for name, entry, broken in self._sound("subscriptions", SubscriptionEntry, stand_ins):
             wanted = to_subscription(name, entry)
-            checked, findings = check_spread(wanted, streams, known, self._part("sites"))
+            limit_us = row_limit_us(self._part("options"))
+            checked, findings = check_spread(wanted, streams, known, self._part("sites"), limit_us)
             if "context" in broken:  # a filter cannot be read without the values that it refers to
                 findings = [finding for finding in findings if finding.path[:1] not in (("where",), ("context",))]
             for finding in findings:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from headgate.filters import context_types
-from headgate.filters.profiles import compile_profile, profile_names
-from headgate.model import Schema, Subscription
+import pyarrow as pa
+
+from headgate.errors import HeadgateError
+from headgate.filters import FilterCost, bind, context_types, filter_cost, parse_placed
+from headgate.filters.cost import ROW_US, check_row_cost, evaluation
+from headgate.filters.filter import Places
+from headgate.filters.profiles import Profile, compile_profile, profile_names, relational
+from headgate.model import Schema, Subscription, parse_duration
 
 PROFILES: tuple[str, ...] = profile_names()
+ROW_COST = "filter_row_cost"
+"""The option of a deployment that says what evaluating a filter may cost for each row, as a duration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +30,54 @@ class BoundFilter:
     context: Mapping[str, Any]
 
 
-def read_filter(subscription: Subscription, schema: Schema) -> BoundFilter:
-    """The filter of a subscription; a wrong one is refused with its position.
+def read_filter(subscription: Subscription, schema: Schema, limit_us: float = math.inf) -> BoundFilter:
+    """The filter of a subscription; a wrong one, or one that costs more than the limit, is refused with its position.
 
     Context values that the filter does not mention are left out: they cannot change what it matches.
     """
-    types = context_types(subscription.context)
-    parsed = compile_profile(subscription.profile, subscription.where, schema, types)
+    parsed, _ = _profile(subscription, schema, limit_us)
     context = {name: subscription.context[name] for name in sorted(parsed.parameters)}
     return BoundFilter(parsed.text, context)
+
+
+def cost_of(subscription: Subscription, schema: Schema) -> FilterCost | None:
+    """What the filter of a subscription costs with the values of its context; None for a type without an estimate."""
+    where = relational(_profile(subscription, schema, math.inf)[0])
+    return None if where is None else filter_cost(bind(where, subscription.context).expr, subscription.context)
+
+
+def check_cost(subscription: Subscription, schema: Schema, limit_us: float = ROW_US) -> None:
+    """Refuse a filter that cannot be read, or costs more than the limit for each row, with the place in its text."""
+    profile, places = _profile(subscription, schema, limit_us)
+    where, context = relational(profile), subscription.context
+    if where is not None:
+        bound = bind(where, context) if where.parameters else where
+        check_row_cost(evaluation(bound.expr, context), limit_us, subscription.where, places, context)
+
+
+def row_limit_us(options: Mapping[str, Any]) -> float:
+    """What a deployment's options allow a filter to cost for each row; an option that is no duration is left out."""
+    try:
+        return parse_duration(str(options[ROW_COST])) * 1e6 if ROW_COST in options else ROW_US
+    except HeadgateError:
+        return ROW_US
+
+
+def _profile(subscription: Subscription, schema: Schema, limit_us: float) -> tuple[Profile, Places]:
+    types = tuple(sorted(context_types(subscription.context).items()))
+    return _compiled(subscription.profile, subscription.where, schema, types, limit_us)
+
+
+@lru_cache(maxsize=4)
+def _compiled(
+    profile: str, where: str, schema: Schema, types: tuple[tuple[str, pa.DataType], ...], limit_us: float
+) -> tuple[Profile, Places]:
+    """A subscription is checked, classed and put in force one after the other, each of which reads its filter."""
+    if profile == "relational":
+        return parse_placed(where, schema, dict(types), limit_us)
+    return compile_profile(profile, where, schema, dict(types)), {}
+
+
+def forget_filters() -> None:
+    """Forget the filters that were read last: those who measure how long reading takes need that."""
+    _compiled.cache_clear()

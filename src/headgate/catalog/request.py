@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from headgate.catalog.checks import check_spread
 from headgate.catalog.convert import to_subscription
 from headgate.catalog.document import SubscriptionEntry
 from headgate.catalog.positions import MAX_DEPTH, MAX_NODES, Document, dotted
+from headgate.catalog.profiles import row_limit_us
 from headgate.catalog.wording import validate
 from headgate.errors import HeadgateError
 from headgate.model import Deployment, Subscription
+
+_LONGEST = 262_144  # characters of any text; a filter has fewer
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 def parse_subscription(name: str, document: Any, deployment: Deployment) -> list[Subscription]:
@@ -28,7 +33,8 @@ def parse_subscription(name: str, document: Any, deployment: Deployment) -> list
     if entry is None:
         raise HeadgateError("; ".join(_said(problem.message, problem.hint) for problem in problems))
     streams = dict(deployment.streams)
-    found, findings = check_spread(to_subscription(name, entry), streams, streams, deployment.sites)
+    limit_us = row_limit_us(deployment.options)
+    found, findings = check_spread(to_subscription(name, entry), streams, streams, deployment.sites, limit_us)
     if findings:
         lines = [_said(f"{dotted((name, *finding.path))}: {finding.message}", finding.hint) for finding in findings]
         raise HeadgateError("; ".join(lines))
@@ -66,7 +72,9 @@ class _Reading:
 
     def _text(self, given: object) -> str:
         text = str(given)
-        if any("\ud800" <= letter <= "\udfff" for letter in text):
+        if len(text) > _LONGEST:
+            raise self._refused(f"a text has {len(text):,} characters, at most {_LONGEST:,} are accepted", "shorten it")
+        if _HALF.search(text):
             raise self._refused(f"{text[:60]!r} has half a character", "write text in UTF-8, or both halves as escapes")
         return text
 

@@ -40,6 +40,7 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show the canonical text, the boxes, the selectivity and the size of filters, and what covers what."""
+    from headgate.catalog.profiles import row_limit_us
     from headgate.cli.deployment import read_deployment
 
     deployment = read_deployment(file)
@@ -55,8 +56,11 @@ def explain(
     if sizes is not None:
         sizes.write_text(json.dumps({"sizes": _sizes(found, known)}, indent=2), encoding="utf-8")
     chosen = found if subscription is None else {subscription: found[subscription]}
+    limit_us = row_limit_us(deployment.options)
     for each in chosen.values():
         each.pop("profile_object")
+        if "cost" in each:
+            each["cost"]["row_us_limit"] = limit_us
     if as_json:
         typer.echo(json.dumps(chosen, default=str))
     elif subscription is None:
@@ -158,7 +162,7 @@ def _rows_of(lines: list[tuple[int, bytes]], schema: Schema) -> tuple[list[pa.Re
 
 def describe(subscription: Subscription, stream: Stream, statistics: StreamStatistics) -> dict[str, Any]:
     """What is known of one subscription's filter."""
-    from headgate.filters import bind, context_types, normal_form, simplify
+    from headgate.filters import bind, context_types, filter_cost, normal_form, simplify
     from headgate.filters.algebra.express import domain_expression
     from headgate.filters.profiles import profile_type, relational
     from headgate.filters.render import render
@@ -186,6 +190,7 @@ def describe(subscription: Subscription, stream: Stream, statistics: StreamStati
     if where is not None:
         bound = bind(where, subscription.context)
         form = normal_form(bound)
+        found["cost"] = filter_cost(bound.expr, subscription.context).document()
         found["simplified"] = simplify(bound).text
         found["exact"] = form.exact
         found["boxes"] = [
@@ -232,13 +237,14 @@ def _table(found: dict[str, dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("subscription", "where", "boxes", "rows", "B/row", "covers", box=None, pad_edge=False)
+    table = Table("subscription", "where", "boxes", "us/row", "rows", "B/row", "covers", box=None, pad_edge=False)
     for name, each in found.items():
         boxes = "" if "boxes" not in each else f"{len(each['boxes'])}{'' if each['exact'] else ' + check'}"
         share = "" if each["selectivity"] is None else f"{each['selectivity']:.2%} ±{each['selectivity_error']:.2%}"
         size = "" if each["bytes_per_stream_row"] is None else f"{each['bytes_per_stream_row']:.1f}"
         where = each["where"] if each["grid"] is None else f"{each['where']}; {each['grid']}"
-        table.add_row(name, where, boxes, share, size, str(len(each["covers"])))
+        cost = "" if "cost" not in each else f"{each['cost']['row_us']:.3g}"
+        table.add_row(name, where, boxes, cost, share, size, str(len(each["covers"])))
     Console().print(table)
 
 
@@ -257,6 +263,10 @@ def _full(name: str, each: dict[str, Any]) -> None:
         )
         for box in each["boxes"][:_SHOWN]:
             typer.echo("              " + (" AND ".join(f"({value})" for value in box.values()) or "any row"))
+    if "cost" in each:
+        cost = each["cost"]
+        typer.echo(f"  evaluates   about {cost['row_us']:.3g} us a row (at most {cost['row_us_limit']:.3g})")
+        typer.echo(f"  normalises  to at most {cost['boxes_at_most']} boxes and {cost['cuts_at_most']:,} cuts")
     if each["selectivity"] is not None:
         typer.echo(f"  takes       {each['selectivity']:.3%} of the rows, ±{each['selectivity_error']:.3%}")
         typer.echo(f"  costs       {each['bytes_per_stream_row']:.2f} bytes per row of the stream")

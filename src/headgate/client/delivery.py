@@ -21,6 +21,7 @@ from headgate.fabric.runner import Runner
 from headgate.parts import part
 from headgate.relay.tables import Tables
 from headgate.wire.block import Block
+from headgate.wire.frame import WireError
 from headgate.wire.ledger import Account, Tally
 from headgate.wire.snapshot import Snapshot
 from headgate.wire.unsent import show_unsent
@@ -72,7 +73,7 @@ def read_position(token: str) -> Tally:
     """The tally of a token."""
     try:
         return Tally.decode(base64.urlsafe_b64decode(token))
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, WireError) as error:
         raise ClientError("this is not a position token", hint="use `Delivery.position` as it was given") from error
 
 

@@ -17,8 +17,9 @@ from headgate.filters.algebra import (
     normal_form,
     simplify,
 )
+from headgate.filters.cost import FilterCost, filter_cost
 from headgate.filters.errors import FilterError
-from headgate.filters.filter import Filter, context_types, parse_filter
+from headgate.filters.filter import Filter, context_types, parse_filter, parse_placed
 from headgate.filters.limits import DEFAULT_LIMITS, Limits
 
 __all__ = [
@@ -27,16 +28,19 @@ __all__ = [
     "Cover",
     "Domain",
     "Filter",
+    "FilterCost",
     "FilterError",
     "Limits",
     "NormalForm",
     "bind",
     "context_types",
     "covers",
+    "filter_cost",
     "intersects",
     "merge",
     "merge_cover",
     "normal_form",
     "parse_filter",
+    "parse_placed",
     "simplify",
 ]

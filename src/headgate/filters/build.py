@@ -29,6 +29,8 @@ from headgate.filters.expr import (
     Or,
     Rlike,
 )
+from headgate.filters.kernels.patterns import compiled_size
+from headgate.filters.limits import DEFAULT_LIMITS, Limits
 from headgate.filters.types import (
     BIGINT,
     BOOL,
@@ -56,7 +58,6 @@ from headgate.filters.types import (
 )
 
 _INTERVALS = (DAY, DAY_TIME, YEAR_MONTH)
-_REGEX_MEMORY_BYTES = 1 << 20
 
 
 def cast(node: Expr, kind: pa.DataType) -> Expr:
@@ -138,20 +139,37 @@ def like(value: Expr, pattern: Expr, escape: str = "\\") -> Expr:
 
 def rlike(value: Expr, pattern: Expr) -> Expr:
     """`value RLIKE pattern`; the pattern is compiled here, so a bad one is refused before any row is seen."""
-    import re2
-
     text = _pattern(value, pattern, "RLIKE")
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = _REGEX_MEMORY_BYTES
+    check_regex(text)
+    return Rlike(value, text)
+
+
+def check_regex(pattern: str, limits: Limits = DEFAULT_LIMITS) -> int:
+    """The instructions that RE2 compiles a pattern to; `RefusedError` for one that is none or takes too many.
+
+    >>> check_regex("a|b")
+    5
+    """
+    import re2  # heavy, and only patterns need it
+
+    if len(pattern) > limits.pattern:
+        raise RefusedError(
+            f"the regular expression has {len(pattern):,} characters, at most {limits.pattern:,} are accepted",
+            "look for a part of it, or use IN, LIKE or contains",
+        )
     try:
-        re2.compile(text, options)
+        size = compiled_size(pattern)
     except re2.error as error:
         detail = error.args[0].decode() if error.args and isinstance(error.args[0], bytes) else str(error)
         raise RefusedError(
             f"bad regular expression: {detail}", "the syntax is RE2's: no back references, no look-around"
         ) from None
-    return Rlike(value, text)
+    if size > limits.program:
+        raise RefusedError(
+            f"the regular expression takes {size:,} instructions, at most {limits.program:,} are accepted",
+            "repeat less: {100} writes a part a hundred times",
+        )
+    return size
 
 
 def _pattern(value: Expr, pattern: Expr, operator: str) -> str:

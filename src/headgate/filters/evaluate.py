@@ -87,6 +87,11 @@ def _item(node: Item, scope: Scope) -> Vector:
 
 def _in(node: In, scope: Scope) -> Vector:
     value = evaluate(node.value, scope)
+    if len(node.options) > compare.FEW and all(isinstance(option, Literal) for option in node.options):
+        known = [option.value for option in node.options if isinstance(option, Literal)]
+        found = compare.listed(value, known)
+        if found is not None:
+            return found
     options = [evaluate(option, scope) for option in node.options]
     return compare.contained(value, options)
 
@@ -118,6 +123,11 @@ def constant_value(node: Expr) -> Vector:
     """The value of an expression without columns and context values."""
     with np.errstate(all="ignore"):
         return evaluate(node, Scope(_NOTHING, {}))
+
+
+def literal_form(node: Expr) -> Any:
+    """The value of an expression without columns and context values, in the form that literals have; None for NULL."""
+    return node.value if isinstance(node, Literal) else as_python(constant_value(node))
 
 
 _NOTHING = pa.RecordBatch.from_arrays([], names=[])

@@ -7,16 +7,43 @@ always have the type it works in. Nodes carry no positions: two texts that mean 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar, dataclass_transform
 
 import pyarrow as pa
 
 from headgate.filters.types import BOOL
 
+_Node = TypeVar("_Node")
 
-@dataclass(frozen=True, slots=True)
-class Expr:
+
+class _Hashed:
+    """Room for a node's hash, which is no part of its value and does not travel with it."""
+
+    __slots__ = ("_hash",)
+    _hash: int
+
+
+@dataclass_transform(frozen_default=True)
+def _node(cls: type[_Node]) -> type[_Node]:
+    """A frozen dataclass that computes its hash once: hashing a tree visits all of it, and it is looked up often."""
+    made = dataclass(frozen=True, slots=True)(cls)
+    computed: Any = made.__hash__
+
+    def remembered(self: Any) -> int:
+        try:
+            return int(self._hash)
+        except AttributeError:
+            found = int(computed(self))
+            object.__setattr__(self, "_hash", found)
+            return found
+
+    made.__hash__ = remembered  # type: ignore[method-assign]  # that is the purpose
+    return made
+
+
+@_node
+class Expr(_Hashed):
     """Any node."""
 
     @property
@@ -25,7 +52,7 @@ class Expr:
         return BOOL
 
 
-@dataclass(frozen=True, slots=True)
+@_node
 class _Typed(Expr):
     kind: pa.DataType
 
@@ -35,28 +62,28 @@ class _Typed(Expr):
         return self.kind
 
 
-@dataclass(frozen=True, slots=True)
+@_node
 class Literal(_Typed):
     """A constant. Decimals are their unscaled integer, dates days, timestamps and intervals microseconds or months."""
 
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
+@_node
 class Column(_Typed):
     """A column of the stream."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@_node
 class Parameter(_Typed):
     """`$name`: a value of the subscriber's context."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@_node
 class Field(_Typed):
     """`base.name`: a field of a struct."""
 
@@ -64,7 +91,7 @@ class Field(_Typed):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@_node
 class Item(_Typed):
     """`base[key]`: an array element counted from 0, or a map's value; NULL where there is none."""
 
@@ -72,14 +99,14 @@ class Item(_Typed):
     key: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@_node
 class Cast(_Typed):
     """A conversion that Spark would insert; never written by a user."""
 
     value: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@_node
 class Arithmetic(_Typed):
     """`left op right` with op one of + - * / % div."""
 
@@ -88,14 +115,14 @@ class Arithmetic(_Typed):
     right: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@_node
 class Negate(_Typed):
     """`-value`."""
 
     value: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@_node
 class Call(_Typed):
     """A function of the table in `functions`."""
 
@@ -103,7 +130,7 @@ class Call(_Typed):
     args: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@_node
 class Compare(Expr):
     """`left op right` with op one of = != < <= > >= <=>."""
 
@@ -112,7 +139,7 @@ class Compare(Expr):
     right: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@_node
 class In(Expr):
     """`value IN (options)`."""
 
@@ -120,7 +147,7 @@ class In(Expr):
     options: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@_node
 class Like(Expr):
     r"""`value LIKE pattern`; the pattern is kept with its escape character."""
 
@@ -129,7 +156,7 @@ class Like(Expr):
     escape: str = "\\"
 
 
-@dataclass(frozen=True, slots=True)
+@_node
 class Rlike(Expr):
     """`value RLIKE pattern`: the pattern, in RE2's syntax, is found anywhere in the value."""
 
@@ -137,38 +164,44 @@ class Rlike(Expr):
     pattern: str
 
 
-@dataclass(frozen=True, slots=True)
+@_node
 class IsNull(Expr):
     """`value IS NULL`."""
 
     value: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@_node
 class Not(Expr):
     """`NOT item`."""
 
     item: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@_node
 class And(Expr):
     """All of at least two items; never directly inside another `And`."""
 
     items: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@_node
 class Or(Expr):
     """Any of at least two items; never directly inside another `Or`."""
 
     items: tuple[Expr, ...]
 
 
+def operand_names(node: Expr) -> tuple[str, ...]:
+    """The names of what a node consists of, in order."""
+    found: tuple[str, ...] = node.__match_args__
+    return found
+
+
 def children(node: Expr) -> Iterator[Expr]:
     """The direct operands of a node, in order."""
-    for field in fields(node):
-        found = getattr(node, field.name)
+    for name in operand_names(node):
+        found = getattr(node, name)
         if isinstance(found, Expr):
             yield found
         elif isinstance(found, tuple):
@@ -181,7 +214,8 @@ def walk(node: Expr) -> Iterator[Expr]:
     while pending:
         found = pending.pop()
         yield found
-        pending.extend(reversed(list(children(found))))
+        if not isinstance(found, Literal | Column | Parameter):
+            pending.extend(reversed(list(children(found))))
 
 
 TRUE = Literal(BOOL, True)

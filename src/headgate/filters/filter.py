@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +15,14 @@ import pyarrow as pa
 from headgate.filters.errors import FilterError
 from headgate.filters.evaluate import Scope, evaluate
 from headgate.filters.expr import Column, Expr, Parameter, walk
-from headgate.filters.limits import DEFAULT_LIMITS, Limits, check_limits
+from headgate.filters.limits import DEFAULT_LIMITS, Limits, check_context, check_limits
 from headgate.filters.parser import Parser
 from headgate.filters.render import render
 from headgate.filters.types import BIGINT, BOOL, DATE, DOUBLE, MAX_PRECISION, NULL, STRING, TIMESTAMP, wider
 from headgate.filters.vector import Mask, is_true
 from headgate.model import Schema
+
+Places: TypeAlias = Mapping[int, tuple[Expr, int]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,8 +41,9 @@ class Filter:
     @classmethod
     def of(cls, expr: Expr) -> Filter:
         """The filter of a tree that `build` made."""
-        columns = frozenset(node.name for node in walk(expr) if isinstance(node, Column))
-        parameters = frozenset(node.name for node in walk(expr) if isinstance(node, Parameter))
+        named = [node for node in walk(expr) if isinstance(node, Column | Parameter)]
+        columns = frozenset(node.name for node in named if isinstance(node, Column))
+        parameters = frozenset(node.name for node in named if isinstance(node, Parameter))
         return cls(expr, render(expr), columns, parameters)
 
     def evaluate(self, batch: pa.RecordBatch, context: Mapping[str, Any] | None = None) -> Mask:
@@ -71,15 +75,25 @@ def parse_filter(
     context: Mapping[str, pa.DataType] | None = None,
     *,
     limits: Limits = DEFAULT_LIMITS,
+    row_us: float = math.inf,
 ) -> Filter:
     """The filter that a text means over a stream's schema; `FilterError` says what is wrong with it and where.
 
-    `context` gives the types of the subscriber's values that `$name` may refer to.
+    `context` gives the types of the subscriber's values that `$name` may refer to, `row_us` what evaluating the filter
+    may cost for each row.
 
     >>> parse_filter("T between 1 and 2 or t is null", Schema.of({"t": "double"})).text
     't >= 1 AND t <= 2 OR t IS NULL'
     """
-    return Filter.of(Parser(check_limits(text, limits), schema, context or {}, limits).parse())
+    return Filter.of(Parser(check_limits(text, limits), schema, context or {}, limits, row_us).parse())
+
+
+def parse_placed(
+    text: str, schema: Schema, context: Mapping[str, pa.DataType] | None = None, row_us: float = math.inf
+) -> tuple[Filter, Places]:
+    """As `parse_filter`, with the filter's predicates by `id` and where they start, for those who have to name one."""
+    parser = Parser(check_limits(text), schema, context or {}, row_us=row_us)
+    return Filter.of(parser.parse()), parser.places
 
 
 def context_types(values: Mapping[str, Any]) -> dict[str, pa.DataType]:
@@ -93,6 +107,7 @@ def context_types(values: Mapping[str, Any]) -> dict[str, pa.DataType]:
     >>> str(types["limit"]), str(types["watch"])
     ('double', 'list<element: string>')
     """
+    check_context(values)
     return {name: _type_of(value, name) for name, value in values.items()}
 
 
@@ -104,6 +119,9 @@ _SIMPLE: tuple[tuple[type, pa.DataType], ...] = (
     (dt.datetime, TIMESTAMP),
     (dt.date, DATE),
 )
+
+
+_PLAIN = frozenset((bool, int, float, str, dt.datetime, dt.date))
 
 
 def _type_of(value: Any, name: str) -> pa.DataType:
@@ -119,8 +137,11 @@ def _type_of(value: Any, name: str) -> pa.DataType:
     if isinstance(value, Mapping):
         return pa.struct([pa.field(str(key), _type_of(inner, f"{name}.{key}")) for key, inner in value.items()])
     if isinstance(value, list | tuple | np.ndarray):
-        kind = NULL
+        kind, before = NULL, None
         for inner in value if not isinstance(value, np.ndarray) else value.tolist():
+            if type(inner) is before:  # as the one before it: most lists have one type of plain values
+                continue
+            before = type(inner) if type(inner) in _PLAIN else None
             found = wider(kind, _type_of(inner, name))
             if found is None:
                 raise FilterError(f"the context value {name!r} mixes types", hint="give a list of one kind of value")

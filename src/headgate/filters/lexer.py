@@ -7,13 +7,13 @@ numbers are read again from the text at the token's place, by Spark's rules.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from headgate.filters.errors import FilterError
+from headgate.filters.limits import DEFAULT_LIMITS, Limits
 from headgate.filters.types import BIGINT, DOUBLE, FLOAT, INT, MAX_PRECISION
 
 # Words that are never a column's name, and words that a column's name is quoted for because they start a literal.
@@ -29,11 +29,11 @@ _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[01][0-7]{2}|.)", re.D
 _SIMPLE = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 _SUFFIX = {"L": BIGINT, "S": pa.int16(), "Y": pa.int8()}
 _MAX_FLOAT, _MAX_DOUBLE = 3.4028234663852886e38, 1.7976931348623157e308
+_INT_DIGITS = 10  # a whole number with fewer digits is an int
 _WORD = re.compile(r"[^\W\d]\w*")
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """A token: its kind, its text (words in lower case), the value of a literal, and where it starts and ends."""
 
     kind: str
@@ -44,8 +44,8 @@ class Token:
     type: pa.DataType | None = None
 
 
-def tokenize(text: str) -> list[Token]:
-    """The tokens of a text that is within limits, closed by an END token.
+def tokenize(text: str, limits: Limits = DEFAULT_LIMITS) -> list[Token]:
+    """The tokens of a text that is within limits, closed by an END token; strings side by side are one.
 
     >>> [token.text for token in tokenize("Temp >= 21.5")]
     ['temp', '>=', '21.5', '']
@@ -66,7 +66,7 @@ def tokenize(text: str) -> list[Token]:
         done = found.end
         piece = text[found.start : found.end + 1]
         token = _token(text, piece, found.start, found.end + 1, found.token_type.name)
-        _append(tokens, token, text)
+        _append(tokens, token, text, limits)
     tokens.append(Token(END, "", len(text), len(text)))
     return tokens
 
@@ -82,6 +82,8 @@ def _token(text: str, piece: str, start: int, end: int, kind: str) -> Token:
             digits = "0" + digits
         return Token(BYTES, piece, start, end, bytes.fromhex(digits))
     if kind == "NUMBER":
+        if len(piece) < _INT_DIGITS and piece.isascii() and piece.isdigit():
+            return Token(NUMBER, piece, start, end, int(piece), INT)
         return _number(text, piece, start, end)
     if kind == "IDENTIFIER":
         return Token(NAME, piece, start, end, piece[1:-1].replace("``", "`"))
@@ -90,13 +92,17 @@ def _token(text: str, piece: str, start: int, end: int, kind: str) -> Token:
     return Token(SYMBOL, piece, start, end)
 
 
-def _append(tokens: list[Token], token: Token, text: str) -> None:
+def _append(tokens: list[Token], token: Token, text: str, limits: Limits) -> None:
     """Add a token, joining strings that follow one another and a point with the digits after it."""
     last = tokens[-1] if tokens else None
     if last and token.kind == TEXT and last.kind == TEXT:
         quote = token.text[0]
         doubled = last.end == token.start and last.text[-1] == quote and quote in "'\""
         joined = last.value + (quote if doubled else "") + token.value
+        if len(joined) > limits.literal:
+            what = f"strings side by side are one of {len(joined):,} characters or more"
+            most = f"at most {limits.literal:,} are accepted"
+            raise FilterError(f"{what}, {most}", text, last.start, hint="compare with a shorter one")
         tokens[-1] = Token(TEXT, text[last.start : token.end], last.start, token.end, joined)
     elif last and token.kind == NUMBER and last.text == "." and last.end == token.start and not _dotted(tokens):
         tokens[-1] = _number(text, "." + token.text, last.start, token.end)
@@ -131,7 +137,10 @@ def _number(text: str, piece: str, start: int, end: int) -> Token:
         value = int(digits)
         kind = INT if value <= 2**31 else BIGINT if value <= 2**63 else _decimal(text, piece, start, Decimal(digits))
     else:
-        exact = Decimal(digits)
+        try:
+            exact = Decimal(digits)
+        except ArithmeticError:
+            raise FilterError(f"{piece} is beyond the range of its type", text, start) from None
         kind = _decimal(text, piece, start, exact)
         value = unscaled(exact, kind.scale)
     return Token(NUMBER, piece, start, end, value, kind)

@@ -7,16 +7,34 @@ is bounded while parsing, so no tree can exhaust the stack of anything that walk
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from headgate.errors import nearest
 from headgate.filters import build, functions, temporal_literals
+from headgate.filters.cost import ROW_HINT, evaluation
+from headgate.filters.cursor import Cursor
 from headgate.filters.errors import FilterError, RefusedError
-from headgate.filters.expr import FALSE, TRUE, Column, Compare, Expr, Literal, Parameter, children
+from headgate.filters.expr import (
+    FALSE,
+    TRUE,
+    And,
+    Column,
+    Compare,
+    Expr,
+    Like,
+    Literal,
+    Not,
+    Or,
+    Parameter,
+    Rlike,
+    children,
+)
+from headgate.filters.kernels.patterns import compiled_size, like_size
 from headgate.filters.lexer import BYTES, END, NAME, NUMBER, RESERVED, SYMBOL, TEXT, WORD, Token, tokenize
 from headgate.filters.limits import DEFAULT_LIMITS, Limits
 from headgate.filters.types import BIGINT, BINARY, BOOL, FLOAT, INT, NULL, STRING, is_integer, name_of
@@ -24,22 +42,35 @@ from headgate.model import Schema
 
 _COMPARISONS = {"=": "=", "==": "=", "<>": "!=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<=>": "<=>"}
 _EXTRACTED = {"dow": "dayofweek", "doy": "dayofyear", "week": "weekofyear", "dayofweek_iso": "weekday"}
+_PREDICATES = frozenset(("is", "not", "between", "in", "like", "rlike", "regexp"))
+_PLAIN = frozenset((NUMBER, TEXT, NAME, WORD))
+_AFTER = frozenset((SYMBOL, WORD, END))
+_LONGER = frozenset(("+", "-", "||", "*", "/", "%", "div", "[", ".", "("))  # what makes a value part of a longer one
+_COMPILING = 100  # instructions that take as long as compiling any pattern does
 _OPEN = 4  # how many extra levels one nested expression costs in a tree: negation, cast, operator, call
 
 
-class Parser:
+class Parser(Cursor):
     """One pass over the tokens of a filter."""
 
     def __init__(
-        self, text: str, schema: Schema, context: Mapping[str, pa.DataType], limits: Limits = DEFAULT_LIMITS
+        self,
+        text: str,
+        schema: Schema,
+        context: Mapping[str, pa.DataType],
+        limits: Limits = DEFAULT_LIMITS,
+        row_us: float = math.inf,
     ) -> None:
-        self.text = text
+        super().__init__(text, tokenize(text, limits))
         self.schema = schema
         self.context = context
         self.limits = limits
-        self.tokens = tokenize(text)
-        self.index = 0
         self.depth = 0
+        self.program = 0
+        self.row_us = row_us
+        self.spent_us = 0.0
+        self.places: dict[int, tuple[Expr, int]] = {}
+        """Every predicate by its `id`, and where it starts, so that a refusal can say which one is too much."""
 
     def parse(self) -> Expr:
         """The whole text as one boolean expression."""
@@ -53,37 +84,7 @@ class Parser:
         self._check_depth(found)
         return found
 
-    # Tokens.
-
-    @property
-    def _peek(self) -> Token:
-        return self.tokens[self.index]
-
-    def _ahead(self, count: int) -> Token:
-        return self.tokens[min(self.index + count, len(self.tokens) - 1)]
-
-    def _next(self) -> Token:
-        token = self.tokens[self.index]
-        self.index = min(self.index + 1, len(self.tokens) - 1)
-        return token
-
-    def _at(self, *texts: str) -> bool:
-        token = self._peek
-        return token.kind in (WORD, SYMBOL) and token.text in texts
-
-    def _take(self, *texts: str) -> Token | None:
-        return self._next() if self._at(*texts) else None
-
-    def _expect(self, text: str) -> Token:
-        return self._take(text) or self._unexpected(repr(text))
-
-    def _fail(self, message: str, token: Token, hint: str | None = None) -> NoReturn:
-        raise FilterError(message, self.text, token.start, hint=hint)
-
-    def _unexpected(self, expected: str) -> NoReturn:
-        token = self._peek
-        found = "the filter ends" if token.kind == END else f"found {self.text[token.start : token.end]!r}"
-        self._fail(f"{found} where {expected} was expected", token)
+    # Nodes.
 
     def _make(self, token: Token, function: Callable[..., Expr], *args: Any) -> Expr:
         try:
@@ -134,8 +135,21 @@ class Parser:
         return self._predicate()
 
     def _predicate(self) -> Expr:
+        token = self._peek
+        found = self._condition()
+        if id(found) not in self.places and not isinstance(found, And | Or | Not):
+            self.spent_us += evaluation(found, None, self.places).row_us
+            self.places[id(found)] = found, token.start
+            if self.spent_us > self.row_us:
+                what = f"evaluating the filter up to here takes about {self.spent_us:.3g} us a row"
+                self._fail(f"{what}, at most {self.row_us:.3g} are accepted", token, ROW_HINT)
+        return found
+
+    def _condition(self) -> Expr:
         value = self._comparison()
         token = self._peek
+        if token.kind != WORD or token.text not in _PREDICATES:
+            return value
         if self._take("is"):
             return self._is(token, value)
         negated = self._take("not") is not None
@@ -149,7 +163,9 @@ class Parser:
         elif self._take("like"):
             found = self._like(token, value)
         elif self._take("rlike", "regexp"):
-            found = self._make(token, build.rlike, value, self._comparison())
+            pattern = self._comparison()
+            found = self._make(token, build.rlike, value, pattern)
+            self._spend(token, _COMPILING + compiled_size(found.pattern) if isinstance(found, Rlike) else 0)
         elif negated:
             self._unexpected("BETWEEN, IN, LIKE or RLIKE")
         else:
@@ -164,7 +180,17 @@ class Parser:
             if mark.kind != TEXT or len(mark.value) != 1:
                 self._fail("ESCAPE needs a string of one character", mark, "for example ESCAPE '!'")
             escape = mark.value
-        return self._make(token, build.like, value, pattern, escape)
+        found = self._make(token, build.like, value, pattern, escape)
+        self._spend(token, like_size(found.pattern, found.escape) if isinstance(found, Like) else 0)
+        return found
+
+    def _spend(self, token: Token, program: int) -> None:
+        """Add to the instructions of the filter's patterns, which are compiled for every batch of rows."""
+        self.program += program
+        if self.program > self.limits.program:
+            what = f"the patterns up to here take {self.program:,} instructions"
+            most = f"at most {self.limits.program:,} are accepted"
+            self._fail(f"{what}, {most}", token, "use fewer or shorter patterns, or IN for whole values")
 
     def _is(self, token: Token, value: Expr) -> Expr:
         negated = self._take("not") is not None
@@ -192,6 +218,10 @@ class Parser:
         return left
 
     def _sum(self) -> Expr:
+        if self._peek.kind in _PLAIN:
+            following = self._ahead(1)
+            if following.kind in _AFTER and following.text not in _LONGER:
+                return self._primary()  # a name or a literal alone, which most values are
         left = self._product()
         start = self.index
         while token := self._take("+", "-", "||"):
@@ -311,11 +341,17 @@ class Parser:
         opening = self._take("(") or self._unexpected(f"( after {what.upper()}")
         found: list[Expr] = []
         if not self._at(")") or least:
-            found.append(self._nested(opening, self._expression))
+            found.append(self._argument(opening))
             while self._take(","):
-                found.append(self._nested(opening, self._expression))
+                found.append(self._argument(opening))
         self._expect(")")
         return tuple(found)
+
+    def _argument(self, opening: Token) -> Expr:
+        token, following = self._peek, self._ahead(1)
+        if token.kind in (NUMBER, TEXT) and following.kind == SYMBOL and following.text in (",", ")"):
+            return self._primary()  # a literal alone: long lists consist of them
+        return self._nested(opening, self._expression)
 
     def _call(self, token: Token) -> Expr:
         if token.text not in functions.FUNCTIONS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 from headgate.filters.errors import RefusedError
 from headgate.filters.expr import Expr, Literal
@@ -21,6 +21,8 @@ _MICROSECONDS = {
     "microsecond": 1,
 }
 _MONTHS = {"year": 12, "month": 1}
+_MOST_MONTHS, _MOST_MICROS = 2**31 - 1, 2**63 - 1
+_TOO_LONG = ("the interval is longer than 292,000 years, or 178 million in years and months", "write a shorter one")
 _DATE = r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?"
 _TIME = r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?"
 _ZONE = r"(Z|UTC|[+-]\d{1,2}(?::?\d{2})?)"
@@ -98,10 +100,14 @@ def interval(parts: Sequence[tuple[str, str]]) -> Expr:
     if len(families) > 1:
         raise RefusedError("an interval has years and months, or days and time, never both", "add two intervals")
     if "months" in families:
-        return Literal(YEAR_MONTH, months)
-    if abs(micros) >= 2**63:
-        raise RefusedError("the interval is longer than 292,000 years")
-    return Literal(DAY if whole_days else DAY_TIME, micros)
+        return Literal(YEAR_MONTH, _bounded(months, _MOST_MONTHS))
+    return Literal(DAY if whole_days else DAY_TIME, _bounded(micros, _MOST_MICROS))
+
+
+def _bounded(amount: int, most: int) -> int:
+    if abs(amount) > most:
+        raise RefusedError(*_TOO_LONG)
+    return amount
 
 
 def _whole(amount: str, unit: str) -> int:
@@ -116,8 +122,11 @@ def _scaled(amount: str, unit: str, factor: int) -> int:
         return _whole(amount, unit) * factor
     try:
         micros = Decimal(amount) * factor
-    except InvalidOperation:
+        too_long = abs(micros) > _MOST_MICROS
+    except ArithmeticError:
         raise RefusedError(f"{amount!r} is not a number of {unit}") from None
+    if too_long:  # before it is written out: 1e999999999 has a billion digits
+        raise RefusedError(*_TOO_LONG)
     if micros != micros.to_integral_value():
         raise RefusedError(f"{amount} {unit} is finer than a microsecond")
     return int(micros)
@@ -126,12 +135,12 @@ def _scaled(amount: str, unit: str, factor: int) -> int:
 def _range(amount: str, unit: str) -> Expr:
     if unit == "year to month" and (match := _YEAR_TO_MONTH.fullmatch(amount)):
         months = int(match[2]) * 12 + int(match[3])
-        return Literal(YEAR_MONTH, -months if match[1] == "-" else months)
+        return Literal(YEAR_MONTH, _bounded(-months if match[1] == "-" else months, _MOST_MONTHS))
     if unit == "day to second" and (match := _DAY_TO_SECOND.fullmatch(amount)):
         days, hours, minutes, seconds = (int(match[group]) for group in (2, 3, 4, 5))
         micros = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
         micros = micros * 1_000_000 + int((match[6] or "").ljust(6, "0"))
-        return Literal(DAY_TIME, -micros if match[1] == "-" else micros)
+        return Literal(DAY_TIME, _bounded(-micros if match[1] == "-" else micros, _MOST_MICROS))
     raise RefusedError(
         f"{amount!r} is not an interval {unit}", "write INTERVAL '1-2' YEAR TO MONTH or '1 02:03:04' DAY TO SECOND"
     )

@@ -14,7 +14,7 @@ import pyarrow as pa
 from headgate.filters.algebra import intervals
 from headgate.filters.algebra.domain import Domain
 from headgate.filters.algebra.keys import NAN_KEY, Space, first_at_least, key_of, prefix_end, space_of, successor
-from headgate.filters.evaluate import as_python, constant_value
+from headgate.filters.evaluate import literal_form
 from headgate.filters.expr import Call, Cast, Column, Compare, Expr, Field, In, IsNull, Like, Literal, Parameter, walk
 from headgate.filters.kernels.patterns import ANY, like_pieces
 from headgate.filters.render import render
@@ -38,6 +38,8 @@ class Atom(NamedTuple):
 
 def is_constant(node: Expr) -> bool:
     """Whether the expression refers to no column and no context value."""
+    if isinstance(node, Literal):
+        return True
     return not any(isinstance(found, Column | Parameter) for found in walk(node))
 
 
@@ -101,7 +103,7 @@ def _compare(op: str, left: Expr, right: Expr) -> Atom | None:
     if found is None or not is_constant(right) or space_of(right.type) is None:
         return None
     term, space = found
-    value = as_python(constant_value(right))
+    value = literal_form(right)
     if value is None:
         nothing = Domain.nothing(space.kind)
         if op != "<=>":
@@ -142,7 +144,7 @@ def _in(node: In) -> Atom | None:
     keys = set()
     listed_null = False
     for option in node.options:
-        value = as_python(constant_value(option))
+        value = literal_form(option)
         if value is None:
             listed_null = True
         else:
@@ -182,7 +184,7 @@ def _starts(node: Call) -> Atom | None:
     found = _attribute(node.args[0])
     if found is None or not is_constant(node.args[1]):
         return None
-    value = as_python(constant_value(node.args[1]))
+    value = literal_form(node.args[1])
     if value is None:
         nothing = Domain.nothing(STRING)
         return Atom(render(found[0]), found[0], nothing, nothing)
@@ -222,13 +224,13 @@ def _within(call: Call, op: str, radius: Expr) -> list[Atom]:
     """The square around a point that `distance(x, y, px, py) < r` stays in, widened by the rounding of the sum."""
     if op not in ("<", "<=") or not is_constant(radius):
         return []
-    reach = as_python(constant_value(radius))
+    reach = literal_form(radius)
     found = []
     for one, other in ((call.args[0], call.args[2]), (call.args[1], call.args[3])):
         axis, centre = (one, other) if is_constant(other) else (other, one)
         if reach is None or term_of(axis) is None or not is_constant(centre):
             continue
-        middle = as_python(constant_value(centre))
+        middle = literal_form(centre)
         if middle is None or not (math.isfinite(middle) and math.isfinite(reach)):
             continue
         slack = 1e-9 * (abs(middle) + abs(reach)) + 1e-150

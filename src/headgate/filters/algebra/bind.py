@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +12,12 @@ import pyarrow as pa
 from headgate.filters import build
 from headgate.filters.algebra.atoms import is_constant
 from headgate.filters.evaluate import Scope, as_python, evaluate
-from headgate.filters.expr import FALSE, Call, Cast, Expr, Field, Item, Literal, Parameter, walk
+from headgate.filters.expr import FALSE, Call, Cast, Expr, Field, Item, Literal, Parameter, operand_names, walk
 from headgate.filters.filter import Filter
-from headgate.filters.types import DOUBLE, FLOAT, is_nested
+from headgate.filters.types import DOUBLE, FLOAT, STRING, is_nested
 
+MAX_BOUND: Final = 8_192
+"""Values that may take the place of a filter's `$names`: twice the most that one context holds."""
 _NO_ROWS = pa.RecordBatch.from_arrays([], names=[])
 
 
@@ -23,7 +25,8 @@ def bind(of: Filter, context: Mapping[str, Any]) -> Filter:
     """The filter with context values as literals.
 
     `array_contains($list, column)` becomes IN. A value that has no literal (NaN, an infinity, a list used otherwise)
-    stays a parameter, so the bound filter's `parameters` say what it still needs. Values keep the types of the context,
+    stays a parameter, so the bound filter's `parameters` say what it still needs; so do all where the filter would grow
+    by more than `MAX_BOUND` values. Values keep the types of the context,
     which literals of the same text need not have: a bound filter is for computing, its text for reading.
 
     >>> from headgate.filters import parse_filter
@@ -32,7 +35,22 @@ def bind(of: Filter, context: Mapping[str, Any]) -> Filter:
     >>> bind(near, {"limit": 5}).text
     'x < 5L'
     """
-    return Filter.of(_bind(of.expr, context)) if of.parameters else of
+    return Filter.of(_bind(of.expr, context)) if of.parameters and bound_size(of, context) <= MAX_BOUND else of
+
+
+def bound_size(of: Filter, context: Mapping[str, Any]) -> int:
+    """How much the values of a context add to a filter that refers to them, told before they are put in.
+
+    A value counts for each place that refers to it: a list by its length, a text by its characters over 16.
+    """
+    sizes = {name: _size(context.get(name)) for name in of.parameters}
+    return sum(sizes[node.name] for node in walk(of.expr) if isinstance(node, Parameter))
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, str | bytes):
+        return 1 + len(value) // 16
+    return sum(_size(one) for one in value) if isinstance(value, list | tuple) else 1
 
 
 def _bind(node: Expr, context: Mapping[str, Any]) -> Expr:
@@ -41,12 +59,12 @@ def _bind(node: Expr, context: Mapping[str, Any]) -> Expr:
     if isinstance(node, Call) and node.name == "array_contains" and isinstance(node.args[0], Parameter):
         return _membership(node, context)
     changes: dict[str, Any] = {}
-    for field in fields(node):
-        found = getattr(node, field.name)
+    for name in operand_names(node):
+        found = getattr(node, name)
         if isinstance(found, Expr):
-            changes[field.name] = _bind(found, context)
+            changes[name] = _bind(found, context)
         elif isinstance(found, tuple):
-            changes[field.name] = tuple(_bind(each, context) for each in found)
+            changes[name] = tuple(_bind(each, context) for each in found)
     return replace(node, **changes) if changes else node
 
 
@@ -75,9 +93,12 @@ def _membership(node: Call, context: Mapping[str, Any]) -> Expr:
     if items is None or is_constant(value):
         return replace(node, args=(array, value))
     literals = []
+    inner = array.type.value_type
     for item in items:
+        if inner == STRING == kind and type(item) is str:
+            literals.append(build.cast(Literal(STRING, item), kind))
+            continue
         with np.errstate(all="ignore"):
-            inner = array.type.value_type
             found = _literal(Parameter(kind if pa.types.is_null(inner) else inner, "item"), {"item": item})
         if not isinstance(found, Literal):
             return replace(node, args=(array, value))

@@ -33,6 +33,11 @@ class Box:
         """Whether no row can be in the box."""
         return any(domain.is_empty for domain in self.domains.values())
 
+    @property
+    def cuts(self) -> int:
+        """How many cuts its domains have together: its size."""
+        return sum(len(domain.cuts) for domain in self.domains.values())
+
     def __reduce__(self) -> tuple[object, ...]:
         return Box, (dict(self.domains), self.residual)
 
@@ -55,10 +60,11 @@ class Box:
 
     def within(self, other: Box) -> bool:
         """Whether every row of this box is in the other, as far as domains and equal residuals tell."""
-        return set(other.residual) <= set(self.residual) and all(
-            attribute in self.domains and self.domains[attribute].within(domain)
-            for attribute, domain in other.domains.items()
-        )
+        if other.domains.keys() - self.domains.keys():
+            return False
+        if other.residual and other.residual != self.residual and not set(other.residual) <= set(self.residual):
+            return False
+        return all(self.domains[attribute].within(domain) for attribute, domain in other.domains.items())
 
     def minus(self, other: Box) -> list[Box]:
         """Disjoint boxes that hold the rows of this one outside of the other's domains."""
@@ -85,6 +91,20 @@ class Box:
         return Box(domains, tuple(one for one in self.residual if one in other.residual))
 
 
+def intersection_of(boxes: Sequence[Box]) -> Box:
+    """The rows of all boxes; takes time in proportion to all their cuts and predicates."""
+    if len(boxes) == 1:
+        return boxes[0]
+    domains: dict[str, list[Domain]] = {}
+    for box in boxes:
+        for attribute, domain in box.domains.items():
+            domains.setdefault(attribute, []).append(domain)
+    return Box(
+        {attribute: Domain.intersection_of(found) for attribute, found in domains.items()},
+        tuple(dict.fromkeys(one for box in boxes for one in box.residual)),
+    )
+
+
 def tidy(boxes: Iterable[Box]) -> tuple[Box, ...]:
     """The same rows in fewer boxes: empty ones dropped, contained ones absorbed, neighbours joined."""
     found: list[Box] = []
@@ -96,14 +116,15 @@ def tidy(boxes: Iterable[Box]) -> tuple[Box, ...]:
     joined = True
     while joined and len(found) > 1:
         joined = False
-        for index in range(len(found)):
+        index = 0
+        while index < len(found):
             partner = _partner(found, index)
-            if partner is not None:
-                other, merged = partner
-                found[index] = merged
+            if partner is None:
+                index += 1
+            else:
+                other, found[index] = partner
                 del found[other]
                 joined = True
-                break
     return tuple(found)
 
 

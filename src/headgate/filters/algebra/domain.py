@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +62,16 @@ class Domain:
         """Whether a key, or None for NULL, is allowed."""
         return self.null if key is None else intervals.holds(self.cuts, key)
 
+    def end_key(self, *, least: bool) -> Any:
+        """The least key that is allowed, or the greatest that is easily told; None for NULL where there is no key."""
+        if not self.cuts:
+            return None
+        if least or len(self.cuts) == 1:
+            return self.cuts[0]
+        if len(self.cuts) % 2:
+            return self.cuts[-1]
+        return self.cuts[-2] if isinstance(self.cuts[-1], str) else self.cuts[-1] - 1
+
     def intersect(self, other: Domain) -> Domain:
         """What both allow."""
         return Domain(self.kind, intervals.intersection(self.cuts, other.cuts), self.null and other.null)
@@ -68,6 +79,22 @@ class Domain:
     def unite(self, other: Domain) -> Domain:
         """What either allows."""
         return Domain(self.kind, intervals.union(self.cuts, other.cuts), self.null or other.null)
+
+    @classmethod
+    def union_of(cls, domains: Sequence[Domain]) -> Domain:
+        """What any of the domains of one type allows; takes time in proportion to all their cuts."""
+        if len(domains) == 1:
+            return domains[0]
+        cuts = intervals.union_all([domain.cuts for domain in domains])
+        return cls(domains[0].kind, cuts, any(domain.null for domain in domains))
+
+    @classmethod
+    def intersection_of(cls, domains: Sequence[Domain]) -> Domain:
+        """What each of the domains of one type allows; takes time in proportion to all their cuts."""
+        if len(domains) == 1:
+            return domains[0]
+        cuts = intervals.intersection_all([domain.cuts for domain in domains])
+        return cls(domains[0].kind, cuts, all(domain.null for domain in domains))
 
     def minus(self, other: Domain) -> Domain:
         """What this one allows and the other does not."""
@@ -79,7 +106,7 @@ class Domain:
 
     def within(self, other: Domain) -> bool:
         """Whether the other allows everything that this one allows."""
-        return self.minus(other).is_empty
+        return (self.cuts == other.cuts and self.null <= other.null) or self.minus(other).is_empty
 
     def bounds(self) -> tuple[tuple[Any, Any], ...]:
         """The maximal ranges as pairs of least and greatest value, both included; None where there is no end.

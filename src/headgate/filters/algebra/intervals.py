@@ -2,13 +2,13 @@
 
 The set holds what lies at or after an even cut and before the next odd one: `(2, 5, 8)` is 2 <= k < 5 or k >= 8. Open
 and closed bounds need no flags, because every value has a successor (see `keys`): k > 4 is k >= 5. All operations are
-one merge of two sorted tuples.
+one merge of sorted tuples.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 Key: TypeAlias = Any  # int or str, never mixed within one attribute
@@ -51,6 +51,41 @@ def difference(one: Cuts, other: Cuts) -> Cuts:
     (2, 4, 5, 9)
     """
     return _merge(one, other, lambda first, second: first and not second)
+
+
+def union_all(sets: Sequence[Cuts]) -> Cuts:
+    """Values in any of the sets, in one sweep over all cuts.
+
+    >>> union_all([(2, 5), (9,), (5, 8)])
+    (2, 8, 9)
+    """
+    return _sweep(sets, 1)
+
+
+def intersection_all(sets: Sequence[Cuts]) -> Cuts:
+    """Values in each of the sets, in one sweep over all cuts.
+
+    >>> intersection_all([(2, 9), (4,), (0, 5, 8)])
+    (4, 5, 8, 9)
+    """
+    return _sweep(sets, len(sets))
+
+
+def _sweep(sets: Sequence[Cuts], least: int) -> Cuts:
+    """Values that lie in at least so many of the sets."""
+    steps: dict[Key, int] = {}
+    for cuts in sets:
+        step = 1
+        for cut in cuts:
+            steps[cut] = steps.get(cut, 0) + step
+            step = -step
+    found: list[Key] = []
+    depth = 0
+    for cut in sorted(steps):
+        before, depth = depth, depth + steps[cut]
+        if (before >= least) != (depth >= least):
+            found.append(cut)
+    return tuple(found)
 
 
 def _merge(one: Cuts, other: Cuts, keep: Callable[[bool, bool], bool]) -> Cuts:

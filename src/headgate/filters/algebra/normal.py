@@ -1,8 +1,8 @@
 """The normal form of a filter: a union of boxes over typed attributes, with what is no box as a residual.
 
 Negations are pushed down to atoms, so each predicate is asked where it is TRUE or where it is FALSE, never both. A
-conjunction multiplies boxes; the product is estimated before it is made, and the factors that would pass the limit stay
-a residual predicate of the boxes instead.
+conjunction multiplies boxes; the product is estimated before it is made, and the factors that would pass a limit stay
+a residual predicate of the boxes instead. So no form is larger than `cost.form_size` tells from the tree.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from headgate.filters.algebra.atoms import Atom, atom, implied, is_constant
-from headgate.filters.algebra.box import Box, tidy
-from headgate.filters.evaluate import as_python, constant_value
+from headgate.filters.algebra.box import Box, intersection_of, tidy
+from headgate.filters.algebra.domain import Domain
+from headgate.filters.cost import MAX_BOXES, MAX_CUTS
+from headgate.filters.evaluate import literal_form
 from headgate.filters.expr import And, Expr, Not, Or
 from headgate.filters.filter import Filter
 
-DEFAULT_BOXES = 64
+DEFAULT_BOXES = MAX_BOXES
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,11 @@ def normal_form(of: Filter, limit: int = DEFAULT_BOXES) -> NormalForm:
 @lru_cache(maxsize=4_096)
 def _remembered(of: Filter, limit: int) -> NormalForm:
     """A filter and its form never change, and one filter is compared with many."""
+    return build_form(of, limit)
+
+
+def build_form(of: Filter, limit: int = DEFAULT_BOXES) -> NormalForm:
+    """`normal_form`, made anew."""
     builder = _Builder(limit)
     boxes = tidy(builder.boxes(of.expr, want=True))
     return NormalForm(of, MappingProxyType(builder.attributes), boxes)
@@ -90,7 +97,7 @@ class _Builder:
                 return self._product(node.items, want)
             return self._sum(node, want)
         if is_constant(node):
-            return [Box()] if as_python(constant_value(node)) is want else []
+            return [Box()] if literal_form(node) is want else []
         found = self._atom(node)
         if found is None:
             return [self._residual(node, want)]
@@ -114,27 +121,36 @@ class _Builder:
 
     def _sum(self, node: And | Or, want: bool) -> list[Box]:
         """Alternatives: atoms of one attribute are united first, so that long lists of values stay one box."""
-        single: dict[str, Box] = {}
+        single: dict[str, list[Domain]] = {}
         found: list[Box] = []
         for item in node.items:
             boxes = self.boxes(item, want=want)
             if len(boxes) == 1 and len(boxes[0].domains) == 1 and boxes[0].exact:
                 ((name, domain),) = boxes[0].domains.items()
-                known = single.get(name)
-                single[name] = boxes[0] if known is None else Box({name: known.domains[name].unite(domain)})
-            else:
+                single.setdefault(name, []).append(domain)
+            elif len(found) <= self.limit:
                 found.extend(boxes)
-        found.extend(single.values())
-        return found if len(found) <= self.limit else [Box({}, (node if want else Not(node),))]
+        if len(found) + len(single) > self.limit:
+            return [Box({}, (node if want else Not(node),))]
+        return found + [Box({name: Domain.union_of(domains)}) for name, domains in single.items()]
 
     def _product(self, items: Sequence[Expr], want: bool) -> list[Box]:
         """Combinations, small factors first; a factor that would pass the limit becomes a residual."""
-        factors = sorted(((self.boxes(item, want=want), item) for item in items), key=lambda pair: len(pair[0]))
-        found = [Box()]
-        for boxes, item in factors:
-            if len(found) * len(boxes) > self.limit:
-                extra = Box({}, (item if want else Not(item),))
-                found = [box.intersect(extra) for box in found]
-                continue
-            found = [box for one in found for other in boxes if not (box := one.intersect(other)).is_empty]
-        return found
+        factors = [(self.boxes(item, want=want), item) for item in items]
+        if not all(boxes for boxes, _ in factors):
+            return []
+        alone = [boxes[0] for boxes, _ in factors if len(boxes) == 1]
+        found = [box for box in [intersection_of(alone) if alone else Box()] if not box.is_empty]
+        extra: list[Expr] = []
+        for boxes, item in sorted((pair for pair in factors if len(pair[0]) > 1), key=lambda pair: len(pair[0])):
+            if len(found) * len(boxes) > self.limit or _product_cuts(found, boxes) > MAX_CUTS:
+                extra.append(item if want else Not(item))
+            else:
+                found = [one.intersect(other) for one in found for other in boxes]
+            found = [box for box in found if not box.is_empty]
+        return [intersection_of([box, Box({}, tuple(extra))]) for box in found] if extra else found
+
+
+def _product_cuts(one: Sequence[Box], other: Sequence[Box]) -> int:
+    """The most cuts that the intersections of all pairs of boxes can have, told before they are made."""
+    return len(other) * sum(box.cuts for box in one) + len(one) * sum(box.cuts for box in other)

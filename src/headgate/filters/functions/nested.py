@@ -10,7 +10,7 @@ from headgate.filters.errors import RefusedError
 from headgate.filters.expr import Call, Expr
 from headgate.filters.functions.base import Function, Resolved, count
 from headgate.filters.kernels import arithmetic
-from headgate.filters.kernels.compare import compare, contained
+from headgate.filters.kernels.compare import compare, contained, listed
 from headgate.filters.types import BIGINT, BOOL, INT, NULL, is_float, is_integer, is_list, is_map, name_of, wider
 from headgate.filters.vector import Mask, Numbers, Vector, constant, from_arrow, in_arrow, missing_value, union
 
@@ -131,18 +131,19 @@ def _constant_contains(array: Vector, value: Vector) -> Vector:
     if wider(inner, value.type) != value.type:
         return missing_value(BOOL)
     if in_arrow(inner):
-        return contained(value, [constant(one, inner) for one in flat.to_pylist()])
+        known = flat.to_pylist()
+        return listed(value, known) or contained(value, [constant(one, inner) for one in known])
     elements = from_arrow(flat, inner)
     if inner != value.type:
         elements = arithmetic.cast(elements, value.type)
-    known = elements.values if elements.null is None else elements.values[~elements.null]
-    if known.dtype == object or value.values.dtype == object:
+    present = elements.values if elements.null is None else elements.values[~elements.null]
+    if present.dtype == object or value.values.dtype == object:
         found = np.zeros(len(value.values), bool)
-        for one in known:
+        for one in present:
             found |= value.values == one
     else:
-        found = np.isin(value.values, known)
-    if is_float(value.type) and np.isnan(known).any():
+        found = np.isin(value.values, present)
+    if is_float(value.type) and np.isnan(present).any():
         found = found | np.isnan(value.values)
     null = value.null
     if elements.null is not None and elements.null.any():

@@ -7,6 +7,7 @@ bytes, NULL compares to NULL except under `<=>`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,7 @@ _ARROW = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
-_FEW = 4  # options that are compared one by one
+FEW = 4  # options that are compared one by one
 _NUMPY = {"=": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
 
 
@@ -62,11 +63,28 @@ def contained(value: Vector, options: Sequence[Vector]) -> Vector:
     """`value IN (options)`: TRUE where one is equal, NULL where none is but a NULL stands in the list."""
     if in_arrow(value.type) and all(isinstance(option.values, pa.Scalar) for option in options):
         return _strings_contained(value, options)
-    if len(options) > _FEW and not in_arrow(value.type):
+    if len(options) > FEW and not in_arrow(value.type):
         found = _numbers_contained(value, options)
         if found is not None:
             return found
     return any_of([compare("=", value, option) for option in options])
+
+
+def listed(value: Vector, known: Sequence[Any]) -> Vector | None:
+    """`value IN (known)` for literals of the value's type; None where the literals have to be asked one by one."""
+    present = [one for one in known if one is not None]
+    if in_arrow(value.type):
+        if isinstance(value.values, pa.Scalar):
+            return None
+        found = np.asarray(pc.is_in(value.values, pa.array(present, value.type)))
+    elif value.values.dtype.hasobject:
+        return None
+    else:
+        found = np.isin(value.values, np.array(present, value.values.dtype))
+        if is_float(value.type) and any(one != one for one in present):
+            found = found | np.isnan(value.values)
+    null = value.missing
+    return Vector(BOOL, found, union(null, ~found) if len(present) < len(known) else null)
 
 
 def _numbers_contained(value: Vector, options: Sequence[Vector]) -> Vector | None:

@@ -17,9 +17,9 @@ import pyarrow as pa
 from headgate.filters import build, functions
 from headgate.filters.algebra.relate import covers, merge
 from headgate.filters.errors import FilterError
-from headgate.filters.expr import Column, Expr, Literal
+from headgate.filters.expr import Column, Expr, Literal, Rlike
 from headgate.filters.filter import Filter
-from headgate.filters.kernels.patterns import quote
+from headgate.filters.kernels.patterns import word_regex
 from headgate.filters.profiles.base import DefaultProfileType, Profile, relational
 from headgate.filters.profiles.translated import Translated, text_columns
 from headgate.filters.profiles.words import Worded, WordIndex
@@ -27,8 +27,9 @@ from headgate.filters.types import STRING
 from headgate.model import Schema
 
 _TOKEN = re.compile(r'\s*(?:(?P<mark>[()\-])|"(?P<phrase>[^"]*)"|(?P<word>\w+)(?P<star>\*?))', re.UNICODE)
-_EDGE = r"[^\pL\pN_]"
 _DEPTH = 40
+_PHRASE = 16
+_TERMS = 512
 
 # A condition, its text, and words of which a plain text that meets the condition has at least one; None if unknown.
 _Parsed = tuple[Expr, str, frozenset[str] | None]
@@ -40,7 +41,7 @@ class _Parser:
     def __init__(self, where: str, start: int, columns: tuple[str, ...]) -> None:
         self.where, self.position = where, start
         self.terms = [functions.call("coalesce", (Column(STRING, name), Literal(STRING, ""))) for name in columns]
-        self.depth = 0
+        self.depth = self.count = 0
 
     def parse(self) -> _Parsed:
         parsed = self._any()
@@ -109,11 +110,14 @@ class _Parser:
         words = re.findall(r"\w+", token["phrase"]) if token["phrase"] is not None else [token["word"]]
         if not words:
             raise self._error("a phrase has no words")
+        self.count += len(self.terms)
+        if self.count > _TERMS:
+            raise self._error(f"there are more than {_TERMS} words and phrases, counted for each column")
+        if len(words) > _PHRASE:
+            raise self._error(f"a phrase has {len(words):,} words, at most {_PHRASE} are accepted")
         words = [word.lower() for word in words]
-        pattern = f"{_EDGE}+".join(quote(word) for word in words)
-        tail = r"[\pL\pN_]*" if token["star"] else ""
-        regex = rf"(?i)(?:\A|{_EDGE}){pattern}{tail}(?:\z|{_EDGE})"
-        found = build.disjunction(build.rlike(term, Literal(STRING, regex)) for term in self.terms)
+        regex = word_regex(words, prefix=bool(token["star"]))
+        found = build.disjunction(Rlike(term, regex) for term in self.terms)
         shown = f'"{" ".join(words)}"' if len(words) > 1 else words[0]
         whole = [word for word in (words[:-1] if token["star"] else words) if word.isascii()]
         known = frozenset([max(whole, key=len)]) if whole and all(word.isascii() for word in words) else None

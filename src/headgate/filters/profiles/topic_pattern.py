@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from headgate.filters import build
 from headgate.filters.errors import RefusedError
-from headgate.filters.expr import Expr, IsNull, Literal, Not
+from headgate.filters.expr import Expr, IsNull, Literal, Not, Rlike
 from headgate.filters.kernels.patterns import quote
 from headgate.filters.types import STRING
 
@@ -103,7 +103,7 @@ class TopicPattern:
                 return build.disjunction(
                     [build.compare("=", term, Literal(STRING, stem)), _begins(term, stem + self.divider)]
                 )
-        found = build.rlike(term, Literal(STRING, self.regex))
+        found = Rlike(term, self.regex)
         return build.conjunction([_begins(term, self.stem), found]) if self.stem else found
 
     @property

@@ -24,6 +24,8 @@ from headgate.filters.types import STRING
 from headgate.filters.vector import Mask
 from headgate.model import Schema
 
+_PATTERNS, _WILD = 1_024, 256  # each topic is compared with every pattern that has a wildcard
+
 
 @dataclass(frozen=True, slots=True)
 class TopicProfile:
@@ -37,11 +39,18 @@ class TopicProfile:
     @classmethod
     def of(cls, column: str, patterns: Iterable[TopicPattern]) -> TopicProfile:
         """A profile without superfluous patterns."""
-        kept: list[TopicPattern] = []
-        for pattern in sorted(set(patterns), key=lambda each: each.text):
-            if not any(known.covers(pattern) for known in kept):
-                kept = [known for known in kept if not pattern.covers(known)]
-                kept.append(pattern)
+        distinct = sorted(set(patterns), key=lambda each: each.text)
+        wide: list[TopicPattern] = []
+        for pattern in distinct:
+            if not pattern.is_exact and not any(known.covers(pattern) for known in wide):
+                wide = [known for known in wide if not pattern.covers(known)]
+                wide.append(pattern)
+        needed = set(wide)
+        kept = [
+            pattern
+            for pattern in distinct
+            if pattern in needed or (pattern.is_exact and not any(known.covers(pattern) for known in wide))
+        ]
         term = Column(STRING, column)
         condition = build.disjunction(dict.fromkeys(pattern.condition(term) for pattern in kept))
         return cls(
@@ -79,7 +88,7 @@ class Topics(DefaultProfileType):
         columns, rest, start = text_columns(where, schema, "topic")
         if len(columns) != 1:
             raise FilterError("topics stand in one column", where, 0, hint="write `column: pattern, pattern`")
-        patterns, position = [], start
+        patterns, position, wild = [], start, 0
         for part in rest.split(","):
             try:
                 patterns.append(parse_pattern(part.strip()))
@@ -87,6 +96,10 @@ class Topics(DefaultProfileType):
                 at = position + len(part) - len(part.lstrip())
                 raise FilterError(error.message, where, min(at, len(where)), hint=error.hint) from None
             position += len(part) + 1
+            wild += not patterns[-1].is_exact
+            if len(patterns) > _PATTERNS or wild > _WILD:
+                what = f"there are more than {_PATTERNS:,} topics, or {_WILD} with a wildcard"
+                raise FilterError(what, where, min(position, len(where)), hint="use one wildcard for many, or split it")
         return TopicProfile.of(columns[0], patterns)
 
     def covers(self, one: Profile, other: Profile) -> bool:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from headgate.errors import nearest
 from headgate.filters.errors import FilterError
 from headgate.filters.filter import Filter
-from headgate.filters.limits import DEFAULT_LIMITS, check_limits
+from headgate.filters.limits import check_text
 from headgate.filters.types import STRING
 from headgate.filters.vector import Mask
 from headgate.model import Schema
@@ -44,7 +44,7 @@ def text_columns(where: str, schema: Schema, default: str) -> tuple[tuple[str, .
 
     Without a colon the column is the one of the default name, or the only string column there is.
     """
-    check_limits(where, DEFAULT_LIMITS)
+    check_text(where)
     head, colon, _ = where.partition(":")
     texts = [column.name for column in schema.columns if column.type == STRING]
     if not colon:
@@ -67,4 +67,4 @@ def text_columns(where: str, schema: Schema, default: str) -> tuple[tuple[str, .
             raise FilterError(f"{name!r} is not a column of text", where, at, hint=hint)
         found.append(name)
         position += len(part) + 1
-    return tuple(found), where[len(head) + 1 :], len(head) + 1
+    return tuple(dict.fromkeys(found)), where[len(head) + 1 :], len(head) + 1

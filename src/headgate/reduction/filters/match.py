@@ -26,16 +26,15 @@ class Match(Predicate):
     @classmethod
     def read(cls, reader: Reader) -> Self:
         """Attribute and pattern."""
+        from headgate.filters.build import check_regex  # only a policy with a pattern needs the language
+        from headgate.filters.errors import RefusedError
+
         attribute = reader.attribute("text")
         pattern = str(reader.raw("pattern", required="a regular expression"))
         try:
-            pc.match_substring_regex(pa.array([""]), pattern)
-        except pa.ArrowInvalid as error:
-            raise PolicyError(
-                f"{pattern!r} is not a regular expression",
-                where=reader.at("pattern"),
-                hint=str(error).split(":", 1)[-1].strip(),
-            ) from error
+            check_regex(pattern)
+        except RefusedError as error:
+            raise PolicyError(error.message, where=reader.at("pattern"), hint=error.hint) from error
         return cls(attribute, reader.raw("drop", True), pattern)
 
     def true(self, values: pa.Array) -> Bools:

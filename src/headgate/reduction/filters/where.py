@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 def condition(reader: Reader, text: Any, name: str) -> Filter:
     """A filter-language expression over the stream's columns."""
     from headgate.filters import parse_filter  # only a policy with a condition needs the language
+    from headgate.filters.cost import ROW_US
 
     try:
-        return parse_filter(str(text), reader.schema)
+        return parse_filter(str(text), reader.schema, row_us=ROW_US)
     except HeadgateError as error:
         place = reader.at(name) + (f", {error.where}" if error.where else "")
         raise PolicyError(error.message, where=place, hint=error.hint) from error

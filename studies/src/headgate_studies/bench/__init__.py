@@ -42,6 +42,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "algebra": Benchmark(
         "headgate_studies.bench.algebra", "filters: covering and merging against brute force, refusals"
     ),
+    "filters": Benchmark(
+        "headgate_studies.bench.filters", "hostile filters: time to refusal; large ones: time to accept"
+    ),
     "matching": Benchmark(
         "headgate_studies.bench.matching", "the compiled index against rtree, DuckDB, Polars, Spark, a scan"
     ),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from headgate.filters import build
 from headgate.filters.expr import And, Expr, Or
 
+_MOST = 128  # operands that are compared with each other
+
 
 def absorb(node: Expr) -> Expr:
     """Absorb operands.
@@ -12,7 +14,7 @@ def absorb(node: Expr) -> Expr:
     a OR (a AND b)   ->  a
     a AND (a OR b)   ->  a
     """
-    if not isinstance(node, And | Or):
+    if not isinstance(node, And | Or) or len(node.items) > _MOST:
         return node
     inner = Or if isinstance(node, And) else And
     parts = [frozenset(item.items if isinstance(item, inner) else (item,)) for item in node.items]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate.filters.algebra.atoms import is_constant
-from headgate.filters.evaluate import as_python, constant_value
+from headgate.filters.evaluate import literal_form
 from headgate.filters.expr import FALSE, TRUE, And, Expr, Or
 
 
@@ -15,4 +15,4 @@ def fold_constants(node: Expr) -> Expr:
     """
     if isinstance(node, And | Or) or not is_constant(node):
         return node
-    return TRUE if as_python(constant_value(node)) else FALSE
+    return TRUE if literal_form(node) else FALSE

@@ -35,9 +35,8 @@ def join_ranges(node: Expr) -> Expr:
 
 
 def _joined(group: list[tuple[Expr, Atom, Domain]], *, both: bool) -> Expr:
-    domain = group[0][2]
-    for _, _, other in group[1:]:
-        domain = domain.intersect(other) if both else domain.unite(other)
+    domains = [known for _, _, known in group]
+    domain = Domain.intersection_of(domains) if both else Domain.union_of(domains)
     for item, _, known in group:  # the author's own words where they already say it
         if known == domain:
             return item

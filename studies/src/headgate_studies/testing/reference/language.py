@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from headgate.filters import DEFAULT_LIMITS
+from headgate.filters.cost import ROW_US
 from headgate.filters.functions import TABLE
 from headgate_studies.testing.reference.tables import table
 
@@ -24,8 +25,15 @@ def language_page() -> str:
         [f"`{found.signature}`", found.about, ", ".join(f"`{name}`" for name in found.names[1:])] for found in TABLE
     ]
     lines += [*table(["function", "meaning", "also written"], rows), ""]
-    lines += ["## Limits", "", "A text past a limit is refused before it is parsed.", ""]
-    limits = [
-        [field.name.replace("_", " "), str(getattr(DEFAULT_LIMITS, field.name))] for field in fields(DEFAULT_LIMITS)
+    lines += [
+        "## Limits",
+        "",
+        "A filter past a limit is refused before the work is done; [filters](../filters.md#limits) says more.",
+        f"Evaluating it may take {ROW_US:g} us a row unless the deployment's `filter_row_cost` says otherwise.",
+        "",
     ]
-    return "\n".join(lines + table(["limit", "default"], limits))
+    limits = [
+        [field.name, f"{getattr(DEFAULT_LIMITS, field.name):,}", field.metadata["about"]]
+        for field in fields(DEFAULT_LIMITS)
+    ]
+    return "\n".join(lines + table(["limit", "most", "of what"], limits))
