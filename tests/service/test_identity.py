@@ -18,7 +18,7 @@ from headgate.client import Client, ClientError, Inbox, LossError
 from headgate.client.delivery import closing
 from headgate.errors import HeadgateError
 from headgate.pipeline.worker import Address
-from headgate.protocol.records import RelayReport
+from headgate.protocol.reports import RelayReport
 from headgate.service.runtime import Runtime, Settings, open_runtime
 from headgate.wire.identity import encode_runs
 from headgate.wire.logs import Logs
@@ -297,7 +297,7 @@ async def test_a_reader_that_is_there_hears_of_a_new_run_and_of_a_new_incarnatio
 
 
 def encode(runtime: Runtime) -> bytes:
-    return encode_runs(runtime.catalog.runs()).encode()
+    return encode_runs(runtime.catalog.runs())
 
 
 @sync

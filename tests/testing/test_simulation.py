@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from headgate.model import Deployment, Plan, Site, Source, Stream, Subscription, Tree
+from headgate.protocol.records import RangeRequest
 from headgate.protocol.trace import Trace
 from headgate.wire.block import Block
 from headgate.wire.snapshot import Snapshot
@@ -145,9 +146,9 @@ def test_a_site_whose_parent_now_is_the_asker_answers_from_the_root() -> None:
     simulation.publish(replace(simulation.snapshot, revision=2, plan=turned))
     server, logs = simulation.fabric.server, simulation.logs
     server.purge(logs.site("s1"), logs.link("s0", "s1", "t0"), 1 << 62)
-    request = {"stream": "t0", "after": 0, "upto": 20, "child": "s2", "subscription": 0}
+    request = RangeRequest(stream="t0", after=0, upto=20, child="s2")
     answers: list[list[Block]] = []
-    simulation.relays["s1"].ask(logs.repair("s1"), json.dumps(request).encode(), answers.append)
+    simulation.relays["s1"].ask(logs.repair("s1"), request.encode(), answers.append)
     simulation.until(10.0)
     assert [(block.after, block.upto, len(block.seqs)) for block in answers[0]] == [(0, 20, 20)]
 

@@ -7,7 +7,6 @@ restored is the past: revisions before the newest one can be read in the tables 
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,17 +21,18 @@ from headgate.catalog.database import open_database, parse_url, reported, writin
 from headgate.catalog.identity import put_incarnation, write_runs
 from headgate.wire import codec
 from headgate.wire.identity import Run
+from headgate.wire.record import read_record, write_record
 from headgate.wire.snapshot import Snapshot, encode_settings
 
 
 def encode_filed(filed: Bodies) -> bytes:
     """The file as it was applied, in the form in which it is published."""
-    return json.dumps([[kind, name, body] for (kind, name), body in sorted(filed.items())]).encode()
+    return write_record("filed", [(kind, name, body) for (kind, name), body in sorted(filed.items())])
 
 
 def decode_filed(data: bytes) -> Bodies:
     """The inverse of `encode_filed`."""
-    return {(kind, name): body for kind, name, body in json.loads(data)}
+    return {(kind, name): body for kind, name, body in read_record("filed", list[tuple[str, str, str]], data)}
 
 
 def set_aside(address: str) -> Path | None:

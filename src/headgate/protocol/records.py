@@ -91,6 +91,28 @@ class Oldest(Record, frozen=True, kw_only=True):
     places: dict[str, int]
 
 
+class RangeRequest(Record, frozen=True, kw_only=True):
+    """What a site is asked about the range (after, upto] of a stream.
+
+    Its rows are wanted as the site would send them to a `child` or to a `subscription`, or those of one delivery class
+    in some `columns`. With `past` a root says only how far it has forgotten the range, with `owed` where the rows begin
+    that are owed to that site, with `served` where those begin that were for a stay of that subscription before `stay`.
+    """
+
+    kind_name = "range-request"
+    stream: str
+    after: Count
+    upto: Count
+    child: str = ""
+    subscription: Count = 0
+    class_id: int | None = None
+    columns: list[str] = []
+    past: bool = False
+    owed: str | None = None
+    served: Count | None = None
+    stay: Count = 0
+
+
 class Past(Record, frozen=True, kw_only=True):
     """Up to where a root log was forgotten."""
 

@@ -7,11 +7,11 @@ the version that routed it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from headgate.protocol.port import FabricError, LogPort
+from headgate.protocol.records import RangeRequest
 from headgate.relay.root import readable
 from headgate.relay.tables import TableCache
 from headgate.wire.manifest import Manifest
@@ -22,8 +22,8 @@ _BATCH: Final = 256
 
 async def fetch_owed(port: LogPort, root: str, stream: str, after: int, upto: int, child: str) -> int:
     """Ask a stream's root where in (after, upto] the rows begin that a site is owed; `upto` if nothing there is."""
-    request = {"stream": stream, "after": after, "upto": upto, "owed": child}
-    answer = await port.request(port.logs.repair(root), json.dumps(request).encode(), _TIMEOUT_S)
+    request = RangeRequest(stream=stream, after=after, upto=upto, owed=child)
+    answer = await port.request(port.logs.repair(root), request.encode(), _TIMEOUT_S)
     if not answer:
         raise FabricError(f"{root} cannot say what of {stream!r} in ({after}, {upto}] is owed to {child}")
     return int(answer)
@@ -34,8 +34,8 @@ async def fetch_served(port: LogPort, root: str, stream: str, upto: int, subscri
 
     It is `upto` where no commit up to there was.
     """
-    request = {"stream": stream, "after": 0, "upto": upto, "served": subscription, "stay": stay}
-    answer = await port.request(port.logs.repair(root), json.dumps(request).encode(), _TIMEOUT_S)
+    request = RangeRequest(stream=stream, after=0, upto=upto, served=subscription, stay=stay)
+    answer = await port.request(port.logs.repair(root), request.encode(), _TIMEOUT_S)
     if not answer:
         raise FabricError(f"{root} cannot say what of {stream!r} up to {upto} was for subscription {subscription}")
     return int(answer)

@@ -9,8 +9,7 @@ subscription's rows passed through can answer for it, the root always, so that a
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -21,7 +20,7 @@ import pyarrow as pa
 from headgate.matching import ClassLists
 from headgate.model import Subscription
 from headgate.protocol.port import FabricError, GoneError, LogPort, MachinePort
-from headgate.protocol.records import Past
+from headgate.protocol.records import Past, RangeRequest
 from headgate.relay.owed import is_served, owed_from, was_at
 from headgate.relay.root import commit_of, committed, load_block, readable
 from headgate.relay.routes import Receiver, Routes
@@ -63,10 +62,9 @@ async def fetch_range(
     what an earlier parent gave up of them, and is still to tell, would come for a range that is covered by then.
     A relay that dies while it answers never does: an asker waits a little at first, longer after some `tries`.
     """
-    request = {"stream": stream, "after": after, "upto": upto, "child": child, "subscription": subscription}
-    request |= {"past": True} if past else {}
+    request = RangeRequest(stream=stream, after=after, upto=upto, child=child, subscription=subscription, past=past)
     timeout_s = min(_FIRST_TIMEOUT_S * 2**tries, _TIMEOUT_S)
-    answer = await port.request(port.logs.repair(site), json.dumps(request).encode(), timeout_s)
+    answer = await port.request(port.logs.repair(site), request.encode(), timeout_s)
     found = port.codec.split(answer)
     if not found:
         raise FabricError(f"{site} has nothing of {stream!r} in ({after}, {upto}]")
@@ -77,8 +75,8 @@ async def fetch_history(
     port: LogPort, root: str, stream: str, after: int, upto: int, class_id: int, columns: list[str]
 ) -> list[Any]:
     """Ask a stream's root for what its log holds of one delivery class in (after, upto], in these columns."""
-    request = {"stream": stream, "after": after, "upto": upto, "class": class_id, "columns": columns}
-    answer = await port.request(port.logs.repair(root), json.dumps(request).encode(), _TIMEOUT_S)
+    request = RangeRequest(stream=stream, after=after, upto=upto, class_id=class_id, columns=columns)
+    answer = await port.request(port.logs.repair(root), request.encode(), _TIMEOUT_S)
     return port.codec.split(answer)
 
 
@@ -93,38 +91,36 @@ class RepairService:
     async def answer(self, data: bytes) -> Any:
         """The blocks that a request asks for; nothing where it cannot be read or cannot be answered now."""
         try:
-            request = json.loads(data)
-            stream, after, upto = str(request["stream"]), int(request["after"]), int(request["upto"])
-            if stream not in (await self._tables.newest()).deployment.streams:
+            request = RangeRequest.decode(data)
+            if request.stream not in (await self._tables.newest()).deployment.streams:
                 return b""
-            return await self._answer(request, stream, after, upto)
-        except (FabricError, WireError, ValueError, KeyError, TypeError, RecursionError):
+            return await self._answer(request, request.stream, request.after, request.upto)
+        except (FabricError, WireError, ValueError, KeyError, TypeError):
             return b""
 
-    async def _answer(self, request: Mapping[str, Any], stream: str, after: int, upto: int) -> Any:
+    async def _answer(self, request: RangeRequest, stream: str, after: int, upto: int) -> Any:
         codec = self._port.codec
-        if "owed" in request:
-            site = str(request["owed"])
+        if (site := request.owed) is not None:
             return await self._first(
                 stream, after, upto, lambda version: is_served(self._tables, version, site, stream)
             )
-        if "served" in request:
-            mine, stay = int(request["served"]), int(request["stay"])
-            return await self._first(stream, after, upto, lambda version: was_at(self._tables, version, mine, stay))
+        if (served := request.served) is not None:
+            stay = request.stay
+            return await self._first(stream, after, upto, lambda version: was_at(self._tables, version, served, stay))
         forgotten = None
-        if request.get("child") and not request["subscription"]:
+        if request.child and not request.subscription:
             forgotten = await self._forgotten(stream, after, upto)
-        if forgotten is not None or request.get("past"):
+        if forgotten is not None or request.past:
             pieces = [forgotten]
-        elif "class" in request:
-            pieces = await self._of_class(stream, after, upto, int(request["class"]), request["columns"])
+        elif request.class_id is not None:
+            pieces = await self._of_class(stream, after, upto, request.class_id, request.columns)
         else:
             blocks = await self._blocks(stream, after, upto, request)
             root = (await self._tables.newest()).deployment.streams[stream].root
-            mine = int(request["subscription"])
+            mine = request.subscription
             if not blocks and mine and root != self._site:  # what the root answers is for the subscription as it is
                 return codec.join(await fetch_range(self._port, root, stream, after, upto, subscription=mine))
-            pieces = [await self._for(block.until(upto), routes, request["child"], mine) for block, routes in blocks]
+            pieces = [await self._for(block.until(upto), routes, request.child, mine) for block, routes in blocks]
         found: list[Any] = []
         size = 0
         for piece in pieces:
@@ -176,13 +172,13 @@ class RepairService:
         return bool(child) and not await is_served(self._tables, version, child, stream)
 
     async def _blocks(
-        self, stream: str, after: int, upto: int, request: Mapping[str, Any]
+        self, stream: str, after: int, upto: int, request: RangeRequest
     ) -> list[tuple[Block, Routes | None]]:
         """Adjacent blocks that start at or before `after`, with the routes that apply to each."""
         logs, codec = self._port.logs, self._port.codec
         snapshot = await self._tables.newest()
         if snapshot.deployment.streams[stream].root == self._site:
-            return await self._from_root(stream, after, upto, request["child"])
+            return await self._from_root(stream, after, upto, request.child)
         found: list[tuple[Block, Routes | None]] = []
         reached, place = after, 0
         pattern = logs.link("x", self._site, stream).rsplit(".", 1)[0] + ".*"
@@ -205,7 +201,7 @@ class RepairService:
                 found.append((block.since(reached), routes))
                 reached = end
         if not found:
-            return await self._from_above(stream, after, upto, request["child"]) if request["child"] else []
+            return await self._from_above(stream, after, upto, request.child) if request.child else []
         return found
 
     async def _from_root(self, stream: str, after: int, upto: int, child: str) -> list[tuple[Block, Routes | None]]:

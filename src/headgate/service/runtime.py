@@ -128,7 +128,7 @@ class Runtime:
         self.control.machine = lambda: msgspec.to_builtins(self.machine.report)
         self.nodes: dict[str, RelayNode] = {}
         self._booked: list[str] = []
-        self.purger = PurgerMachine(self.control.room, settings.tables, fabric.logs, **self._own)
+        self.purger: PurgerMachine | None = None
         self.observer = Observer(fabric, self.tables, settings.window_s)
         self.replanner: Replanner | None = None
         self.joiner: Joiner | None = None
@@ -193,6 +193,7 @@ class Runtime:
         for name in streams:
             self._booked.append(name)
             self._run(KeeperMachine(name, logs, **self._own), f"ledger of {name}")
+        self.purger = PurgerMachine(self.control.room, self.settings.tables, logs, **self._own)
         self._run(self.purger, "tables")
         self._spawn(self.witness.run(), "witness")
         self._spawn(Following(self.fabric, self.tables, self.control.set_contexts).run(), "contexts")
@@ -234,7 +235,7 @@ class Runtime:
         mark_checkpoints(self.checkpoints, identity.deployment, incarnations)
         heads = {name: head or 0 for name, head in (await committed_heads(fabric, incarnations)).items()}
         published = await published_runs(fabric, await own_logs(fabric))
-        runs = encode_runs(self.catalog.begin_run(heads, published)).encode()
+        runs = encode_runs(self.catalog.begin_run(heads, published))
         for subject, data in ((logs.runs, runs), (logs.filed, encode_filed(self.catalog.filed()))):
             await fabric.publish(subject, data)
 

@@ -113,7 +113,7 @@ async def published_runs(fabric: Fabric, infos: Mapping[str, LogState]) -> list[
     if logs.state.name not in infos:
         return []
     stored = await fabric.last(logs.state, logs.runs)
-    with noted(SERVICE, "the starts before cannot be read", ValueError, TypeError, KeyError):
+    with noted(SERVICE, "the starts before cannot be read", HeadgateError):
         return [] if stored is None else decode_runs(stored.data)
     return []
 

@@ -8,11 +8,12 @@ origin is recognised before anything is read from it.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Self
+
+from headgate.wire.record import Count, read_record, write_record
 
 DEPLOYMENT_KEY: Final = "headgate_deployment"
 """The key in a log's metadata under which the deployment's id stands."""
@@ -97,21 +98,17 @@ class Run:
     """
 
     id: str
-    heads: Mapping[str, int]
-
-    def to_document(self) -> list[Any]:
-        """The stored form."""
-        return [self.id, dict(self.heads)]
+    heads: Mapping[str, Count]
 
 
-def encode_runs(runs: Sequence[Run]) -> str:
+def encode_runs(runs: Sequence[Run]) -> bytes:
     """Runs, oldest first, as they are stored."""
-    return json.dumps([run.to_document() for run in runs], separators=(",", ":"))
+    return write_record("runs", runs)
 
 
-def decode_runs(text: str | bytes) -> list[Run]:
+def decode_runs(data: bytes) -> list[Run]:
     """The inverse of `encode_runs`."""
-    return [Run(str(found[0]), {str(name): int(head) for name, head in found[1].items()}) for found in json.loads(text)]
+    return read_record("runs", list[Run], data)
 
 
 def overtaken(run: str, stream: str, mark: int, runs: Sequence[Run], head: int) -> str | None:

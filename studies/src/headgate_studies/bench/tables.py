@@ -115,7 +115,7 @@ async def _life(directory: Path, revisions: int, limit: int) -> dict[str, float]
                 "refused for want of room": float(refused),
                 "revisions that the log holds": limit / (size + 100),
                 "fullest, as a part of the log": most / limit,
-                "versions deleted": float(runtime.purger.purger.purged),
+                "versions deleted": float(runtime.purger.purger.purged if runtime.purger else 0),
                 "ledger difference": float(sum(abs(each["difference"]) for each in status["subscriptions"].values())),
             }
             await readers.stop()

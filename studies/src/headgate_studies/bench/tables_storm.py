@@ -129,6 +129,6 @@ async def storm(directory: Path, document: str, seed: int, steps: int, there: li
     return {
         "batches": float(found.batches),
         "kills": float(found.kills),
-        "deleted": float(runtime.purger.purger.purged),
+        "deleted": float(runtime.purger.purger.purged if runtime.purger else 0),
         "difference": float(sum(abs(each["difference"]) for each in lines)),
     }
