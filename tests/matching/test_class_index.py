@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headgate.filters import context_types, parse_filter
+from headgate.filters import Limits, context_types, parse_filter
 from headgate.matching import ClassSpec, MatchingError, ScanIndex, build_index
 from headgate.matching.compiled.class_index import ClassIndex
 from headgate.model import Schema
@@ -125,7 +125,7 @@ def test_compiled_classes_equal_scanned_ones(seed):
 def test_a_long_list_stays_exact_past_the_limit_of_boxes():
     listed = ", ".join(f"'w{k}'" for k in range(0, 9000, 2))
     text = f"s IN ({listed}) AND n > 1"
-    spec = ClassSpec(1, parse_filter(text, SCHEMA))
+    spec = ClassSpec(1, parse_filter(text, SCHEMA, limits=Limits(tokens=10_000)))
     index = ClassIndex(SCHEMA, [spec])
     batch = rows(np.random.default_rng(1), 50)
     batch = batch.set_column(3, SCHEMA.arrow.field(3), pa.array([f"w{k}" for k in range(50)]))

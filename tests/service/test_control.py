@@ -66,7 +66,7 @@ HOSTILE = {
     b'{"name": "x", "subscription": {}, "request": 5}': "the id of the request",
     b'{"name": "x", "subscription": {}, "request": "' + b"i" * 65 + b'"}': "the id of the request",
     json.dumps({"name": "x", "subscription": {"stream": "fleet", "site": "leaf", "select": ["a"] * 10**6}}).encode():
-        "more than 200000 values",
+        "more than 32,768 values",
 }  # fmt: skip
 
 

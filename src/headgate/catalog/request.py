@@ -9,12 +9,13 @@ from typing import Any
 from headgate.catalog.checks import check_spread
 from headgate.catalog.convert import to_subscription
 from headgate.catalog.document import SubscriptionEntry
-from headgate.catalog.positions import MAX_DEPTH, MAX_NODES, Document, dotted
+from headgate.catalog.positions import MAX_DEPTH, Document, dotted
 from headgate.catalog.profiles import row_limit_us
 from headgate.catalog.wording import validate
 from headgate.errors import HeadgateError
 from headgate.model import Deployment, Subscription
 
+_MOST = 32_768  # values of a request; a context has at most 4,096, a polygon 2,000 corners
 _LONGEST = 262_144  # characters of any text; a filter has fewer
 _HALF = re.compile("[\ud800-\udfff]")
 
@@ -56,8 +57,8 @@ class _Reading:
         self._count += 1
         if depth > MAX_DEPTH:
             raise self._refused(f"values are nested more than {MAX_DEPTH} deep", "it needs less than ten levels")
-        if self._count > MAX_NODES:
-            raise self._refused(f"it has more than {MAX_NODES} values", "ask for less")
+        if self._count > _MOST:
+            raise self._refused(f"it has more than {_MOST:,} values", "ask for less")
         if isinstance(given, dict):
             return {self._text(key): self.value(item, depth + 1) for key, item in given.items()}
         if isinstance(given, list):

@@ -15,8 +15,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from headgate.catalog.engines import read_grid
+from headgate.catalog.profiles import check_cost, row_limit_us
 from headgate.errors import HeadgateError, nearest
 from headgate.fabric import Fabric
+from headgate.filters.limits import check_context
 from headgate.model import Deployment
 from headgate.pipeline.classes import template_of
 from headgate.service.clerk import Clerk
@@ -26,6 +28,8 @@ from headgate.wire.snapshot import Snapshot
 FOLD_AFTER: Final = 10_000
 FOLD_EVERY_S: Final = 10.0
 _CLASSES: Final = 2_000
+_SHORT: Final = 64
+"""Values of a list that no filter costs much with."""
 
 Values = Mapping[str, Any]
 
@@ -37,6 +41,10 @@ class Pending:
     contexts: Mapping[str, Values]
     places: Mapping[str, int]
     updates: int
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, list | tuple) else 0
 
 
 class Contexts:
@@ -141,6 +149,7 @@ class Contexts:
             self._check(name, values)
             old = self.current(name)
             news[name] = {**old, **values}
+            self._check_growth(name, old, news[name])
             if not self._in_place(name, old, news[name]):
                 return None
             subscription = self.snapshot.deployment.subscriptions[name]
@@ -185,6 +194,7 @@ class Contexts:
             close = nearest(strange, names)
             hint = f"did you mean {close!r}?" if close else "its values are " + (", ".join(names) or "none")
             raise HeadgateError(f"nothing of {name!r} refers to a context value {strange!r}", hint=hint)
+        check_context({**self.current(name), **values})
         try:
             json.dumps(values, allow_nan=False)
         except (TypeError, ValueError):
@@ -192,6 +202,13 @@ class Contexts:
                 f"the context of {name!r} has a value that cannot be stored",
                 hint="use finite numbers, text, truth values and lists of them",
             ) from None
+
+    def _check_growth(self, name: str, old: Values, new: Values) -> None:
+        """Refuse lists that have become so long that evaluating the filter with them costs too much."""
+        if any(_length(value) > max(_SHORT, _length(old.get(key))) for key, value in new.items()):
+            deployment = self.snapshot.deployment
+            changed = replace(deployment.subscriptions[name], context=dict(new))
+            check_cost(changed, deployment.streams[changed.stream].schema, row_limit_us(deployment.options))
 
     def _in_place(self, name: str, old: Values, new: Values) -> bool:
         subscription = self.snapshot.deployment.subscriptions[name]
