@@ -172,7 +172,7 @@ MUTANTS: Final = (
         "the last message of a link is purged",
         "relay.upkeep",
         "lasts = {each.subject: each.place for each in done[: gone + 1]}",
-        "lasts = {each.subject: each.place + 1 for each in done[: gone + 1]}",
+        "lasts = {each.subject: each.place + 1 for each in done}",
     ),
     Mutant(
         "purged before it is settled",
