@@ -71,12 +71,13 @@ def full_site(seed: int, random: Random) -> Scenario:
     """Outputs that are refused for long, decisions about their queues, small logs, and restarts."""
     place = random.choice(("s1", "s1", "s2"))
     start = random.uniform(1.0, 3.0)
-    held = random.uniform(4.0, 7.0)
+    held = random.uniform(4.5, 7.0)
+    quiet = random.choice((0.0, 3.5))  # so that everything is settled, and purged, when a relay begins again
     actions = [
-        *_commits(random, 0.15, 60),
-        Action(start, random.choice(("fill_inbox", "fill_inbox", "fill_site")), place, number=held),
-        Action(start + held - random.uniform(0.1, 2.0), "kill", place, number=random.uniform(0.3, 1.5)),
-        Action(random.uniform(5.0, 11.0), "kill", "s0", number=0.6),
+        *(each for each in _commits(random, 0.15, 60) if not 5.0 < each.time_s < 5.0 + quiet),
+        Action(start, random.choice(("fill_inbox", "fill_inbox", "fill_site")), place, number=held - quiet),
+        Action(start + held - quiet - random.uniform(0.1, 2.0), "kill", place, number=random.uniform(0.3, 1.5)),
+        Action(random.uniform(7.0, 9.0), "kill", "s0", number=0.6),
         Action(random.uniform(5.0, 11.0), "kill", "s1", number=0.6),
     ]
     mine = [_subscription("u0", "s1"), _subscription("u1", "s2")]
