@@ -31,8 +31,8 @@ def make_scenario(seed: int) -> Scenario:
 
 
 def hunting_seed(number: int) -> int:
-    """Seeds in the order in which planted faults are hunted: two rounds of families, which are short, then mixed."""
-    rounds = 2 * len(FAMILIES)
+    """Seeds in the order in which planted faults are hunted: five rounds of families, which are short, then mixed."""
+    rounds = 5 * len(FAMILIES)
     if number < rounds or number % 2:
         return _EVERY * (number if number < rounds else rounds + (number - rounds) // 2) + _EVERY - 1
     place = (number - rounds) // 2
@@ -69,17 +69,18 @@ def _commits(random: Random, pace_s: float, rows: int, until_s: float = 12.0) ->
 
 def full_site(seed: int, random: Random) -> Scenario:
     """Outputs that are refused for long, decisions about their queues, small logs, and restarts."""
-    place = random.choice(("s1", "s2"))
+    place = random.choice(("s1", "s1", "s2"))
     start = random.uniform(1.0, 3.0)
-    held = random.uniform(4.0, 7.0)
+    held = random.uniform(4.5, 7.0)
+    quiet = random.choice((0.0, 3.5))  # so that everything is settled, and purged, when a relay begins again
     actions = [
-        *_commits(random, 0.15, 60),
-        Action(start, random.choice(("fill_inbox", "fill_inbox", "fill_site")), place, number=held),
-        Action(start + held - random.uniform(0.1, 2.0), "kill", place, number=random.uniform(0.3, 1.5)),
-        Action(random.uniform(5.0, 11.0), "kill", "s0", number=0.6),
+        *(each for each in _commits(random, 0.15, 60) if not 5.0 < each.time_s < 5.0 + quiet),
+        Action(start, random.choice(("fill_inbox", "fill_inbox", "fill_site")), place, number=held - quiet),
+        Action(start + held - quiet - random.uniform(0.1, 2.0), "kill", place, number=random.uniform(0.3, 1.5)),
+        Action(random.uniform(7.0, 9.0), "kill", "s0", number=0.6),
         Action(random.uniform(5.0, 11.0), "kill", "s1", number=0.6),
     ]
-    mine = [_subscription(f"u{number}", random.choice(("s1", "s2"))) for number in range(2)]
+    mine = [_subscription("u0", "s1"), _subscription("u1", "s2")]
     block = random.choice((400, 1 << 20))
     return _scenario(seed, mine, actions, max_rows=30, max_bytes=40_000, max_block=block)
 
@@ -172,7 +173,7 @@ def past_and_moves(seed: int, random: Random) -> Scenario:
 def turned_trees(seed: int, random: Random) -> Scenario:
     """Plans change faster than rows travel, and relays begin again with parents that they did not have."""
     actions = _commits(random, random.choice((0.1, 0.5)), random.choice((12, 60)))
-    for _ in range(5):
+    for _ in range(7):
         when, place = random.uniform(1.0, 9.0), random.choice(("s1", "s2"))
         actions += [
             Action(when, "replan", place),
@@ -180,7 +181,7 @@ def turned_trees(seed: int, random: Random) -> Scenario:
         ]
     actions += [Action(random.uniform(2.0, 8.0), "move", "s0", random.choice(("s0", "s1", "s2"))) for _ in range(3)]
     mine = [_subscription("u0", "s2"), _subscription("u1", "s1")]
-    small = random.choice((40_000, 1 << 20))
+    small = random.choice((40_000, 40_000, 1 << 20))
     return _scenario(seed, mine, actions, delay_s=random.choice((0.02, 0.3)), max_bytes=small)
 
 
@@ -206,7 +207,7 @@ def narrow_links(seed: int, random: Random) -> Scenario:
         *_commits(random, 0.3, 60),
         Action(0.4, "bandwidth", "s0"),
         Action(random.uniform(0.4, 2.0), "bandwidth", random.choice(("s0", "s1"))),
-        *(Action(random.uniform(1.0, 11.0), "kill", random.choice(("s0", "s1")), number=0.5) for _ in range(6)),
+        *(Action(random.uniform(1.0, 11.0), "kill", random.choice(("s0", "s1")), number=0.5) for _ in range(9)),
     ]
     mine = [_subscription(f"u{number}", random.choice(("s1", "s2"))) for number in range(2)]
     return _scenario(seed, mine, actions, max_rows=random.choice((30, 60)))

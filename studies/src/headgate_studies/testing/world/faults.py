@@ -169,12 +169,6 @@ MUTANTS: Final = (
         "        if not known:\n",
     ),
     Mutant(
-        "the last message of a link is purged",
-        "relay.upkeep",
-        "lasts = {each.subject: each.place for each in done[: gone + 1]}",
-        "lasts = {each.subject: each.place + 1 for each in done[: gone + 1]}",
-    ),
-    Mutant(
         "purged before it is settled",
         "relay.upkeep",
         "        done = [each for each in taken if each.upto <= settled]\n        gone = len(done) - _kept_for_repair(done, logs.site(state.site).max_bytes // 4)\n",
