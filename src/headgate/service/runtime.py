@@ -314,12 +314,14 @@ class Runtime:
 
     def _run(self, machine: kernel.Machine, what: str) -> None:
         """Run a machine of the protocol for as long as the deployment runs."""
-        self._spawn(run_machine(self.fabric, machine, self.tables.snapshot), what)
+        task = self._spawn(run_machine(self.fabric, machine, self.tables.snapshot), what)
+        task.add_done_callback(lambda _: machine.close())  # also where it was cancelled before it began
 
-    def _spawn(self, work: Any, what: str) -> None:
+    def _spawn(self, work: Any, what: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=what)
         task.add_done_callback(self._ended)
         self._tasks.append(task)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """A part that ends by an error takes the deployment down with a message; restarting it is the user's choice."""

@@ -120,9 +120,9 @@ async def running(place: Path, **settings: Any) -> AsyncIterator[tuple[Runtime, 
 async def read(client: Client, name: str, count: int, **reading: Any) -> Reader:
     """Read so many rows; the rows and the position after them."""
     found = Reader(position=reading.get("position"))
+    inbox = await client.subscribe(name, **reading)  # whoever owes it nothing may still have to tell it something
     if not count:
         return found
-    inbox = await client.subscribe(name, **reading)
     async with closing(inbox) as deliveries:
         async for delivery in deliveries:
             found.rows += [row["n"] for row in delivery.to_pylist()]
