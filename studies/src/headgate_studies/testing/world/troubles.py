@@ -119,7 +119,8 @@ class Troubles(World):
         self.readers[name].kill()
         subject = self.logs.ack(self.subscribers[name].id)
         stored = self.fabric.server.last(self.logs.state, subject)
-        tally = (Tally.read(stored.data) if stored else None) or Tally(self.subscribers[name].id)
+        lost = Tally(self.subscribers[name].id, lost=stored.sequence if stored else 0)
+        tally = (Tally.read(stored.data) if stored else None) or lost
         tally.time_ms = tally.detached_ms = int((self.fabric.wall_s + self.fabric.queue.now) * 1000)
         tally.grace_s = self.random.choice((None, 0.5, 3.0))
         with suppress(FabricError):  # the disk is full: it is away without having said so
@@ -198,6 +199,7 @@ class Troubles(World):
             self._later(1.0, reader.kill)
             self._later(1.5, self._revive_reader, name)
         self._checks.goes_back(subject)
+        self._checks.damaged.discard(subject)
         with suppress(FabricError):  # the disk is full
             self.fabric.publish(subject, data)
 
