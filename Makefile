@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test test-fast lint types check chaos-spine chaos-machines simulate simulate-mutants docs lock clean
+.PHONY: help demo test test-all test-fast lint types check chaos-spine chaos-machines simulate simulate-mutants docs lock clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -11,11 +11,14 @@ help: ## what there is to make
 demo: $(READY) ## three streams, eight sites, fifty subscriptions, for a minute
 	"$(BIN)/headgate" demo
 
-test: $(READY) ## every test, on two cores
+test: $(READY) ## the suite, on two cores
+	"$(BIN)/python" -m pytest --numprocesses 2 --no-loadscope-reorder -m "not long"
+
+test-all: $(READY) ## the suite and the few tests that take long
 	"$(BIN)/python" -m pytest --numprocesses 2 --no-loadscope-reorder
 
 test-fast: $(READY) ## the inner loop: no Spark, no server, nothing slow
-	"$(BIN)/python" -m pytest tests --numprocesses 2 -m "not spark and not nats and not live and not slow"
+	"$(BIN)/python" -m pytest tests --numprocesses 2 -m "not spark and not nats and not live and not slow and not long"
 
 lint: $(READY) ## ruff, and its format
 	"$(BIN)/ruff" check .

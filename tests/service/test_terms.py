@@ -188,7 +188,7 @@ def test_a_join_by_the_protocol_keeps_to_the_constraints(tmp_path: Path, nats_ur
                 await live.commit("fleet", generate("fleet", 3, 200 * batch, 200 * (batch + 1)), batch)
                 batch += 1
             (join,) = joiner.joins
-            assert (join["from"], join["to"]) == ("root", "root")
+            assert (join.before, join.after) == ("root", "root")
             assert join["refused"]
             plan = live.runtime.catalog.snapshot().plan
             assert plan is not None

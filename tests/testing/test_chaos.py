@@ -9,7 +9,7 @@ import pytest
 
 from headgate_studies.testing.chaos import DRIVER_KILLS, RELAY_KILLS, run_round
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.long]
 
 
 def test_every_subscriber_has_every_row_exactly_once_after_every_kill(tmp_path: Path) -> None:

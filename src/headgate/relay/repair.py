@@ -10,7 +10,6 @@ subscription's rows passed through can answer for it, the root always, so that a
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -254,9 +253,13 @@ class RepairService:
         root = snapshot.deployment.streams[stream].root
         answers: list[Any] = []
         for place in dict.fromkeys((parent, root)):
-            if place is not None and place != asker and not answers:
-                with suppress(FabricError):  # it cannot answer: the next one may, else the asker asks again
-                    answers = await fetch_range(self._port, place, stream, after, upto, child=self._site)
+            if place is None or place == asker:
+                continue
+            try:
+                answers = await fetch_range(self._port, place, stream, after, upto, child=self._site)
+                break
+            except FabricError:
+                continue  # the next one may be able to answer, else the asker counts a failure and asks again
         found: list[tuple[Block, Routes | None]] = []
         for data in answers:
             routes = await self._tables.routes(self._port.codec.version(data), self._site, stream)

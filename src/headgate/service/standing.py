@@ -21,6 +21,7 @@ class Standing:
     def update(self, relays: Mapping[str, RelayReport], now_ms: int) -> list[StandingOutput]:
         """Take in the reports of all relays; returns the outputs that have stood for some seconds.
 
+        >>> from headgate.protocol.reports import OutputReport
         >>> outputs = {"sub-1": OutputReport(rows=3, coverage=7)}
         >>> relay = lambda now: RelayReport(site="oslo", time_ms=now, outputs=outputs)
         >>> standing = Standing()

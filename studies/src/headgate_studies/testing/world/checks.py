@@ -15,7 +15,8 @@ from headgate_studies.testing.world.subscriber import Subscriber
 class Checks:
     """`problem` is the first promise that was broken. Subjects in `spoilt` were damaged, so they may end anywhere.
 
-    `damaged` are acknowledgements that could not be read: the next one has to say so.
+    `damaged` are acknowledgements that could not be read, with the reader that had stored them: the next one has to say
+    so, unless it is one that this reader had sent before.
     """
 
     def __init__(self, subscribers: Mapping[str, Subscriber], max_rows: int) -> None:
@@ -25,7 +26,7 @@ class Checks:
         self._max_rows = max_rows
         self._covered: dict[str, int] = {}
         self._acked: dict[str, int] = {}
-        self.damaged: set[str] = set()
+        self.damaged: dict[str, str] = {}
 
     def fail(self, problem: str) -> None:
         """A promise is broken; the first one counts."""
@@ -50,7 +51,7 @@ class Checks:
     def _acknowledged(self, subject: str, tally: Tally) -> None:
         """Acknowledgements go forward only, and never past what the consumer is done with."""
         before = self._acked.get(subject, 0)
-        if subject in self.damaged and not tally.lost:
+        if subject in self.damaged and not tally.lost and tally.reader != self.damaged[subject]:
             self.problem = self.problem or f"{subject}: damaged, and acknowledged again without a word of it"
         mark, boundary = tally.mark, tally.boundary
         done = next((each.done for each in self._subscribers.values() if each.id == tally.subscription), 0)
@@ -61,11 +62,11 @@ class Checks:
             )
         self._acked[subject] = boundary
 
-    def goes_back(self, subject: str, *, damaged: bool = False) -> None:
-        """What was acknowledged was put back to an earlier state, or damaged: its reader then has to say so."""
+    def goes_back(self, subject: str, damaged: str | None = None) -> None:
+        """What was acknowledged was put back to an earlier state, or was damaged after that reader had stored it."""
         self._acked.pop(subject, None)
-        if damaged:
-            self.damaged.add(subject)
+        if damaged is not None:
+            self.damaged[subject] = damaged
 
     def look(self, relays: Iterable[Instance], logs: Iterable[SimulatedLog]) -> None:
         """Queues hold no more than their limits and what one block brings."""

@@ -143,7 +143,7 @@ class World:
             tally = copy.deepcopy(subscriber.position)
             tally.reader = known.reader
             subscriber.done = tally.mark
-            self._checks.damaged.discard(subject)  # its consumer knows where it is
+            self._checks.damaged.pop(subject, None)  # its consumer knows where it is
         else:
             self._settle_past(subscriber)
             subscriber.go_back(tally, self.oracle)

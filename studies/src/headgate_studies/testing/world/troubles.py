@@ -177,8 +177,10 @@ class Troubles(World):
         if name is not None and self.readers[name].alive:
             self.readers[name].kill()
             subject = self.logs.ack(self.subscribers[name].id)
+            stored = self.fabric.server.last(self.logs.state, subject)
+            known = Tally.read(stored.data) if stored else None
             self._flip(self.logs.state, subject)
-            self._checks.goes_back(subject, damaged=True)
+            self._checks.goes_back(subject, known.reader if known else "")
             self._later(action.number / 3, self._revive_reader, name)
 
     def _old_ack(self, action: Action) -> None:
@@ -191,15 +193,16 @@ class Troubles(World):
                 self._later(action.number, self._put_back, name, subject, stored.data)
 
     def _put_back(self, name: str, subject: str, data: Any) -> None:
-        if self._quiet or Tally.read(data) is None:
-            return
+        tally = Tally.read(data)
+        if self._quiet or tally is None or tally.mark > self.subscribers[name].done:
+            return  # it is not older than what its reader, which was put back before, has come to
         reader = self.readers.get(name)
         if reader is not None and reader.alive:
             self.zombies.append(reader)
             self._later(1.0, reader.kill)
             self._later(1.5, self._revive_reader, name)
         self._checks.goes_back(subject)
-        self._checks.damaged.discard(subject)
+        self._checks.damaged.pop(subject, None)
         with suppress(FabricError):  # the disk is full
             self.fabric.publish(subject, data)
 
