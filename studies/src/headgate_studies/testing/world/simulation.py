@@ -21,6 +21,7 @@ from headgate_studies.testing.world.troubles import Troubles
 DRAIN_S: Final = 240.0
 """Once faults have stopped, everything has to be delivered within so many virtual seconds."""
 _LEAST_ROWS_PER_S: Final = 30.0  # an inbox of 8 messages of 400 bytes takes no more, as it is purged once a second
+_LEAST_ROWS: Final = 6.0  # in a message of 400 bytes
 _STEP_S: Final = 1.0
 _MOST_EVENTS: Final = 50_000
 
@@ -125,7 +126,9 @@ class Simulation(Commits, Changes, OldTables, Troubles):
     def _drain(self) -> None:
         """Wait until everybody has everything; raise when that takes too long."""
         head = max(len(each.values) for each in self.sources.values())
-        bound_s = DRAIN_S + head / _LEAST_ROWS_PER_S
+        # Each message waits for the answer to the one before it, and a small one holds a handful of rows.
+        rate = min(_LEAST_ROWS_PER_S, _LEAST_ROWS / max(4 * self.scenario.delay_s, 1e-6))
+        bound_s = DRAIN_S + head / rate
         end_s = self.fabric.queue.now + bound_s
         while self.fabric.queue.now < end_s:
             self.until(self.fabric.queue.now + _STEP_S)
