@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from tests.client.helpers import connect, live_test, no_difference, read, rows, seqs
 from tests.live import Live, running, small, until
 
-from headgate.client import ClientError, SyncClient
-from headgate.client.delivery import closing
+from headgate.client import ClientError, Inbox, SyncClient
+from headgate.client.delivery import closing, decode_position
 from headgate.fabric import Crew
 from headgate.relay.node import RelayNode
 from headgate.relay.output import QueueLimits
@@ -133,6 +135,66 @@ def test_a_position_must_be_one_and_of_this_subscription(tmp_path: Path, nats_ur
             await live.client.subscribe("other", position=delivery.position)
 
     live_test(tmp_path, nats_url, document, work)
+
+
+async def _left_before_it_was_taken(live: Live, leave: Callable[[Inbox], Awaitable[None]]) -> Inbox:
+    """A reader that has ten rows, and is left when the next ten were counted and wait for its loop to take them."""
+    inbox = await live.client.subscribe("all")
+    assert isinstance(inbox, Inbox)
+    deliveries = aiter(inbox)
+    async with asyncio.timeout(30):
+        assert len(await anext(deliveries)) == 10
+        take, ready = inbox._next, asyncio.Event()
+
+        async def late(runner: Any) -> Any:
+            await ready.wait()
+            return await take(runner)
+
+        inbox._next = late  # type: ignore[method-assign]
+        asking = asyncio.ensure_future(anext(deliveries, None))
+        await live.commit("fleet", rows(10, 20), 1)
+
+        async def counted() -> bool:
+            return inbox._handed.qsize() > 0
+
+        await until(counted)
+        await leave(inbox)
+        ready.set()
+        if inbox.gone():
+            assert await asking is None
+        else:
+            asking.cancel()
+            await asyncio.wait([asking])
+        inbox._next = take  # type: ignore[method-assign]
+    return inbox
+
+
+def test_rows_that_were_on_their_way_to_the_loop_when_it_detached_come_again(tmp_path: Path, nats_url: str) -> None:
+    async def work(live: Live) -> None:
+        await live.commit("fleet", rows(0, 10), 0)
+
+        async def detach(_: Inbox) -> None:
+            await live.client.detach("all")
+
+        await _left_before_it_was_taken(live, detach)
+        assert seqs(await read(live.client, "all", 10)) == list(range(11, 21))
+        assert await no_difference(live)
+
+    live_test(tmp_path, nats_url, small(all={"site": "mid"}), work)
+
+
+def test_rows_that_were_on_their_way_to_a_loop_that_ended_come_with_the_next(tmp_path: Path, nats_url: str) -> None:
+    async def work(live: Live) -> None:
+        await live.commit("fleet", rows(0, 10), 0)
+
+        async def stay(inbox: Inbox) -> None:
+            assert decode_position(inbox.position, inbox.id).mark == 10
+
+        inbox = await _left_before_it_was_taken(live, stay)
+        async with asyncio.timeout(30), closing(inbox) as deliveries:
+            assert (await anext(deliveries)).seqs.tolist() == list(range(11, 21))
+
+    live_test(tmp_path, nats_url, small(all={"site": "mid"}), work)
 
 
 def test_a_second_reader_takes_over_and_the_first_is_told(tmp_path: Path, nats_url: str) -> None:

@@ -122,6 +122,9 @@ class Inbox:
         self._runner: Runner | None = None
         self._handed: asyncio.Queue[tuple[Block, asyncio.Future[None]]] = asyncio.Queue()
         self._detached = asyncio.Event()
+        self._position = encode_position(tally)
+        # Whether the consumer has the last block that was counted: the machine may be one block ahead of it.
+        self._taken = False
         self.ahead = False
         self._on_digest = on_digest
 
@@ -133,7 +136,7 @@ class Inbox:
     @property
     def position(self) -> str:
         """The token of what was handed over so far."""
-        return encode_position(self.tally)
+        return self._position
 
     @property
     def max_rows(self) -> int | None:
@@ -148,22 +151,32 @@ class Inbox:
         await self.close()
         if self._reading.acks.taken_over is not None:
             raise self._reading.acks.taken_over
+        self._go_back()
         fabric = self._fabric
         machine = ReaderMachine(self._reading, fabric.logs, fabric.max_payload, fabric.codec, fabric.quarantine)
-        self._handed = asyncio.Queue()
+        self._handed, self._taken = asyncio.Queue(), False
         async with Runner(self._fabric, machine, self._tables.snapshot, consumer=self._consume) as runner:
             self._runner = runner
             try:
-                while (handed := await self._next(runner)) is not None:
+                while (handed := await self._next(runner)) is not None and not self.gone():
                     block, done = handed
+                    self._taken = True
                     yield self._delivery(block)
                     if self.gone():
                         return
+                    self._taken = False
                     done.set_result(None)
             finally:
                 await self.close()
                 if self._runner is runner:
                     self._runner = None
+
+    def _go_back(self) -> None:
+        """Count on from the last delivery: an earlier loop may have ended with a block counted and not yet taken."""
+        if not self._taken:
+            tally = read_position(self._position)
+            tally.incarnation, tally.run, tally.reader = self.tally.incarnation, self.tally.run, self.tally.reader
+            self._reading.account = Account(tally)
 
     async def _consume(self, block: Block) -> None:
         """Wait until the loop has taken a block and asks for the next one."""
@@ -205,11 +218,12 @@ class Inbox:
         unsent = show_unsent(block.unsent)
         reasons = unsent.get("reasons", {})
         covers = (block.rows, block.seqs, block.after, block.upto)
+        self._position = encode_position(self.tally)
         return Delivery(*covers, given_up, self.position, digest, shed, reasons, unsent)
 
     def done(self) -> None:
         """Say that the last delivery was dealt with, without asking for another; it is acknowledged soon."""
-        if self._runner is not None:
+        if self._runner is not None and self._taken:
             self._runner.tell(DONE)
 
     async def detach(self) -> None:
