@@ -9,6 +9,7 @@ import pytest
 from headgate_studies.bench.grid_regions import boxes_of, compare, index_of
 
 
+@pytest.mark.long
 def test_points_find_exactly_their_boxes():
     rng = np.random.default_rng(5)
     bounds = boxes_of(600, rng)

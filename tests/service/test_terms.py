@@ -189,7 +189,7 @@ def test_a_join_by_the_protocol_keeps_to_the_constraints(tmp_path: Path, nats_ur
                 batch += 1
             (join,) = joiner.joins
             assert (join.before, join.after) == ("root", "root")
-            assert join["refused"]
+            assert join.refused
             plan = live.runtime.catalog.snapshot().plan
             assert plan is not None
             assert set(plan.trees["fleet"].parents.values()) == {"root"}

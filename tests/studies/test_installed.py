@@ -57,6 +57,7 @@ def tools(tmp_path) -> Path:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_a_wheel_runs_a_study_anywhere_with_the_java_of_a_wheel(tmp_path, installed, tools):
     """No checkout on the path, no Java on the machine, spaces in every path; workers run the wheel's code."""
     away = tmp_path / "some where"

@@ -9,6 +9,7 @@ from headgate_studies.testing.exchanged import run_rounds
 
 
 @pytest.mark.live
+@pytest.mark.long
 def test_nobody_loses_rows_without_being_told(tmp_path: Path) -> None:
     outcome = asyncio.run(run_rounds(tmp_path, rounds=3, seed=5))
     assert outcome.wrong == []

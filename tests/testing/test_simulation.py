@@ -103,6 +103,7 @@ def test_a_link_whose_receivers_all_have_limits_is_packed_apart() -> None:
         assert "OverflowError" in str(Simulation(scenario).run().violation)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "seed"),
     [

@@ -29,6 +29,7 @@ from headgate.model import Stream, type_name
 from headgate.pipeline.gridding import gridding
 from headgate.pipeline.sources.idle import HELD
 from headgate.pipeline.sources.jsontext import RAW
+from headgate.pipeline.sources.reading import register_sources
 from headgate.pipeline.validate import DEAD
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class GriddingStage:
 
         idle_s = math.inf if self.plan.idle_s is None else self.plan.idle_s
         options = {"directory": str(self.directory), "idle_s": str(idle_s)}
+        register_sources(frame.sparkSession, "headgate-idle")
         marks = frame.sparkSession.readStream.format("headgate-idle").options(**options).load()
         nothing = {field.name: f.lit(None).cast(field.dataType) for field in frame.schema.fields}
         columns = {**nothing, DEAD: f.lit(IDLE)}

@@ -36,18 +36,23 @@ TYPED_FILES = frozenset({"orc", "parquet", "avro"})
 """File formats that carry types: a file that cannot be read fails the batch."""
 
 
-def register_sources(spark: SparkSession) -> None:
-    """Make Headgate's own formats known to a session, once."""
-    if spark.conf.get(_REGISTERED, None) is not None:
-        return
+def register_sources(spark: SparkSession, anew: str | None = None) -> None:
+    """Make Headgate's own formats known to a session, once, and one of them again for the query that is to read it.
+
+    Spark keeps one map of environment variables for each registration, and every query that reads it writes into that
+    map when it starts. Two that start at the same time can spoil it for good: then no task can be sent any more. So
+    each query gets a registration of its own.
+    """
     from headgate.pipeline.sources.generator import GeneratorSource
     from headgate.pipeline.sources.grid_file_source import NetcdfSource, ZarrSource
     from headgate.pipeline.sources.idle import IdleSource
     from headgate.pipeline.sources.nats import NatsSource
 
     sources = (GeneratorSource, NatsSource, NetcdfSource, ZarrSource, IdleSource)
+    known = spark.conf.get(_REGISTERED, None) is not None
     for source in sources:
-        spark.dataSource.register(source)
+        if not known or source.name() == anew:
+            spark.dataSource.register(source)
     spark.conf.set(_REGISTERED, " ".join(source.name() for source in sources))
 
 
@@ -89,8 +94,8 @@ def read(
     is the deployment's own server: `url`, `namespace` and how to log in, for sources that do not name one.
     """
     check_source(stream)
-    register_sources(spark)
     source = stream.source
+    register_sources(spark, source.format)
     options = {name: str(value) for name, value in source.options.items()}
     if source.format == "generator":
         return _typed(_load_generator(spark, stream, options, max_rows_per_trigger), stream)
