@@ -24,6 +24,7 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.status",
     "headgate.cli.unreadable",
     "headgate.cli.subscriptions",
+    "headgate.cli.user",
     "headgate.cli.tail",
     "headgate.cli.demo",
     "headgate.cli.explain",
