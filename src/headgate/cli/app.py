@@ -25,6 +25,7 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.unreadable",
     "headgate.cli.subscriptions",
     "headgate.cli.user",
+    "headgate.cli.audit",
     "headgate.cli.tail",
     "headgate.cli.demo",
     "headgate.cli.explain",

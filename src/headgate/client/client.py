@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
 import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -71,6 +73,7 @@ class Client:
         self._inboxes: WeakSet[Inbox] = WeakSet()
         self._readers: WeakValueDictionary[int, Inbox] = WeakValueDictionary()
         self._watching: asyncio.Task[None] | None = None
+        self._myself = {"origin": f"{socket.gethostname()} pid {os.getpid()}", "operator": fabric.user}
 
     @classmethod
     async def connect(
@@ -115,7 +118,7 @@ class Client:
             ClientError: The request was refused, or the service does not answer.
         """
         identity = request or uuid.uuid4().hex
-        data = json.dumps({**arguments, "request": identity}).encode()
+        data = json.dumps({**arguments, "request": identity, **self._myself}).encode()
         given_up_s = time.monotonic() + _PATIENCE_S
         while True:
             document = await self._asked(verb, data, identity)
