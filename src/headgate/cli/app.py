@@ -26,6 +26,7 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.subscriptions",
     "headgate.cli.user",
     "headgate.cli.audit",
+    "headgate.cli.backup",
     "headgate.cli.tail",
     "headgate.cli.demo",
     "headgate.cli.explain",

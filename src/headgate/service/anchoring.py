@@ -9,6 +9,8 @@ from typing import Final
 from headgate.diagnostics import SERVICE
 from headgate.fabric import Fabric, FabricError
 from headgate.service.audit import HOME, Anchor, Audit
+from headgate.wire.frame import WireError
+from headgate.wire.sealed import seal, unseal
 
 _EVERY_S: Final = 1.0
 
@@ -17,8 +19,8 @@ async def read_anchor(fabric: Fabric) -> Anchor | None:
     """The newest record that was anchored, None when there is none."""
     stored = await fabric.last(fabric.logs.state, fabric.logs.audit)
     try:
-        return None if stored is None else Anchor(**json.loads(stored.data))
-    except (ValueError, TypeError) as error:
+        return None if stored is None else Anchor(**json.loads(unseal(stored.data)))
+    except (ValueError, TypeError, WireError) as error:
         SERVICE.warning("the newest record of the audit that NATS knows of cannot be read: %s", error)
         return None
 
@@ -37,7 +39,8 @@ async def store_anchor(fabric: Fabric, audit: Audit, known: Anchor | None) -> An
     """Keep the newest record in NATS, where it is another than `known`."""
     newest = audit.newest
     if newest != known:
-        await fabric.publish(fabric.logs.audit, json.dumps({"number": newest.number, "hash": newest.hash}).encode())
+        text = json.dumps({"number": newest.number, "hash": newest.hash}).encode()
+        await fabric.publish(fabric.logs.audit, seal(text))
     return newest
 
 
