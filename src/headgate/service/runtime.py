@@ -220,6 +220,7 @@ class Runtime:
         if wrong and not (settings.accept_loss and all(misfit.acceptable for misfit in wrong)):
             raise IdentityError(wrong)
         if wrong:
+            self.told += self.server.move_left_out() if self.server else []
             self.told += await accept_loss(self.fabric, self.catalog, found, wrong, checkpoints)
 
     @property
