@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headgate.client.acknowledging import Acknowledger
 from headgate.client.errors import ClientError
-from headgate.client.reader import DONE, STORE, ReaderMachine, Reading
+from headgate.client.reader import DONE, STORE, TAKEN, ReaderMachine, Reading
 from headgate.fabric import Fabric, cancel_all
 from headgate.fabric.runner import Runner
 from headgate.parts import part
@@ -66,7 +66,11 @@ class Delivery:
 
 def encode_position(tally: Tally) -> str:
     """A tally as a token."""
-    return base64.urlsafe_b64encode(tally.encode()).decode("ascii")
+    return _token(tally.encode())
+
+
+def _token(tally: bytes) -> str:
+    return base64.urlsafe_b64encode(tally).decode("ascii")
 
 
 def read_position(token: str) -> Tally:
@@ -122,9 +126,6 @@ class Inbox:
         self._runner: Runner | None = None
         self._handed: asyncio.Queue[tuple[Block, asyncio.Future[None]]] = asyncio.Queue()
         self._detached = asyncio.Event()
-        self._position = encode_position(tally)
-        # Whether the consumer has the last block that was counted: the machine may be one block ahead of it.
-        self._taken = False
         self.ahead = False
         self._on_digest = on_digest
 
@@ -136,7 +137,7 @@ class Inbox:
     @property
     def position(self) -> str:
         """The token of what was handed over so far."""
-        return self._position
+        return _token(self._reading.position)
 
     @property
     def max_rows(self) -> int | None:
@@ -151,32 +152,23 @@ class Inbox:
         await self.close()
         if self._reading.acks.taken_over is not None:
             raise self._reading.acks.taken_over
-        self._go_back()
         fabric = self._fabric
         machine = ReaderMachine(self._reading, fabric.logs, fabric.max_payload, fabric.codec, fabric.quarantine)
-        self._handed, self._taken = asyncio.Queue(), False
+        self._handed = asyncio.Queue()
         async with Runner(self._fabric, machine, self._tables.snapshot, consumer=self._consume) as runner:
             self._runner = runner
             try:
                 while (handed := await self._next(runner)) is not None and not self.gone():
                     block, done = handed
-                    self._taken = True
+                    runner.tell(TAKEN)
                     yield self._delivery(block)
                     if self.gone():
                         return
-                    self._taken = False
                     done.set_result(None)
             finally:
                 await self.close()
                 if self._runner is runner:
                     self._runner = None
-
-    def _go_back(self) -> None:
-        """Count on from the last delivery: an earlier loop may have ended with a block counted and not yet taken."""
-        if not self._taken:
-            tally = read_position(self._position)
-            tally.incarnation, tally.run, tally.reader = self.tally.incarnation, self.tally.run, self.tally.reader
-            self._reading.account = Account(tally)
 
     async def _consume(self, block: Block) -> None:
         """Wait until the loop has taken a block and asks for the next one."""
@@ -218,12 +210,11 @@ class Inbox:
         unsent = show_unsent(block.unsent)
         reasons = unsent.get("reasons", {})
         covers = (block.rows, block.seqs, block.after, block.upto)
-        self._position = encode_position(self.tally)
         return Delivery(*covers, given_up, self.position, digest, shed, reasons, unsent)
 
     def done(self) -> None:
         """Say that the last delivery was dealt with, without asking for another; it is acknowledged soon."""
-        if self._runner is not None and self._taken:
+        if self._runner is not None:
             self._runner.tell(DONE)
 
     async def detach(self) -> None:

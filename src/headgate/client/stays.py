@@ -136,8 +136,23 @@ class Stays:
         Who reads for the first time after a move cannot tell from the inboxes alone whether the first site still owes
         something: it may be behind. A subscription that has not moved begins with its first message.
         """
-        if len(self.chain) == 1 and self.chain[0].number == 0:
-            return True
+        return (len(self.chain) == 1 and self.chain[0].number == 0) or await self._as_booked()
+
+    async def begin_as_booked(self) -> None:
+        """Start to count where the ledger does, as soon as it says: the first message cannot be read.
+
+        A reader that has lost its place counts from what is left, and says so in every acknowledgement.
+        """
+        while self._account.coverage is None and not self._account.tally.lost:
+            try:
+                begun = await self._as_booked()
+            except FabricError:
+                begun = False
+            if not begun:
+                await self._pause()
+
+    async def _as_booked(self) -> bool:
+        """Start to count where the ledger does; False while it does not say."""
         port = self._port
         stored = await port.last(port.logs.state, port.logs.ledger(self._stream))
         reader = partial(Matched.decode, stream=self._stream)

@@ -50,7 +50,7 @@ class RelayMachine(Machine):
         self._intakes = Intakes(self.state, self._gaps)
         self._sending = Sending(self.state)
         self._upkeep = Upkeep(self.state, held)
-        port.serve(self.service, RepairService(port, site, self.state.tables).answer)
+        port.serve(self.service, RepairService(port, site, self.state.tables, self._gaps.sent).answer)
         self.spawn(self._begin(), "start")
 
     async def _begin(self) -> None:

@@ -33,6 +33,7 @@ _MAX_ANSWER: Final = 4 << 20
 _TIMEOUT_S: Final = 20.0
 _FIRST_TIMEOUT_S: Final = 3.0
 _MAX_COMMITS: Final = 200
+_AT_ONCE: Final = 16  # commits whose rows are read side by side
 _ANSWER_S: Final = 1.0  # an asker waits three times as long at first: it gets what was found by then
 HISTORY: Final = 0
 """The receiver that rows of history are for, whoever asks for them: no subscription has this id."""
@@ -82,10 +83,14 @@ async def fetch_history(
 class RepairService:
     """Answers requests for ranges at one site."""
 
-    def __init__(self, port: MachinePort, site: str, tables: TableCache) -> None:
+    def __init__(
+        self, port: MachinePort, site: str, tables: TableCache, sent: Callable[[RangeRequest], int] | None = None
+    ) -> None:
+        """`sent` says how far this site has sent a range to a child."""
         self._port = port
         self._site = site
         self._tables = tables
+        self._sent = sent
 
     async def answer(self, data: bytes) -> Any:
         """The blocks that a request asks for; nothing where it cannot be read or cannot be answered now."""
@@ -106,6 +111,8 @@ class RepairService:
         if (served := request.served) is not None:
             stay = request.stay
             return await self._first(stream, after, upto, lambda version: was_at(self._tables, version, served, stay))
+        if request.sent:
+            return b"" if self._sent is None else str(self._sent(request)).encode()
         forgotten = None
         if request.child and not request.subscription:
             forgotten = await self._forgotten(stream, after, upto)
@@ -133,7 +140,7 @@ class RepairService:
         return codec.join(found)
 
     async def _first(self, stream: str, after: int, upto: int, serves: Callable[[int], Awaitable[bool]]) -> bytes:
-        return str(await owed_from(self._port, stream, after, upto, serves)).encode()
+        return (await owed_from(self._port, stream, after, upto, serves)).encode()
 
     async def _forgotten(self, stream: str, after: int, upto: int) -> Block | None:
         """The beginning of a range as coverage alone, where the root log has forgotten it; None where it has not.
@@ -210,18 +217,22 @@ class RepairService:
         place, end_s = 0, self._port.now + _ANSWER_S
         while batch := await self._port.read(logs.root(stream), logs.commit(stream), place):
             place = batch[-1].sequence
-            for _, manifest in readable(self._port, batch):
-                if not manifest.evaluated or manifest.upto <= after or manifest.after >= upto:
-                    continue
-                routes = await self._tables.routes(manifest.version, self._site, stream)
-                if await self._unserved(manifest.version, child, stream):
-                    found.append((_covered(manifest).since(after), None))
-                elif routes is not None:
-                    block = await load_block(self._port, manifest, routes.schema, routes)
-                    found.append((block.since(after), routes))
-                if len(found) == _MAX_COMMITS or self._port.now > end_s:
+            wanted = [each for _, each in readable(self._port, batch) if each.evaluated and after < each.upto]
+            wanted = [each for each in wanted if each.after < upto]
+            for first in range(0, len(wanted), _AT_ONCE):
+                some = wanted[first : first + _AT_ONCE]
+                loaded = await self._port.gather(*(self._load(each, child) for each in some))
+                found += [(block.since(after), routes) for block, routes in filter(None, loaded)]
+                if len(found) >= _MAX_COMMITS or self._port.now > end_s:
                     return found
         return found
+
+    async def _load(self, manifest: Manifest, child: str) -> tuple[Block, Routes | None] | None:
+        """The rows of a manifest with their routes, or its coverage where a child gets nothing of it from anybody."""
+        if await self._unserved(manifest.version, child, manifest.stream):
+            return _covered(manifest), None
+        routes = await self._tables.routes(manifest.version, self._site, manifest.stream)
+        return None if routes is None else (await load_block(self._port, manifest, routes.schema, routes), routes)
 
     async def _of_class(
         self, stream: str, after: int, upto: int, class_id: int, columns: list[str]

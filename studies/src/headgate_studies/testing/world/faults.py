@@ -307,10 +307,10 @@ MUTANTS: Final = (
         "elif later is not None:",
     ),
     Mutant(
-        "a place carried into another inbox",
+        "what was counted before a move is forgotten",
         "client.reader",
         "tally.stay, tally.inbox, tally.entered = stay.number, 0, counted_by(tally)",
-        "tally.stay, tally.entered = stay.number, counted_by(tally)",
+        "tally.stay, tally.inbox = stay.number, 0",
     ),
     Mutant(
         "an unsure acknowledgement is not looked for",
@@ -345,7 +345,7 @@ MUTANTS: Final = (
     Mutant(
         "owed rows are passed over",
         "relay.gaps",
-        "state.core.cover(stream, begins, state.port.now)",
+        "state.core.cover(stream, owed.begins, state.port.now)",
         "state.core.cover(stream, gap.upto, state.port.now)",
     ),
     Mutant(
@@ -497,5 +497,95 @@ MUTANTS: Final = (
         "service.purging",
         "named = covered([*roots, *others], old)",
         "named = covered(others, old)",
+    ),
+    Mutant(
+        "a version is pinned that was deleted",
+        "protocol.commits",
+        "    return await port.last(logs.tables, logs.table(version)) is not None\n",
+        "    return True\n",
+    ),
+    Mutant(
+        "a batch that does not follow the last one is committed",
+        "protocol.commits",
+        "        if not follows(last, ranges):\n",
+        "        if False:\n",
+    ),
+    Mutant(
+        "the books are stored without a fence",
+        "service.keeper",
+        "self._sequence = await self._port.publish(subject, matched.encode(), expect=self._sequence)",
+        "self._sequence = await self._port.publish(subject, matched.encode(), expect=None)",
+    ),
+    Mutant(
+        "the books of an older keeper are gone on with",
+        "service.keeper",
+        "if found is not None and found.place > self.reading.matched.place:",
+        "if found is not None:",
+    ),
+    Mutant(
+        "the books are folded past the slowest subscriber",
+        "service.keeper",
+        "matched.fold(min(passed, default=matched.head))",
+        "matched.fold(max(passed, default=matched.head))",
+    ),
+    Mutant(
+        "versions that unread inboxes name are deleted",
+        "service.purging",
+        "        named = covered(self._inboxes.names, unnamed)\n",
+        "        named = set()\n",
+    ),
+    Mutant(
+        "the newest versions are deleted",
+        "service.purging",
+        "old = announced[: -self._rules.keep]",
+        "old = announced",
+    ),
+    Mutant(
+        "the past is given up before every site has passed it on",
+        "service.purging",
+        "if version > newest or any([await self._served(version, site, stream) for site in behind]):",
+        "if version > newest:",
+    ),
+    Mutant(
+        "versions that a site log names are deleted",
+        "service.named",
+        'mark = settled.get(rest[0], (-1, 0))[0] if kind == "in" else -1',
+        "mark = 1 << 62",
+    ),
+    Mutant(
+        "a reader begins with the first message that can be read",
+        "client.reader",
+        "                await self._stays.begin_as_booked()\n",
+        "                pass\n",
+    ),
+    Mutant(
+        "a block that the loop was not handed is acknowledged",
+        "client.reader",
+        "        if self._reading.taken:\n",
+        "        if True:\n",
+    ),
+    Mutant(
+        "a loop goes on behind a block that the one before it was not handed",
+        "client.reader",
+        "        if not self.taken:\n",
+        "        if False:\n",
+    ),
+    Mutant(
+        "the parent of an earlier plan is not asked",
+        "relay.gaps",
+        "if turn % 3 == 2 or not (gap.shown or at_root):",
+        "if not (gap.shown or at_root):",
+    ),
+    Mutant(
+        "a parent does not look for what its child is owed",
+        "relay.gaps",
+        "            state.core.expect(stream, request.upto)\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "an earlier parent is asked for what it has not sent",
+        "relay.gaps",
+        "            mine = min(mine, output.coverage or 0)\n",
+        "            pass\n",
     ),
 )

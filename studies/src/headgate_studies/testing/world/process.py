@@ -53,6 +53,7 @@ class Instance:
         self.consumer = consumer
         self.alive = True
         self.paused = False
+        self.left = False  # whether its consumer has ended its loop over it
         self.failure: Exception | None = None
         self._kept: deque[Event | None] = deque()
         self._timer: Scheduled | None = None
