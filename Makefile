@@ -6,7 +6,7 @@ READY := .venv/.ready
 KERNELS := .venv/.kernels
 KERNEL_SOURCES := $(shell find src/headgate/planning src/headgate/matching src/headgate/grid -name '*.py')
 
-.PHONY: help demo test test-all test-fast lint types check chaos-spine chaos-machines simulate simulate-mutants docs lock clean
+.PHONY: help demo test test-all test-fast lint types check chaos-spine chaos-machines simulate simulate-mutants docs release lock clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,10 @@ simulate-mutants: $(READY) ## planted faults of the protocol, and whether the si
 
 docs: $(READY) ## docs/reference from the code
 	"$(BIN)/python" -m headgate_studies.testing.reference docs/reference
+
+# Shown by default, and pushed by nobody: DO=1 commits and tags it.
+release: $(READY) ## what a release of VERSION=1.2.0 would change; DO=1 makes it
+	"$(BIN)/python" -m headgate_studies.testing.release "$(VERSION)" $(if $(DO),--do)
 
 # The lock holds exact versions and hashes for every platform, and no addresses.
 lock: ## exact versions and hashes of both distributions, by uv
