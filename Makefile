@@ -2,8 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+# Compiled kernels lie beside their sources; the marker says that those of these sources do.
+KERNELS := .venv/.kernels
+KERNEL_SOURCES := $(shell find src/headgate/planning src/headgate/matching src/headgate/grid -name '*.py')
 
-.PHONY: help demo test test-all test-fast lint types check chaos-spine chaos-machines simulate simulate-mutants docs lock clean
+.PHONY: help demo test test-all test-fast lint types check chaos-spine chaos-machines simulate simulate-mutants docs release lock clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -11,13 +14,13 @@ help: ## what there is to make
 demo: $(READY) ## three streams, eight sites, fifty subscriptions, for a minute
 	"$(BIN)/headgate" demo
 
-test: $(READY) ## the suite, on two cores
+test: $(KERNELS) ## the suite, on two cores
 	"$(BIN)/python" -m pytest --numprocesses 2 --no-loadscope-reorder -m "not long"
 
-test-all: $(READY) ## the suite and the few tests that take long
+test-all: $(KERNELS) ## the suite and the few tests that take long
 	"$(BIN)/python" -m pytest --numprocesses 2 --no-loadscope-reorder
 
-test-fast: $(READY) ## the inner loop: no Spark, no server, nothing slow
+test-fast: $(KERNELS) ## the inner loop: no Spark, no server, nothing slow
 	"$(BIN)/python" -m pytest tests --numprocesses 2 -m "not spark and not nats and not live and not slow and not long"
 
 lint: $(READY) ## ruff, and its format
@@ -45,6 +48,10 @@ simulate-mutants: $(READY) ## planted faults of the protocol, and whether the si
 docs: $(READY) ## docs/reference from the code
 	"$(BIN)/python" -m headgate_studies.testing.reference docs/reference
 
+# Shown by default, and pushed by nobody: DO=1 commits and tags it.
+release: $(READY) ## what a release of VERSION=1.2.0 would change; DO=1 makes it
+	"$(BIN)/python" -m headgate_studies.testing.release "$(VERSION)" $(if $(DO),--do)
+
 # The lock holds exact versions and hashes for every platform, and no addresses.
 lock: ## exact versions and hashes of both distributions, by uv
 	uv pip compile pyproject.toml studies/pyproject.toml --all-extras --group dev --universal --python-version 3.11 \
@@ -56,6 +63,11 @@ $(READY): requirements.lock pyproject.toml studies/pyproject.toml
 	"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./studies
 	touch "$(READY)"
+
+# Before two workers start, so that they do not compile the same kernels side by side.
+$(KERNELS): $(READY) $(KERNEL_SOURCES)
+	"$(BIN)/python" -m headgate_studies.testing.kernels
+	touch "$(KERNELS)"
 
 clean: ## remove the environment and every cache
 	rm -rf .venv .headgate .mypy_cache .pytest_cache .ruff_cache

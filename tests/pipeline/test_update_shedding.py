@@ -106,7 +106,7 @@ def test_updates_that_do_not_fit_are_left_out_and_a_replay_leaves_out_the_same(t
             tallies = await read_tallies(live.client.fabric)
             return [tally.shed_updates for tally in tallies.values()] == [left]
 
-        await until(declared, 20)
+        await until(declared)
         status = await live.runtime.status()
         assert status["streams"]["fleet"]["shed_updates"] == left
         lines = error_lines(status)

@@ -70,7 +70,7 @@ class Relays:
         async def done() -> bool:
             return self.nodes[site].meters.blocks >= blocks
 
-        await until(done, 20)
+        await until(done)
 
     async def stop(self) -> None:
         await cancel_all(self._tasks.values())
@@ -151,7 +151,7 @@ def test_a_relay_that_runs_while_a_stream_begins_anew_forgets_what_it_knew_of_it
         async def anew() -> bool:
             return relays.nodes["leaf"].machine is not before and bool(relays.nodes["leaf"].machine.state.incarnations)
 
-        await until(anew, 20)
+        await until(anew)
         state = relays.nodes["leaf"].machine.state
         assert await state_of(fabric, "leaf") != {}  # the old relay had stated how far it had come
         assert state.core.coverage("fleet") is None  # and the new one does not begin from there
@@ -183,7 +183,7 @@ def test_who_joins_later_is_owed_what_came_since_by_whatever_path_and_nothing_be
             gap = relays.nodes["leaf"].core.gap("fleet")
             return gap is not None and (gap.after, gap.upto) == (20, 30)
 
-        await until(passed_over, 20)
+        await until(passed_over)
         await relays.start("mid")
         status = await live.settle()
         assert live.seqs("later") == list(range(21, 41))

@@ -64,7 +64,7 @@ async def _settled(live: Live, upto: int, *sites: str) -> None:
         return all(each.get("fleet", (0, 0))[0] >= upto for each in found)
 
     logs = live.client.fabric.logs
-    await until(stated, 20)
+    await until(stated)
 
 
 async def _arrived(live: Live, name: str, messages: int) -> None:
@@ -76,7 +76,7 @@ async def _arrived(live: Live, name: str, messages: int) -> None:
     async def stored() -> bool:
         return (await fabric.subjects(fabric.logs.inbox(site), subject)).get(subject, 0) >= messages
 
-    await until(stored, 20)
+    await until(stored)
 
 
 def _purger(live: Live) -> Purger:
@@ -128,7 +128,7 @@ def test_named_versions_stay_for_those_who_are_away_and_all_others_go(tmp_path: 
             async def only_named() -> bool:
                 return await _look(live) == [first, second, third, head - 1, head]
 
-            await until(only_named, 20)
+            await until(only_named)
             status = await live.runtime.status()
             assert status["tables"]["versions"] == 5
             assert "'leaf'" in status["tables"]["held_by"]
@@ -144,7 +144,7 @@ def test_named_versions_stay_for_those_who_are_away_and_all_others_go(tmp_path: 
             async def let_go() -> bool:
                 return await _look(live) == [third, head - 1, head]
 
-            await until(let_go, 20)  # of the past that the root log kept, too
+            await until(let_go)  # of the past that the root log kept, too
             assert await live.client.fabric.subjects(logs.root("fleet"), logs.commit("fleet")) == {
                 logs.commit("fleet"): 1
             }
