@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from tests.live import small, until
 
+from headgate.catalog import DeploymentError, parse_deployment
+from headgate.cli.options import connect
 from headgate.errors import HeadgateError, masked
+from headgate.fabric import FabricError, find_server
+from headgate.fabric.place import choose_port, is_free
 from headgate.pipeline.job import JobConfig
+from headgate.pipeline.sources import GENERATOR_SCHEMAS
 from headgate.service.processes import JobProcess
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "NO_COLOR": "1"}
@@ -42,11 +49,64 @@ def test_an_address_that_does_not_answer(tmp_path: Path) -> None:
     file = tmp_path / "headgate.yaml"
     file.write_text(yaml.safe_dump(small(here={"site": "leaf"})), encoding="utf-8")
     command = [sys.executable, "-m", "headgate.cli", "up", str(file), "--state-dir", str(tmp_path / "state")]
-    command += ["--nats", f"nats://me:s3cret@{NOBODY}"]
-    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=60, check=False)
-    assert done.returncode == 2
-    assert f"cannot connect to NATS at nats://me:***@{NOBODY}" in done.stderr
-    assert "s3cret" not in done.stderr + done.stdout
+    address = f"nats://me:s3cret@{NOBODY}"
+    for more, environment, said in (
+        # Whoever may look at the list of processes would see it.
+        (["--nats", address], {}, f"nats://me:***@{NOBODY} has a password in it"),
+        (["--catalog", "postgresql://me:s3cret@127.0.0.1:1/x"], {}, "HEADGATE_CATALOG in the environment"),
+        ([], {"HEADGATE_NATS": address}, f"cannot connect to NATS at nats://me:***@{NOBODY}"),
+    ):
+        done = subprocess.run(
+            [*command, *more],
+            capture_output=True,
+            text=True,
+            env={**ENVIRONMENT, **environment},
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 2
+        assert said in done.stderr
+        assert "s3cret" not in done.stderr + done.stdout
+
+
+@pytest.mark.nats
+def test_a_user_and_a_password_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server of the user's own, with a password; nothing that is said has it."""
+    port = choose_port()
+    config = tmp_path / "server.conf"
+    config.write_text(
+        f"host: 127.0.0.1\nport: {port}\njetstream {{ store_dir: {json.dumps(str(tmp_path / 'data'))} }}\n"
+        "authorization { user: ada, password: s3cret }\n",
+        encoding="utf-8",
+    )
+    guarded = [sys.executable, "-m", "headgate.fabric.guard", str(find_server()), "-c", str(config)]
+    server = subprocess.Popen(guarded, stderr=subprocess.DEVNULL)
+
+    async def run(password: str) -> dict[str, Any]:
+        monkeypatch.setenv("HEADGATE_NATS_USER", "ada")
+        monkeypatch.setenv("HEADGATE_NATS_PASSWORD", password)
+        async with await connect(f"nats://127.0.0.1:{port}", tmp_path, "hg", None) as client:
+            return await client.fabric.infos("hg.>")
+
+    async def up() -> bool:
+        return not is_free(port)
+
+    try:
+        asyncio.run(until(up, 20))
+        assert asyncio.run(run("s3cret")) == {}
+        with pytest.raises(FabricError, match="give --creds FILE") as refused:
+            asyncio.run(run("s3cret2"))
+        assert "s3cret" not in str(refused.value)
+    finally:
+        server.terminate()
+        server.wait(10)
+
+
+def test_a_deployment_file_has_no_password() -> None:
+    text = yaml.safe_dump({**small(here={"site": "leaf"}), "nats": {"url": "nats://me:s3cret@host"}})
+    with pytest.raises(DeploymentError, match="a deployment file is no place for one") as refused:
+        parse_deployment(text, "test.yaml", GENERATOR_SCHEMAS)
+    assert "s3cret" not in str(refused.value)
 
 
 @pytest.mark.slow

@@ -58,7 +58,7 @@ def test_clients_follow_a_server_to_another_port(
     tmp_path: Path, taken_by: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def run(server: EmbeddedServer) -> None:
-        async with await Fabric.connect(server.url, port_file=str(server.port_file)) as fabric:
+        async with await Fabric.connect(server.url) as fabric:
             await fabric.ensure(LOG)
             assert await _stored(fabric, b"one") == 1
             before = server.port
@@ -75,8 +75,8 @@ def test_clients_follow_a_server_to_another_port(
                     server.start()
                     assert await _stored(fabric, b"two") == 2
                 assert server.port != before
-                # Who connects anew by the file comes to the same place, with an address that is no longer true too.
-                async with await Fabric.connect(f"nats://127.0.0.1:{before}", port_file=str(server.port_file)) as late:
+                # Who connects anew by the directory comes to the same place.
+                async with await Fabric.connect(server.url) as late:
                     assert [each.data for each in await late.read(LOG, "l.>", 0)] == [b"one", b"two"]
             assert f"port {before} of the embedded NATS server is taken by another program" in caplog.text
             assert f"at port {server.port} " in caplog.text
@@ -88,11 +88,14 @@ def test_clients_follow_a_server_to_another_port(
 @pytest.mark.nats
 def test_the_spark_side_finds_a_server_that_has_moved(tmp_path: Path) -> None:
     with EmbeddedServer(tmp_path, sync_always=False) as server:
-        options = {"port_file": str(server.port_file)}
-        old = f"nats://127.0.0.1:{choose_port()}"  # nobody is there any more
-        with Address(old, Logs(), options).connect() as fabric:
-            fabric.ensure(Logs().input("notes"))
-        with Settings.of({"url": old, "stream": "notes", **options}).connect() as fabric:
+        address = Address(server.url, Logs())
+        server.stop()
+        with silent(server.port):
+            server.start()
+            with address.connect() as fabric:
+                fabric.ensure(Logs().input("notes"))
+            settings = Settings.of({"url": address.url, "stream": "notes"})
+        with settings.connect() as fabric:
             assert fabric.last(Logs().input("notes"), "hg.in.notes") is None
 
 

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -74,3 +77,19 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
     blocked.write_text("")
     with pytest.raises(JavaError, match="cannot write the Java wrapper"):
         java_home(blocked, {"JAVA_HOME": str(fake_java(tmp_path / "java", "17"))})
+
+
+def test_without_a_home_the_wrapper_is_nobody_elses(tmp_path, monkeypatch):
+    """What lies in the shared place for temporary files could be another user's, and would be run."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "shared"))
+    (tmp_path / "shared").mkdir()
+    java = fake_java(tmp_path / "java", "21")
+    home = java_home(None, {"JAVA_HOME": str(java)})
+    own = tmp_path / "shared" / f"headgate-{os.getuid()}"
+    assert home.is_relative_to(own)
+    assert stat.S_IMODE(own.stat().st_mode) == 0o700
+    for foreign in (lambda: own.chmod(0o777), lambda: (shutil.rmtree(own), own.symlink_to(tmp_path))):
+        foreign()
+        other = java_home(None, {"JAVA_HOME": str(java)})
+        assert not other.is_relative_to(own)
+        assert stat.S_IMODE(other.parent.parent.stat().st_mode) == 0o700

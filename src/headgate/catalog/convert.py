@@ -8,7 +8,9 @@ from typing import Any
 
 from headgate.catalog.document import (
     AdmissionEntry,
+    LimitsEntry,
     LinksEntry,
+    NatsEntry,
     QualityEntry,
     QueueEntry,
     RequirementEntry,
@@ -22,9 +24,11 @@ from headgate.model import (
     PRESETS,
     Admission,
     Column,
+    Limits,
     Link,
     LinkQueue,
     Links,
+    NatsPlace,
     Quality,
     Schema,
     Site,
@@ -121,6 +125,16 @@ def to_links(entry: LinksEntry) -> Links:
         for pair in entry.pairs
     ]
     return Links(entry.default_delay, {link.ends: link for link in links}, _to_queue(entry))
+
+
+def to_nats(entry: NatsEntry) -> NatsPlace:
+    """Where NATS is."""
+    return NatsPlace(entry.url, entry.creds, entry.listen, entry.tls.cert, entry.tls.key, entry.tls.ca)
+
+
+def to_limits(entry: LimitsEntry) -> Limits:
+    """What one identity may take."""
+    return Limits(entry.requests, entry.burst, entry.waiting, entry.subscriptions)
 
 
 def _to_queue(entry: QueueEntry) -> LinkQueue:

@@ -22,7 +22,16 @@ from headgate.catalog.checks import (
     check_victims,
     unknown,
 )
-from headgate.catalog.convert import to_links, to_roots, to_schema, to_site, to_stream, to_subscription
+from headgate.catalog.convert import (
+    to_limits,
+    to_links,
+    to_nats,
+    to_roots,
+    to_schema,
+    to_site,
+    to_stream,
+    to_subscription,
+)
 from headgate.catalog.document import (
     NO_ROOT,
     DeploymentEntry,
@@ -127,6 +136,8 @@ class _Reading:
             objective=whole.objective,
             constraints=tuple(whole.constraints),
             options=dict(whole.options),
+            nats=to_nats(whole.nats),
+            limits=to_limits(whole.limits),
         )
 
     def _part(self, key: str) -> dict[str, Any]:

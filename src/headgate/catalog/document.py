@@ -349,6 +349,47 @@ class SettingsEntry(Entry):
     options: dict[str, JsonValue] = Field(default_factory=dict, description="Settings of the whole deployment.")
 
 
+class TlsEntry(Entry):
+    """Files in PEM for TLS."""
+
+    cert: str | None = Field(default=None, description="The certificate of the embedded server, or our own.")
+    key: str | None = Field(default=None, description="Its key.")
+    ca: str | None = Field(default=None, description="The authority that signed a server of your own.")
+
+
+class NatsEntry(Entry):
+    """Where NATS is; default: an embedded server on loopback. Options of the command line come first."""
+
+    url: str | None = Field(
+        default=None,
+        description="A server of your own, `tls://HOST:PORT`; without TLS only on this machine.",
+    )
+    creds: str | None = Field(default=None, description="The credentials file for it.")
+    listen: str | None = Field(
+        default=None,
+        description="Where the embedded server listens, `HOST` or `HOST:PORT`; beyond loopback only with `tls`.",
+    )
+    tls: TlsEntry = Field(default=TlsEntry(), description="Files for TLS.")
+
+    @model_validator(mode="after")
+    def _no_secret(self) -> Self:
+        if self.url is not None and "@" in self.url:
+            raise refusal(
+                "the address has a password in it, and a deployment file is no place for one",
+                "give `creds: FILE`, or HEADGATE_NATS_USER and HEADGATE_NATS_PASSWORD in the environment",
+            )
+        return self
+
+
+class LimitsEntry(Entry):
+    """What one identity may take from the others; operators are limited in their requests only."""
+
+    requests: Rate = Field(default=50.0, gt=0, description="Control requests for long, such as `50/s`.")
+    burst: int = Field(default=200, ge=1, description="Control requests at once.")
+    waiting: int = Field(default=200, ge=1, description="Control requests that may wait for their turn.")
+    subscriptions: int = Field(default=1000, ge=0, description="Subscriptions that it may have.")
+
+
 class DeploymentEntry(SettingsEntry):
     """A whole deployment file."""
 
@@ -363,3 +404,5 @@ class DeploymentEntry(SettingsEntry):
     plan: dict[str, dict[str, str]] | None = Field(
         default=None, description="Fixed delivery trees: for a stream, the parent of each site. Default: planned."
     )
+    nats: NatsEntry = Field(default=NatsEntry(), description="Where NATS is and how to be let in.")
+    limits: LimitsEntry = Field(default=LimitsEntry(), description="What one identity may take.")

@@ -11,6 +11,7 @@ import typer
 from typer.main import get_command
 
 from headgate import __version__
+from headgate.cli.options import refuse_secrets
 from headgate.cli.usage import tidy
 from headgate.diagnostics import SERVICE, writes_json
 from headgate.errors import HeadgateError
@@ -68,6 +69,7 @@ def main() -> None:
     try:
         for module in COMMANDS:
             importlib.import_module(module).register(app)
+        refuse_secrets(sys.argv[1:])
         tidy(get_command(app))(prog_name="headgate")
     except HeadgateError as error:
         _end(error)

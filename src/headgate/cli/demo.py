@@ -13,6 +13,7 @@ from rich.console import Console
 from headgate.cli import options as o
 from headgate.cli.sheets import Sheet
 from headgate.cli.words import milliseconds
+from headgate.private import make_private
 
 
 def register(app: typer.Typer) -> None:
@@ -37,8 +38,8 @@ def demo(
     deployment = read_deployment(file or demo_file())
     if (state_dir / "demo").exists():
         shutil.rmtree(state_dir)
-    state_dir.mkdir(parents=True, exist_ok=True)
-    (state_dir / "demo").touch()
+    make_private(state_dir)
+    (state_dir / "demo").touch(0o600)
     console = Console(stderr=as_json)
     summary = o.run(
         _demo(Settings(state_dir=state_dir, master=master, links=DelayedLinks.of), deployment, console, seconds)

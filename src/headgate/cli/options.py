@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from headgate.client.client import Client
-from headgate.errors import HeadgateError
+from headgate.errors import HeadgateError, masked
 from headgate.fabric import cancel_all
 
 T = TypeVar("T")
@@ -27,7 +27,11 @@ Nats = Annotated[
 Namespace = Annotated[str, typer.Option("--namespace", help="Prefix of this deployment's subjects in NATS.")]
 Credentials = Annotated[
     Path | None,
-    typer.Option("--creds", help="NATS credentials file; HEADGATE_TLS_CA names the authority of a TLS server."),
+    typer.Option(
+        "--creds",
+        envvar="HEADGATE_CREDS",
+        help="NATS credentials file; HEADGATE_TLS_CA names the authority of a TLS server.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
@@ -42,16 +46,42 @@ LogFormat = Annotated[
 STATE_DIR = Path(".headgate")
 
 
-def nats_options(credentials: Path | None) -> dict[str, Any]:
-    """How to prove who we are to NATS, and who signed the server: a credentials file and `HEADGATE_TLS_CA`."""
-    found = {}
-    authority = os.environ.get("HEADGATE_TLS_CA")
-    for key, file in (("user_credentials", credentials), ("tls_ca", Path(authority) if authority else None)):
-        if file is not None and not file.exists():
-            raise HeadgateError(f"there is no file {file}", hint="check --creds and HEADGATE_TLS_CA")
-        if file is not None:
-            found[key] = str(file.absolute())
+# What the environment says about NATS, and the option of a connection that it is. Secrets come this way or by file:
+# the arguments of a program are for everybody to see.
+_FILES = {"tls_ca": "HEADGATE_TLS_CA", "tls_cert": "HEADGATE_TLS_CERT", "tls_key": "HEADGATE_TLS_KEY"}
+_WORDS = {
+    "user": "HEADGATE_NATS_USER",
+    "password": "HEADGATE_NATS_PASSWORD",
+    "token": "HEADGATE_NATS_TOKEN",
+    "plain": "HEADGATE_PLAIN_NATS",
+}
+
+
+def nats_options(credentials: Path | None, **files: str | None) -> dict[str, Any]:
+    """How to prove who we are to NATS, and who signed the server: files, and what the environment says.
+
+    `files` are what the deployment file says; the environment comes first.
+    """
+    given = {**files, **{key: os.environ[name] for key, name in _FILES.items() if os.environ.get(name)}}
+    found: dict[str, Any] = {key: os.environ[name] for key, name in _WORDS.items() if os.environ.get(name)}
+    for key, file in {"user_credentials": credentials, **given}.items():
+        if file is None:
+            continue
+        if not Path(file).exists():
+            names = ", ".join(_FILES.values())
+            raise HeadgateError(f"there is no file {file}", hint=f"check --creds and {names}")
+        found[key] = str(Path(file).absolute())
     return found
+
+
+def refuse_secrets(arguments: list[str]) -> None:
+    """Refuse a password among the arguments of this program, where `ps` shows it to everybody on the machine."""
+    for argument in arguments:
+        if masked(argument) != argument:
+            raise HeadgateError(
+                f"{argument} has a password in it, and everybody on this machine can see the arguments of a program",
+                hint="give the address by HEADGATE_NATS or HEADGATE_CATALOG in the environment, or --creds FILE",
+            )
 
 
 async def connect(nats: str | None, state_dir: Path, namespace: str, credentials: Path | None) -> Client:

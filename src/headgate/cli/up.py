@@ -14,9 +14,12 @@ import typer
 from headgate.cli import options as o
 from headgate.client import Client
 from headgate.diagnostics import announce, configure
-from headgate.errors import masked
+from headgate.errors import HeadgateError, masked
 from headgate.fabric import Crew, cancel_all, keep_quarantine
-from headgate.model import Deployment
+from headgate.fabric.address import split_listen
+from headgate.fabric.place import HOST
+from headgate.fabric.server import Listening
+from headgate.model import Deployment, NatsPlace
 from headgate.wire.identity import DEPLOYMENT_KEY
 
 if TYPE_CHECKING:
@@ -37,8 +40,19 @@ def up(
     nats: o.Nats = None,
     namespace: o.Namespace = "hg",
     creds: o.Credentials = None,
+    listen: Annotated[
+        str | None, typer.Option(help="Where the embedded NATS listens, HOST or HOST:PORT; default: loopback.")
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="Certificate (PEM) of the embedded NATS; needed beyond loopback.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
     catalog: Annotated[
-        str | None, typer.Option(help="Catalog database as an SQLAlchemy URL; default: SQLite in the state directory.")
+        str | None,
+        typer.Option(
+            envvar="HEADGATE_CATALOG",
+            help="Catalog database as an SQLAlchemy URL; default: SQLite in the state directory.",
+        ),
     ] = None,
     master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
     spark: Annotated[list[str] | None, typer.Option("--spark", help="A Spark option as KEY=VALUE; repeatable.")] = None,
@@ -78,9 +92,14 @@ def up(
 
     configure(log_level, log_format)
     deployment = read_deployment(file)
+    place = deployment.nats
+    embedded = nats is None and place.url is None
     settings = Settings(
         state_dir=state_dir,
-        nats=nats,
+        nats=nats or place.url,
+        listening=_listening(
+            listen or place.listen, tls_cert or place.certificate, tls_key or place.key, embedded=embedded
+        ),
         namespace=namespace,
         catalog=catalog,
         master=master,
@@ -92,13 +111,34 @@ def up(
         relays=relays,
         job=job,
         spark_options=o.key_values(spark or []),
-        nats_options=o.nats_options(creds),
+        nats_options={} if embedded else _nats_options(place, creds),
         log_level=log_level,
         log_format=log_format,
         disk_reserve_bytes=int(parse_bytes(disk_reserve)),
     )
     limit_s = parse_duration(for_) if for_ else None
     asyncio.run(_up(settings, deployment, limit_s, Teller(log_format)))
+
+
+def _nats_options(place: NatsPlace, creds: Path | None) -> dict[str, Any]:
+    """How to be let in to a server of the user's own: what was given here, else what the deployment file says."""
+    given = creds or (Path(place.credentials) if place.credentials else None)
+    return o.nats_options(given, tls_ca=place.authority, tls_cert=place.certificate, tls_key=place.key)
+
+
+def _listening(
+    listen: str | None, certificate: Path | str | None, key: Path | str | None, *, embedded: bool
+) -> Listening | None:
+    """Where the embedded server listens, None for the default."""
+    if not embedded:
+        if listen is not None:
+            raise HeadgateError(
+                "`listen` is for the embedded NATS server, and another one was given by its address",
+                hint="leave one of them out",
+            )
+        return None
+    host, port = split_listen(listen or HOST)
+    return Listening(host, port, Path(certificate) if certificate else None, Path(key) if key else None)
 
 
 class Teller:
@@ -142,7 +182,7 @@ async def _serve(
     tell("starting NATS, the catalog and the relays (the first start on a machine compiles the planner)")
     async with open_runtime(settings, deployment) as runtime:
         started.set()
-        tell(f"NATS at {runtime.url}, state in {runtime.settings.state_dir}")
+        tell(f"NATS at {runtime.listens_at}, state in {runtime.settings.state_dir}")
         for line in runtime.told:
             tell(line)
         async with Crew() as crew:
@@ -206,7 +246,7 @@ def relay(
 
 
 async def _relay(site: str, connecting: Awaitable[Client], tell: Teller, *, trace: bool) -> None:
-    from headgate.errors import HeadgateError, nearest
+    from headgate.errors import nearest
     from headgate.protocol.trace import Trace
     from headgate.relay.node import RelayNode
 

@@ -22,7 +22,7 @@ from headgate.client.sender import Sender
 from headgate.diagnostics import CLIENT, noted
 from headgate.errors import nearest
 from headgate.fabric import Fabric, FabricError, FencedError, NoAnswerError, Stored, cancel_all, report_quarantine
-from headgate.fabric.server import port_file, running_url
+from headgate.fabric.server import running_url
 from headgate.model import Stream, parse_duration
 from headgate.model.roots import members_named
 from headgate.protocol.published import head_revision
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 DEFAULT_STATE_DIR = Path(".headgate")
 _TRIES: Final = 3
+_PATIENCE_S: Final = 30.0
 
 
 class BusyError(ClientError):
@@ -75,10 +76,6 @@ class Client:
         cls, url: str | None = None, *, state_dir: Path | None = None, namespace: str = "hg", **options: Any
     ) -> Self:
         """Connect by address, or to the deployment that runs in a state directory."""
-        if url is None:
-            options["port_file"] = str(
-                port_file(state_dir or DEFAULT_STATE_DIR).absolute()
-            )  # to follow it to another port
         return cls(await Fabric.connect(find_url(url, state_dir), Logs(namespace), **options))
 
     async def __aenter__(self) -> Self:
@@ -109,14 +106,28 @@ class Client:
         """Ask the running service for a change or a report.
 
         A request that is not answered in time is repeated, and it is never done twice: it has an id. Who wants to go on
-        trying after an error, or after a restart of this program, gives an id of their own as `request`.
+        trying after an error, or after a restart of this program, gives an id of their own as `request`. Who asks more
+        often than is allowed waits here, for at most 30 s.
 
         Raises:
-            BusyError: The catalog is held by another program; nothing was changed.
+            BusyError: The catalog is held by another program, or too much was asked for; nothing was changed.
             ClientError: The request was refused, or the service does not answer.
         """
         identity = request or uuid.uuid4().hex
         data = json.dumps({**arguments, "request": identity}).encode()
+        given_up_s = time.monotonic() + _PATIENCE_S
+        while True:
+            document = await self._asked(verb, data, identity)
+            again_s = document.get("retry_after_s")
+            if again_s is None or time.monotonic() + again_s > given_up_s:
+                break
+            await asyncio.sleep(again_s)
+        if "error" in document:
+            raise (BusyError if document.get("busy") else ClientError)(document["error"])
+        return document
+
+    async def _asked(self, verb: str, data: bytes, identity: str) -> dict[str, Any]:
+        """The answer to a request, which may be an error; it is repeated while there is none."""
         for tries_left in reversed(range(_TRIES)):
             try:
                 answer = await self.fabric.request(self.fabric.logs.control(verb), data)
@@ -133,8 +144,6 @@ class Client:
             raise ClientError(f"the answer to {verb!r} cannot be read: {error}") from error
         if not isinstance(document, dict):
             raise ClientError(f"the answer to {verb!r} cannot be read: it is no JSON object")
-        if "error" in document:
-            raise (BusyError if document.get("busy") else ClientError)(document["error"])
         return document
 
     async def subscribe(

@@ -9,24 +9,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from nats.aio.client import Client
+from nats.errors import AuthorizationError, NoRespondersError
 from nats.errors import Error as NatsError
-from nats.errors import NoRespondersError
 from nats.js import api
 from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
 
 from headgate.diagnostics import FABRIC
-from headgate.fabric.place import ServerPlace, connect
-from headgate.fabric.serving import FAILED, serve
+from headgate.fabric.address import reach
+from headgate.fabric.place import connect
+from headgate.fabric.serving import FAILED, Call, receive, serve
 from headgate.protocol.codec import Codec, WireCodec
 from headgate.protocol.port import (
     FabricError,
@@ -50,6 +49,10 @@ _STORE_FAILED: Final = 10077
 _EXISTS: Final = 10058
 _NO_LOG: Final = 10059
 LASTS: Final = 512
+_LET_IN: Final = (
+    "give --creds FILE, or HEADGATE_NATS_USER and HEADGATE_NATS_PASSWORD; on the machine of an embedded server give "
+    "--state-dir instead of --nats: its owner is let in"
+)
 T = TypeVar("T")
 F = TypeVar("F", bound="Fabric")
 
@@ -89,25 +92,24 @@ class Fabric:
 
     @classmethod
     async def connect(cls, url: str, logs: Logs | None = None, **options: Any) -> Self:
-        """Connect; `options` are nats-py's own, and two more.
-
-        `tls_ca` is a file with the authority that signed the server. `port_file` is the file of an embedded server: the
-        connection goes where it says, also when the server comes back at another port.
-        """
-        file = Path(options.pop("port_file")) if "port_file" in options else None
-        place = None if file is None else ServerPlace.read(file)
-        url = url if place is None else place.url
-        if "tls_ca" in options:
-            options["tls"] = ssl.create_default_context(cafile=options.pop("tls_ca"))
-        quiet = options.pop("error_cb", None) or _log
-        known = {"error_cb": quiet, "connect_timeout": _TIMEOUT_S, **options}
+        """Connect by an address, also that of an embedded server; see `headgate.fabric.address` for the options."""
+        found = reach(url, options)
+        known: dict[str, Any] = {
+            "error_cb": _log,
+            "connect_timeout": _TIMEOUT_S,
+            **found.options,
+            "encrypted": found.encrypted,
+        }
         try:
             # A client that may reconnect never gives up on its first connection either: try once without.
-            once = {"allow_reconnect": False, "max_reconnect_attempts": 1, "reconnect_time_wait": 0.1}
-            await (await connect(url, file, **once, **known)).close()
-            client = await connect(url, file, max_reconnect_attempts=-1, reconnect_time_wait=0.2, **known)
+            once: dict[str, Any] = {"allow_reconnect": False, "max_reconnect_attempts": 1, "reconnect_time_wait": 0.1}
+            await (await connect(found.url, found.file, **once, **known)).close()
+            client = await connect(found.url, found.file, max_reconnect_attempts=-1, reconnect_time_wait=0.2, **known)
+        except AuthorizationError as error:
+            raise FabricError(f"NATS at {found.url} does not let this user in", hint=_LET_IN) from error
         except (NatsError, OSError, TimeoutError, ValueError) as error:
-            raise FabricError(f"cannot connect to NATS at {url}: {error!r}", hint="is the server running?") from error
+            said = f"cannot connect to NATS at {found.url}: {error!r}"
+            raise FabricError(said, hint=_LET_IN if "uthoriz" in said else "is the server running?") from error
         return cls(client, logs or Logs())
 
     async def __aenter__(self) -> Self:
@@ -450,6 +452,10 @@ class Fabric:
     async def serve(self, subject: str, handler: Callable[[bytes], Awaitable[bytes]]) -> Callable[[], Awaitable[None]]:
         """Answer requests side by side, every one; see `headgate.fabric.serving`. Returns what ends it."""
         return await serve(self._client, subject, handler)
+
+    async def receive(self, subject: str, take: Callable[[Call], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        """Hand requests to a subject (wildcards allowed) to whoever decides when to answer. Returns what ends it."""
+        return await receive(self._client, subject, take)
 
 
 def _granted(answer: dict[str, Any], what: str) -> dict[str, Any]:

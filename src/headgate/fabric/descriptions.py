@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+from headgate.private import make_private, open_private
+
 _FILES: Final = ("meta.inf", "meta.sum")
 
 
@@ -44,7 +46,7 @@ class Descriptions:
     def move_away(self, log: Path) -> Path:
         """Move the files of a log out of the store; returns where they are."""
         target = self._damaged / f"{log.name}-{time.time_ns()}"
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_private(target.parent)
         return Path(shutil.move(log, target))
 
     def _logs(self) -> list[Path]:
@@ -55,13 +57,15 @@ class Descriptions:
 
     @staticmethod
     def _put(source: Path, target: Path) -> bool:
-        target.mkdir(parents=True, exist_ok=True)
+        make_private(target)
         changed = False
         for name in _FILES:
             wanted, place = (source / name).read_bytes(), target / name
             if not place.exists() or place.read_bytes() != wanted:
                 part = place.with_name(f"{name}.part")
-                part.write_bytes(wanted)
+                with open_private(part) as file:
+                    file.truncate(0)
+                    file.write(wanted)
                 part.replace(place)
                 changed = True
         return changed

@@ -1,7 +1,8 @@
 """Where the embedded server of a state directory can be reached: one small file, read again at every reconnection.
 
-A server that comes back may have to take another port. Whoever connects by this file (`port_file`) follows it there,
-and takes no other server for it: the file also has the server's name, which every server says before anything else.
+A server that comes back may have to take another port. Whoever connects by its directory (`headgate.fabric.address`)
+follows it there, and takes no other server for it: the file also has the server's name, which every server says before
+anything else.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from headgate.diagnostics import FABRIC, noted
 
 HOST: Final = "127.0.0.1"
 PORT_FILE: Final = "port.json"
+_ANY_HOST: Final = ("0.0.0.0", "::")  # noqa: S104 - names of what is listened on, compared and not bound
 _RANGE_FILE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _USUAL_RANGE: Final = (32_768, 60_999)
 _LOWEST: Final = 10_240
@@ -35,23 +37,32 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServerPlace:
-    """The port, the process and the name of an embedded server."""
+    """The port, the process and the name of an embedded server; its certificate where it speaks TLS."""
 
     port: int
     pid: int
     name: str
+    host: str = HOST
+    certificate: str = ""
+
+    @property
+    def reached_at(self) -> str:
+        """The address by which this machine reaches it: one that listens on all of them listens on loopback too."""
+        return HOST if self.host in _ANY_HOST else self.host
 
     @property
     def url(self) -> str:
         """Where clients connect."""
-        return f"nats://{HOST}:{self.port}"
+        host = f"[{self.reached_at}]" if ":" in self.reached_at else self.reached_at
+        return f"{'tls' if self.certificate else 'nats'}://{host}:{self.port}"
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
         """What a file says, None when it is missing or unreadable."""
         with noted(FABRIC, "where the server is cannot be read", OSError, ValueError, KeyError, TypeError):
             found = json.loads(path.read_text(encoding="utf-8"))
-            return cls(int(found["port"]), int(found["pid"]), str(found["name"]))
+            more = {key: str(found[key]) for key in ("host", "certificate") if key in found}
+            return cls(int(found["port"]), int(found["pid"]), str(found["name"]), **more)
         return None
 
     def write(self, path: Path) -> None:
@@ -59,22 +70,30 @@ class ServerPlace:
         write_whole(path, json.dumps(asdict(self)))
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Replace a file in one step; nothing is done where it already has that text."""
-    with noted(FABRIC, "what the system says of its ports cannot be read", OSError, ValueError):
+def write_whole(path: Path, text: str, *, durable: bool = False) -> None:
+    """Replace a file that only its owner may read, in one step; nothing is done where it already has that text.
+
+    One that is `durable` survives a power cut.
+    """
+    with noted(FABRIC, "the file that is to be replaced cannot be read", OSError, ValueError):
         if path.read_text(encoding="utf-8") == text:
             return
     other = path.with_name(path.name + ".new")
-    other.write_text(text, encoding="utf-8")
+    with os.fdopen(os.open(other, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        os.fchmod(file.fileno(), 0o600)  # it may have been there
+        file.write(text)
+        file.flush()
+        if durable:
+            os.fsync(file.fileno())
     other.replace(path)
 
 
-def is_free(port: int) -> bool:
+def is_free(port: int, host: str = HOST) -> bool:
     """Whether nobody listens on a port of this host."""
-    with socket.socket() as probe:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((HOST, port))
+            probe.bind((host, port))
         except OSError:
             return False
     return True
@@ -100,11 +119,30 @@ def choose_port() -> int:
         return int(probe.getsockname()[1])
 
 
-class FollowingClient(Client):  # type: ignore[misc]  # nats-py has no types
+class InsistingClient(Client):  # type: ignore[misc]  # nats-py has no types
+    """A connection that says nothing to a server without TLS: nats-py would go on in plain text."""
+
+    def __init__(self, *, encrypted: bool = True) -> None:
+        super().__init__()
+        self._encrypted = encrypted
+
+    def give_up(self) -> None:
+        """Close the connection of an attempt that failed, which nats-py leaves open."""
+        if self._transport is not None:
+            self._transport.close()
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        if initial_connection and self._encrypted and not info.get("tls_required"):
+            self._transport.close()
+            raise NatsError("the server does not speak TLS")
+        await super()._process_info(info, initial_connection)
+
+
+class FollowingClient(InsistingClient):
     """A connection to the server that a port file names, wherever it comes back."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__()
+    def __init__(self, path: Path, *, encrypted: bool = False) -> None:
+        super().__init__(encrypted=encrypted)
         self._path = path
 
     @property
@@ -129,14 +167,18 @@ class FollowingClient(Client):  # type: ignore[misc]  # nats-py has no types
         await super()._process_info(info, initial_connection)
 
 
-async def connect(url: str, file: Path | None, **options: Any) -> Client:
+async def connect(url: str, file: Path | None, *, encrypted: bool, **options: Any) -> Client:
     """A connection by nats-py: to an address, or to the server of a port file, wherever that comes back."""
     if file is None:
-        client = Client()
+        client = InsistingClient(encrypted=encrypted)
     else:
-        client = FollowingClient(file)
+        client = FollowingClient(file, encrypted=encrypted)
         options |= {"reconnect_to_server_handler": client.next_server, "connect_timeout": _CONNECT_S}
-    await client.connect(url, **options)
+    try:
+        await client.connect(url, **options)
+    except BaseException:
+        client.give_up()
+        raise
     return client
 
 
@@ -144,6 +186,6 @@ def is_running(place: ServerPlace) -> bool:
     """Whether the process of a server is there and its port takes connections."""
     with noted(FABRIC, "the server does not answer", OSError):
         os.kill(place.pid, 0)
-        with socket.create_connection((HOST, place.port), 1.0):
+        with socket.create_connection((place.reached_at, place.port), 1.0):
             return True
     return False

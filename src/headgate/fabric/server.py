@@ -1,4 +1,8 @@
-"""The embedded NATS server: a child process on loopback; port, configuration and data lie in the state directory."""
+"""The embedded NATS server: a child process on loopback; port, configuration, keys and data lie in the state directory.
+
+Only its owner can read that directory, and the server lets in only those who have credentials that are signed with the
+keys in it. It listens beyond loopback only where that is asked for, and then only with TLS.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +17,17 @@ import subprocess
 import sys
 import sysconfig
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from headgate.diagnostics import FABRIC, noted
+from headgate.fabric.accounts import HOME, OPERATOR_FILE, Keys
+from headgate.fabric.address import address_of, is_loopback
 from headgate.fabric.descriptions import Descriptions
 from headgate.fabric.place import HOST, PORT_FILE, ServerPlace, choose_port, is_free, is_running, write_whole
+from headgate.private import PRIVATE_UMASK, make_private, open_private
 from headgate.protocol.port import FabricError
 
 _READY_S: Final = 20.0
@@ -59,12 +67,48 @@ def unfinished_restores(written: str) -> list[str]:
     return list(begun)
 
 
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where a server takes connections: by default on loopback, at a port of its own choice, without TLS.
+
+    `certificate` and `key` are PEM files.
+    """
+
+    host: str = HOST
+    port: int | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not is_loopback(self.host) and self.certificate is None:
+            raise FabricError(
+                f"NATS is to listen on {self.host}, which others can reach, without TLS: rows and credentials would "
+                "cross the network for everybody to read",
+                hint="give a certificate and its key (`nats: {tls: {cert: FILE, key: FILE}}`), or listen on 127.0.0.1",
+            )
+        if (self.certificate is None) != (self.key is None):
+            raise FabricError("TLS needs a certificate and its key", hint="give both files")
+        for file in (self.certificate, self.key):
+            if file is not None and not file.is_file():
+                raise FabricError(f"there is no file {file}", hint="give the certificate and its key as PEM files")
+
+    @property
+    def configuration(self) -> str:
+        """The part of the server's configuration that has TLS."""
+        if self.certificate is None:
+            return ""
+        files = {"cert_file": self.certificate, "key_file": self.key}
+        given = [f"{name}: {json.dumps(str(file.absolute()))}" for name, file in files.items() if file is not None]
+        return f"tls {{ {', '.join(given)} }}\n"
+
+
 class EmbeddedServer:
     """Starts, watches and stops one server. A second start finds the same data, and the same port when it is free."""
 
-    def __init__(self, state_dir: Path, *, sync_always: bool = True) -> None:
-        self.directory = state_dir / "nats"
+    def __init__(self, state_dir: Path, *, sync_always: bool = True, listening: Listening | None = None) -> None:
+        self.directory = (state_dir / "nats").absolute()
         self._sync_always = sync_always
+        self._listening = listening or Listening()
         self._process: subprocess.Popen[bytes] | None = None
         self._log_end = 0
         self._descriptions = Descriptions(self.directory)
@@ -75,8 +119,18 @@ class EmbeddedServer:
 
     @property
     def url(self) -> str:
-        """Where clients connect."""
-        return f"nats://{HOST}:{self.port}"
+        """The address by which clients on this machine connect: its directory, which has the credentials too."""
+        return address_of(self.directory)
+
+    @property
+    def listens_at(self) -> str:
+        """The address on the network."""
+        return self._place(0).url
+
+    def _place(self, pid: int) -> ServerPlace:
+        certificate = self._listening.certificate
+        named = "" if certificate is None else str(certificate.absolute())
+        return ServerPlace(self.port, pid, self.name, self._listening.host, named)
 
     @property
     def port_file(self) -> Path:
@@ -95,20 +149,23 @@ class EmbeddedServer:
         found there by whoever connects by the port file.
         """
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
+            make_private(self.directory)
+            self._keys = Keys.open(self.directory)
+            if not (self.directory / OPERATOR_FILE).exists():
+                write_whole(self.directory / OPERATOR_FILE, self._keys.credentials(HOME, "operator"), durable=True)
             known = ServerPlace.read(self.port_file)
             self.name = known.name if known else f"headgate-{secrets.token_hex(8)}"
-            self.port = known.port if known and is_free(known.port) else choose_port()
+            self.port = self._choose_port(known)
             for again in (True, True, False):
                 try:
                     self._launch()
                     pid = self._mend()
                     break
                 except FabricError:
-                    if not again or is_free(self.port):
+                    if not again or self._listening.port or is_free(self.port, self._listening.host):
                         raise
                     self.port = choose_port()  # somebody took it in between
-            ServerPlace(self.port, pid, self.name).write(self.port_file)
+            self._place(pid).write(self.port_file)
         except OSError as error:
             self.stop()
             raise FabricError(
@@ -122,11 +179,22 @@ class EmbeddedServer:
             )
         return self
 
+    def _choose_port(self, known: ServerPlace | None) -> int:
+        """The port that was asked for, else the last one while it is free, else any other."""
+        host, asked = self._listening.host, self._listening.port
+        if asked is not None:
+            if not is_free(asked, host):
+                raise FabricError(
+                    f"NATS is to listen on port {asked} of {host}, which is taken", hint="name another one"
+                )
+            return asked
+        return known.port if known and is_free(known.port, host) else choose_port()
+
     def _launch(self) -> int:
         config, log_file = self.directory / "server.conf", self.directory / "server.log"
         program = find_server()
         write_whole(config, self._configuration())
-        with log_file.open("ab") as log:
+        with open_private(log_file) as log:
             self._log_end = log.tell()
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "headgate.fabric.guard", str(program), "-c", str(config)],
@@ -134,6 +202,7 @@ class EmbeddedServer:
                 stderr=log,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
+                umask=PRIVATE_UMASK,
             )
         self._wait_ready()
         return self._process.pid
@@ -185,9 +254,10 @@ class EmbeddedServer:
         store = json.dumps(str(self.directory / "data"))
         sync = "always" if self._sync_always else '"2m"'
         return (
-            f"server_name: {self.name}\nhost: {HOST}\nport: {self.port}\n"
+            f"server_name: {self.name}\nhost: {json.dumps(self._listening.host)}\nport: {self.port}\n"
             "max_payload: 8388608\nmax_pending: 268435456\n"
             f"jetstream {{ store_dir: {store}, max_file_store: 1TB, sync_interval: {sync} }}\n"
+            f"{self._listening.configuration}{self._keys.configuration(self.directory)}"
         )
 
     def _wait_ready(self) -> None:
@@ -198,7 +268,7 @@ class EmbeddedServer:
                 break
             with (
                 noted(FABRIC, "the server does not answer yet", OSError),
-                socket.create_connection((HOST, self.port), 1.0) as probe,
+                socket.create_connection((self._place(0).reached_at, self.port), 1.0) as probe,
             ):
                 if self.name.encode() in probe.recv(4096):
                     return
@@ -245,7 +315,7 @@ class EmbeddedServer:
 def running_url(state_dir: Path) -> str | None:
     """The address of the embedded server of a state directory, None when it is not running."""
     place = ServerPlace.read(port_file(state_dir))
-    return place.url if place is not None and is_running(place) else None
+    return address_of(state_dir / "nats") if place is not None and is_running(place) else None
 
 
 def port_file(state_dir: Path) -> Path:

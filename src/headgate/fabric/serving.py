@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from nats.aio.client import Client
@@ -18,47 +19,78 @@ MOST_REQUESTS: Final = 256
 """How many requests to one subject are handled at a time; more are refused at once, and may be tried again."""
 
 _log = logging.getLogger(__name__)
+End = Callable[[], Awaitable[None]]
 
 
-async def serve(
-    client: Client, subject: str, handler: Callable[[bytes], Awaitable[bytes]]
-) -> Callable[[], Awaitable[None]]:
-    """Answer requests: `handler` takes the request's bytes and gives the answer's. Returns what ends it.
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request as it arrived, and how to answer it."""
 
-    Where the handler fails, the answer has what it failed with in a header, and `Fabric.request` raises it.
-    """
-    handling: set[asyncio.Task[None]] = set()
+    client: Client
+    subject: str
+    data: bytes
+    reply_to: str
+    headers: Mapping[str, str]
 
-    async def reply(message: Any, data: bytes, failed: str | None = None) -> None:
+    @property
+    def connection(self) -> str:
+        """What tells the connection of whoever asks from others of the same user: the beginning of where it hears."""
+        return self.reply_to.rpartition(".")[0]
+
+    async def reply(self, data: bytes, failed: str | None = None) -> None:
+        """Answer; nothing happens where the connection, and with it whoever asked, is away."""
+        if len(data) > self.client.max_payload:
+            data, failed = b"", f"the answer has {len(data)} bytes, more than NATS takes"
         with noted(FABRIC, "the connection is away, and so is who asked", NatsError):
-            await client.publish(message.reply, data, headers=None if failed is None else {FAILED: failed})
+            await self.client.publish(self.reply_to, data, headers=None if failed is None else {FAILED: failed})
 
-    async def answer(message: Any) -> None:
+    async def answer(self, handler: Callable[[bytes], Awaitable[bytes]]) -> None:
+        """Answer with what a handler gives, or with what it failed with, which `Fabric.request` then raises."""
         try:
-            data = await handler(message.data)
+            data = await handler(self.data)
         except Exception as error:  # noqa: BLE001 - whoever asked is told, whatever it was
-            _log.warning("a request to %s failed", subject, exc_info=error)
-            await reply(message, b"", _one_line(error))
-            return
-        if len(data) > client.max_payload:
-            await reply(message, b"", f"the answer has {len(data)} bytes, more than NATS takes")
+            _log.warning("a request to %s failed", self.subject, exc_info=error)
+            await self.reply(b"", _one_line(error))
         else:
-            await reply(message, data)
+            await self.reply(data)
 
-    async def take(message: Any) -> None:
-        if len(handling) >= MOST_REQUESTS:
-            await reply(message, b"", f"{len(handling)} requests wait for an answer already: try again")
-        elif message.reply:
-            task = asyncio.create_task(answer(message))
-            handling.add(task)
-            task.add_done_callback(handling.discard)
 
-    serving = await client.subscribe(subject, cb=take)
+async def receive(client: Client, subject: str, take: Callable[[Call], Awaitable[None]]) -> End:
+    """Hand every request to a subject (wildcards allowed) to `take`, one after the other. Returns what ends it.
+
+    A message that wants no answer is no request and is dropped.
+    """
+
+    async def arrived(message: Any) -> None:
+        if message.reply:
+            await take(Call(client, message.subject, message.data, message.reply, message.headers or {}))
+
+    receiving = await client.subscribe(subject, cb=arrived)
 
     async def end() -> None:
         if not client.is_closed:
             with noted(FABRIC, "the connection is away, and so is who asked", NatsError):
-                await serving.unsubscribe()
+                await receiving.unsubscribe()
+
+    return end
+
+
+async def serve(client: Client, subject: str, handler: Callable[[bytes], Awaitable[bytes]]) -> End:
+    """Answer requests side by side: `handler` takes a request's bytes and gives the answer's. Returns what ends it."""
+    handling: set[asyncio.Task[None]] = set()
+
+    async def take(call: Call) -> None:
+        if len(handling) >= MOST_REQUESTS:
+            await call.reply(b"", f"{len(handling)} requests wait for an answer already: try again")
+            return
+        task = asyncio.create_task(call.answer(handler))
+        handling.add(task)
+        task.add_done_callback(handling.discard)
+
+    stop = await receive(client, subject, take)
+
+    async def end() -> None:
+        await stop()
         for task in list(handling):
             task.cancel()
 

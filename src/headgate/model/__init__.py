@@ -3,7 +3,7 @@
 Nothing here reads a file, a clock or a socket, and nothing is imported from the rest of Headgate except `errors`.
 """
 
-from headgate.model.deployment import Deployment
+from headgate.model.deployment import Deployment, Limits, NatsPlace
 from headgate.model.plan import Plan, Tree
 from headgate.model.quality import PRESETS, Quality, QualityTable, parse_quality
 from headgate.model.schema import Column, Schema, parse_type, type_name
@@ -17,9 +17,11 @@ __all__ = [
     "Admission",
     "Column",
     "Deployment",
+    "Limits",
     "Link",
     "LinkQueue",
     "Links",
+    "NatsPlace",
     "Plan",
     "Quality",
     "QualityTable",

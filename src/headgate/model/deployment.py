@@ -12,9 +12,37 @@ from headgate.model.stream import Stream
 from headgate.model.subscription import Subscription
 
 
+@dataclass(frozen=True, slots=True)
+class NatsPlace:
+    """Where NATS is: a server of the user's own (`url`), or where the embedded one listens. Files are PEM."""
+
+    url: str | None = None
+    credentials: str | None = None
+    listen: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    authority: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one identity may take: requests a second for long, at once, and waiting; subscriptions.
+
+    Operators are limited in their requests only, for each of their connections.
+    """
+
+    requests_per_s: float = 50.0
+    burst: int = 200
+    waiting: int = 200
+    subscriptions: int = 1000
+
+
 @dataclass(frozen=True)
 class Deployment:
-    """Streams, sites, links and subscriptions by name. A `plan` that is given is used instead of a computed one."""
+    """Streams, sites, links and subscriptions by name. A `plan` that is given is used instead of a computed one.
+
+    `nats` and `limits` are for whoever runs the file; the catalog does not keep them.
+    """
 
     streams: Mapping[str, Stream]
     sites: Mapping[str, Site]
@@ -24,3 +52,5 @@ class Deployment:
     objective: str | None = None
     constraints: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
+    nats: NatsPlace = field(default_factory=NatsPlace, compare=False)
+    limits: Limits = field(default_factory=Limits, compare=False)

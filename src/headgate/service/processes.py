@@ -14,6 +14,7 @@ from typing import Final
 from headgate.diagnostics import SERVICE, noted
 from headgate.fabric.place import write_whole
 from headgate.pipeline.job import CONNECTION, JobConfig
+from headgate.private import PRIVATE_UMASK, open_private
 
 _STOP_S: Final = 20.0
 _BACKOFF_S: Final = (0.1, 1.0, 2.0, 5.0, 10.0)
@@ -72,7 +73,7 @@ class JobProcess:
         config = self._configure(self.restarts)
         write_whole(path, json.dumps(config.shown()))
         more = self._environment(self.restarts) if self._environment else {}
-        with (self._state_dir / "job.log").open("ab") as log:
+        with open_private(self._state_dir / "job.log") as log:
             return await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
@@ -83,6 +84,7 @@ class JobProcess:
                 stderr=log,
                 env={**os.environ, **more, CONNECTION: config.connection()},
                 start_new_session=True,
+                umask=PRIVATE_UMASK,
             )
 
     async def pause(self) -> None:

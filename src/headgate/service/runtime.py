@@ -21,10 +21,12 @@ from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import EmbeddedServer, Fabric, cancel_all, in_daemon, keep_quarantine
 from headgate.fabric.runner import run_machine
-from headgate.model import Deployment, parse_duration
+from headgate.fabric.server import Listening
+from headgate.model import Deployment, Limits, parse_duration
 from headgate.pipeline.job import JobConfig
 from headgate.planning.replan import warm
 from headgate.planning.search import Search
+from headgate.private import make_private, private_files
 from headgate.protocol import kernel
 from headgate.protocol.reports import JobReport
 from headgate.relay.budget import Budgets
@@ -78,6 +80,7 @@ class Settings:
 
     state_dir: Path
     nats: str | None = None
+    listening: Listening | None = None
     namespace: str = "hg"
     catalog: str | None = None
     master: str = "local[*]"
@@ -115,14 +118,21 @@ ConfigureJob = Callable[["Runtime", int], JobConfig]
 class Runtime:
     """A running deployment. `open_runtime` makes one; `failed` is set when a part of it has ended by an error."""
 
-    def __init__(self, settings: Settings, fabric: Fabric, catalog: Catalog, server: EmbeddedServer | None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        fabric: Fabric,
+        catalog: Catalog,
+        server: EmbeddedServer | None,
+        limits: Limits | None = None,
+    ) -> None:
         self.settings = settings
         self.fabric = fabric
         self.catalog = catalog
         self.server = server
         self.tables = Tables(fabric)
         self.clerk = Clerk(catalog)
-        self.control = Control(fabric, self.clerk, self.status)
+        self.control = Control(fabric, self.clerk, self.status, limits)
         reserve_bytes = settings.disk_reserve_bytes
         self.machine = Machine(fabric, settings.state_dir, server, reserve_bytes, self._pause, self._resume)
         self.control.machine = lambda: msgspec.to_builtins(self.machine.report)
@@ -144,6 +154,11 @@ class Runtime:
     def url(self) -> str:
         """The address of NATS. It may hold a password: mask it where it is shown."""
         return self.settings.nats or (self.server.url if self.server else "")
+
+    @property
+    def listens_at(self) -> str:
+        """The address of NATS for people: of an embedded server, its place on the network."""
+        return self.settings.nats or (self.server.listens_at if self.server else "")
 
     async def start(self, deployment: Deployment | None) -> None:
         """Bring the catalog up to the file, publish it, and start relays, books and the Spark job."""
@@ -303,7 +318,7 @@ class Runtime:
             partitions=settings.partitions,
             new_lineage=settings.new_lineage or settings.accept_loss,
             spark_options=dict(settings.spark_options),
-            nats_options=_nats_options(settings, self.server),
+            nats_options=dict(settings.nats_options),
             log_level=settings.log_level,
             log_format=settings.log_format,
         )
@@ -378,12 +393,6 @@ class Runtime:
             await say_stopped(self.fabric)
 
 
-def _nats_options(settings: Settings, server: EmbeddedServer | None) -> dict[str, Any]:
-    """How to connect: to an embedded server by its port file, so that everybody follows it to another port."""
-    followed = {} if server is None else {"port_file": str(server.port_file.absolute())}
-    return {**settings.nats_options, **followed}
-
-
 def _apply(catalog: Catalog, deployment: Deployment, incarnations: Mapping[str, Incarnation]) -> None:
     """Make the catalog agree with the file, and plan what that changes, as one revision."""
     with catalog.edit("apply") as edit:
@@ -395,9 +404,12 @@ def _apply(catalog: Catalog, deployment: Deployment, incarnations: Mapping[str, 
 
 @contextlib.contextmanager
 def exclusive(state_dir: Path) -> Any:
-    """Hold the state directory: two deployments in one would fight over its ports and checkpoints."""
-    state_dir.mkdir(parents=True, exist_ok=True)
-    with (state_dir / "lock").open("w") as handle:
+    """Hold the state directory: two deployments in one would fight over its ports and checkpoints.
+
+    Only its owner can read it, and what is written meanwhile.
+    """
+    make_private(state_dir)
+    with private_files(), (state_dir / "lock").open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -425,17 +437,17 @@ async def open_runtime(
         stack.enter_context(exclusive(settings.state_dir))
         server = None
         if settings.nats is None:
-            server = EmbeddedServer(settings.state_dir)
+            server = EmbeddedServer(settings.state_dir, listening=settings.listening)
             stack.callback(server.stop)
             await asyncio.to_thread(server.start)
         url = settings.nats or (server.url if server else "")
         logs = Logs(
             settings.namespace, inbox_messages=settings.inbox_messages, tables_bytes=settings.tables.limit_bytes
         )
-        fabric = await stack.enter_async_context(await Fabric.connect(url, logs, **_nats_options(settings, server)))
+        fabric = await stack.enter_async_context(await Fabric.connect(url, logs, **settings.nats_options))
         told = await _rebuild(fabric, settings) if settings.rebuild_catalog else []
         catalog = stack.enter_context(Catalog.open(settings.catalog_place))
-        runtime = Runtime(settings, fabric, catalog, server)
+        runtime = Runtime(settings, fabric, catalog, server, None if deployment is None else deployment.limits)
         runtime.told += told
         runtime.configure_job = configure_job
         stack.push_async_callback(runtime.stop)

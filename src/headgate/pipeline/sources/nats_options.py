@@ -30,7 +30,9 @@ OPTIONS: Mapping[str, str] = {
     "token": "token",
     "user_credentials": "credentials file",
     "tls_ca": "file of the certificate authority, for TLS",
-    "port_file": "file that says at which port an embedded server is (the deployment's own)",
+    "tls_cert": "file of a certificate of our own, for servers that ask for one",
+    "tls_key": "file of its key",
+    "plain": "`true` to reach a server that is not on this machine without TLS (false)",
 }
 """Options of a `nats` source and their defaults."""
 
@@ -87,7 +89,7 @@ class Settings:
             unsent=Logs(namespace).unsent(stream) if own and stream is not None else None,
             access={
                 name: options[name]
-                for name in ("user", "password", "token", "user_credentials", "tls_ca", "port_file")
+                for name in ("user", "password", "token", "user_credentials", "tls_ca", "tls_cert", "tls_key", "plain")
                 if name in options
             },
         )

@@ -26,6 +26,7 @@ import numpy as np
 from headgate.catalog import parse_deployment
 from headgate.client import Client
 from headgate.fabric import Fabric
+from headgate.fabric.address import reach
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.worker import Address
 from headgate.relay.node import RelayNode
@@ -95,7 +96,8 @@ def _cpu_s(pid: int) -> float:
 
 async def _messages(url: str) -> int:
     """Messages that relays have put into site logs and inboxes."""
-    connection = await nats.connect(url)
+    there = reach(url, {})
+    connection = await nats.connect(there.url, **there.options)
     try:
         infos = await connection.jetstream().streams_info()
         return sum(

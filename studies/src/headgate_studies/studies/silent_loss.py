@@ -147,6 +147,7 @@ async def _nats(settings: dict[str, Any], directory: Path) -> dict[str, Any]:
     from nats.errors import SlowConsumerError
 
     from headgate.fabric import EmbeddedServer
+    from headgate.fabric.address import reach
 
     server = EmbeddedServer(directory)
     await asyncio.to_thread(server.start)
@@ -164,10 +165,11 @@ async def _nats(settings: dict[str, Any], directory: Path) -> dict[str, Any]:
             ages.append(time.time() - _PACK.unpack(message.data)[1])
             last[0] = time.monotonic()
 
-        reader = await nats.connect(server.url, error_cb=on_error)
+        there = reach(server.url, {})
+        reader = await nats.connect(there.url, error_cb=on_error, **there.options)
         await reader.subscribe("events", cb=on_message, pending_msgs_limit=int(settings["bound"]))
         await reader.flush()
-        writer = await nats.connect(server.url)
+        writer = await nats.connect(there.url, **there.options)
         count, rate = int(settings["messages"]), float(settings["rate"])
         began = time.monotonic()
         for number in range(count):

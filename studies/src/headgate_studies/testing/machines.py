@@ -167,8 +167,7 @@ class Campaign:
         self.outcome = outcome
         self.random = random.Random(outcome.seed)
         self.deployment = runtime.catalog.snapshot().deployment
-        options = {"port_file": str(runtime.server.port_file)}
-        self.address = Address(runtime.server.url, Logs(runtime.settings.namespace), options)
+        self.address = Address(runtime.server.url, Logs(runtime.settings.namespace))
         self.seqs: dict[str, list[int]] = {name: [] for name in self.deployment.subscriptions}
         self.stopping = False
         self.moved: list[str] = []

@@ -1,0 +1,102 @@
+"""Keys and signed statements of NATS: who may connect, and what to (the server's JWT format, version 2).
+
+An Ed25519 key pair is written as NATS writes it: a seed (`S…`, secret) and a public key (`O…` an operator, `A…` an
+account, `U…` a user). A statement is signed by the key above it: the operator's signs accounts, an account's its users.
+The server knows the operator's public key only, so that a user is added without telling it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from headgate.errors import HeadgateError
+
+_HEADER: Final = {"typ": "JWT", "alg": "ed25519-nkey"}
+_KINDS: Final = {"operator": 14 << 3, "account": 0, "user": 20 << 3}
+
+
+class CredentialsError(HeadgateError):
+    """A credentials file that cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A key pair; `seed` is the secret."""
+
+    seed: str
+    public: str
+
+    def __repr__(self) -> str:
+        return f"KeyPair({self.public})"
+
+    @classmethod
+    def new(cls, kind: str) -> Self:
+        """A new key pair of an `operator`, an `account` or a `user`.
+
+        >>> KeyPair.new("account").public[0], KeyPair.new("user").seed[:2]
+        ('A', 'SU')
+        """
+        import nkeys
+
+        return cls.of(nkeys.encode_seed(os.urandom(32), _KINDS[kind]).decode())
+
+    @classmethod
+    def of(cls, seed: str) -> Self:
+        """The pair of a seed."""
+        import nkeys
+
+        return cls(seed, nkeys.from_seed(bytearray(seed.encode())).public_key.decode())
+
+    def sign(self, claims: Mapping[str, Any]) -> str:
+        """A statement signed by this key."""
+        import nkeys
+
+        body = {**claims, "iss": self.public}
+        digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).digest()
+        body["jti"] = base64.b32encode(digest).decode().rstrip("=")
+        text = f"{_encoded(_HEADER)}.{_encoded(body)}"
+        signature = nkeys.from_seed(bytearray(self.seed.encode())).sign(text.encode())
+        return f"{text}.{_base64(signature)}"
+
+
+def _base64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _encoded(document: Mapping[str, Any]) -> str:
+    return _base64(json.dumps(document, separators=(",", ":")).encode())
+
+
+def read_claims(statement: str) -> dict[str, Any]:
+    """What a signed statement says; whether it is true is the server's to find out."""
+    try:
+        body = statement.split(".")[1]
+        found = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    except (IndexError, ValueError) as error:
+        raise CredentialsError("the credentials hold no statement of NATS", hint="ask for new ones") from error
+    return dict(found)
+
+
+def credentials_text(statement: str, seed: str) -> str:
+    """A credentials file, as the tools of NATS read it too."""
+    return (
+        f"-----BEGIN NATS USER JWT-----\n{statement}\n------END NATS USER JWT------\n\n"
+        "These lines let whoever has them in. Keep this file to yourself.\n\n"
+        f"-----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
+    )
+
+
+def statement_of(text: str) -> str:
+    """The signed statement in a credentials file."""
+    lines = text.splitlines()
+    for line, following in itertools.pairwise(lines):
+        if "BEGIN NATS USER JWT" in line:
+            return following.strip()
+    raise CredentialsError("this is no credentials file of NATS", hint="it begins with -----BEGIN NATS USER JWT-----")

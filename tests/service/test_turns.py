@@ -1,0 +1,100 @@
+"""Fair turns: a flood costs the others nothing, limits hold at the limit, and a refusal says when to come back."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import time
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.live import running, small, until
+
+from headgate.client import Client
+from headgate.model import Limits
+from headgate.service.turns import Turns
+
+
+def test_limits_hold_at_the_limit() -> None:
+    turns: Turns[int] = Turns(Limits(requests_per_s=10.0, burst=3, waiting=5))
+    assert [turns.offer("a", number, 0.0) for number in range(3)] == [None] * 3
+    again_s = turns.offer("a", 3, 0.0)
+    assert again_s is not None
+    assert abs(again_s - 0.1) < 1e-9
+    assert turns.offer("a", 3, again_s - 0.01) is not None
+    assert turns.offer("a", 3, again_s) is None
+    assert turns.offer("b", 0, 0.0) is None  # another one has limits of its own
+    full: Turns[int] = Turns(Limits(requests_per_s=1e6, burst=1000, waiting=4))
+    assert [full.offer("a", number, 0.0) is None for number in range(6)] == [True] * 4 + [False] * 2
+    assert full.take() == 0
+    assert full.offer("a", 6, 0.0) is None
+    assert full.refused == 2
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=60))
+def test_everybody_is_served_in_turn_and_in_order(flows: list[str]) -> None:
+    turns: Turns[tuple[str, int]] = Turns(Limits())
+    for number, flow in enumerate(flows):
+        assert turns.offer(flow, (flow, number), 0.0) is None
+    served = []
+    while (found := turns.take()) is not None:
+        served.append(found)
+    assert len(turns) == 0
+    assert sorted(served, key=lambda each: each[1]) == list(zip(flows, range(len(flows)), strict=True))
+    for flow in set(flows):
+        mine = [number for name, number in served if name == flow]
+        assert mine == sorted(mine)
+        places = [place for place, (name, _) in enumerate(served) if name == flow]
+        # Between two of somebody's requests everybody else has at most one turn.
+        assert all(later - earlier <= len(set(flows)) for earlier, later in itertools.pairwise(places))
+
+
+def test_a_flood_of_one_does_not_hold_up_another(tmp_path: Path, nats_url: str) -> None:
+    """3,000 requests at once of one connection; a `subscribe` of another one is served with the first of them."""
+
+    async def run() -> None:
+        async with (
+            running(small(here={"site": "leaf"}), tmp_path, nats_url) as live,
+            await Client.connect(nats_url, namespace=live.address.logs.namespace) as flooding,
+        ):
+            fabric = flooding.fabric
+            answers: asyncio.Queue[bytes] = asyncio.Queue()
+
+            async def keep(message: object) -> None:
+                answers.put_nowait(message.data)  # type: ignore[attr-defined]
+
+            inbox = fabric._client.new_inbox()
+            await fabric._client.subscribe(f"{inbox}.*", cb=keep)
+            subject = fabric.logs.control("subscribe")
+            for number in range(3000):
+                wanted = {"name": f"f{number}", "subscription": {"stream": "fleet", "site": "leaf"}}
+                await fabric._client.publish(subject, json.dumps(wanted).encode(), reply=f"{inbox}.{number}")
+            await fabric._client.flush()
+
+            async def flooded() -> bool:
+                return live.runtime.control._changes.turns.refused >= 2500
+
+            await until(flooded)
+            before = len([name for name in live.runtime.catalog.snapshot().subscription_ids if name[0] == "f"])
+            began = time.monotonic()
+            await live.client.control("subscribe", name="honest", subscription={"stream": "fleet", "site": "leaf"})
+            took_s = time.monotonic() - began
+            after = len([name for name in live.runtime.catalog.snapshot().subscription_ids if name[0] == "f"])
+            assert after - before <= 8, took_s  # those that were being served, and one in its turn
+            refused = [json.loads(answers.get_nowait()) for _ in range(100)]
+            assert all("retry_after_s" in each or "id" in each for each in refused)
+
+    asyncio.run(run())
+
+
+def test_who_asks_too_often_waits_and_is_served(tmp_path: Path, nats_url: str) -> None:
+    async def run() -> None:
+        document = {**small(here={"site": "leaf"}), "limits": {"requests": "20/s", "burst": 2, "waiting": 2}}
+        async with running(document, tmp_path, nats_url) as live:
+            answers = await asyncio.gather(*(live.client.control("machine") for _ in range(8)))
+            assert len(answers) == 8
+            assert live.runtime.control._reports.turns.refused > 0
+
+    asyncio.run(run())
