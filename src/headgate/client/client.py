@@ -42,6 +42,8 @@ _TRIES: Final = 3
 class BusyError(ClientError):
     """The service could not make a change for now, and made none: try again."""
 
+    usual_kind = "busy"
+
 
 def find_url(url: str | None, state_dir: Path | None) -> str:
     """The address of NATS: as given, or of the deployment that runs in a state directory."""
@@ -102,7 +104,8 @@ class Client:
         """The deployment as it is now."""
         revision = await head_revision(self.fabric)
         if revision is None:
-            raise ClientError("no deployment is published here", hint="is `headgate up` running, is --namespace right?")
+            hint = "is `headgate up` running, is --namespace right?"
+            raise ClientError("no deployment is published here", hint=hint, kind="unavailable")
         return await self.tables.snapshot(revision)
 
     async def control(self, verb: str, *, request: str | None = None, **arguments: Any) -> dict[str, Any]:
@@ -117,6 +120,9 @@ class Client:
         """
         identity = request or uuid.uuid4().hex
         data = json.dumps({**arguments, "request": identity}).encode()
+        if len(data) > self.fabric.max_payload:
+            taken = f"the request has {len(data):,} bytes, and NATS takes {self.fabric.max_payload:,}"
+            raise ClientError(taken, hint="ask for less at a time", kind="too-large")
         for tries_left in reversed(range(_TRIES)):
             try:
                 answer = await self.fabric.request(self.fabric.logs.control(verb), data)
@@ -126,6 +132,7 @@ class Client:
                     raise ClientError(
                         f"the service does not answer to {verb!r}; what was asked for may still be done",
                         hint=f"look with `headgate status`, or ask again with request={identity!r}: it is done once",
+                        kind="unavailable",
                     ) from error
         try:
             document = json.loads(answer)
@@ -134,7 +141,8 @@ class Client:
         if not isinstance(document, dict):
             raise ClientError(f"the answer to {verb!r} cannot be read: it is no JSON object")
         if "error" in document:
-            raise (BusyError if document.get("busy") else ClientError)(document["error"])
+            kind = document.get("kind")
+            raise (BusyError if kind == BusyError.usual_kind else ClientError)(document["error"], kind=kind)
         return document
 
     async def subscribe(
@@ -147,6 +155,7 @@ class Client:
         on_digest: Callable[[Mapping[str, int], int, int], None] | None = None,
         on_gap: Callable[[int, int], None] | None = None,
         after_loss: bool = False,
+        confirming: bool = False,
         **subscription: Any,
     ) -> Inbox | MergedInbox:
         """Open a subscription for reading, from a position token or from what was last acknowledged.
@@ -159,16 +168,17 @@ class Client:
         order of each root; its position token holds the position at each.
 
         Where rows of the stream were lost and that was accepted, the stream has begun anew: who was there before is
-        told by a `LossError`, and reads what came since with `after_loss`.
+        told by a `LossError`, and reads what came since with `after_loss`. With `confirming`, what the loop takes is
+        not acknowledged before `inbox.confirm(delivery.position)` is called, for who passes rows on to somebody else.
         """
         if subscription:
             await self.control("subscribe", name=name, subscription=subscription, change=True)
         snapshot = await self.snapshot()
         options: dict[str, Any] = {"peek": peek, "max_rows": max_rows, "on_digest": on_digest, "on_gap": on_gap}
-        options["after_loss"] = after_loss
+        options |= {"after_loss": after_loss, "confirming": confirming}
         if name in snapshot.subscription_ids:
             return await self._open(snapshot, name, position, **options)
-        members = _known_names(name, snapshot)
+        members = known_names(name, snapshot)
         given = {} if position is None else _positions(position, name)
         if position is not None and not given.keys() & {snapshot.subscription_ids[each] for each in members}:
             raise ClientError(f"this is not a position of {name!r}", hint="use `Delivery.position` as it was given")
@@ -287,7 +297,7 @@ class Client:
         snapshot = await self.snapshot()
         grace_s = parse_duration(expires) if isinstance(expires, str) else expires
         positions = [
-            await self._detach(snapshot.subscription_ids[each], grace_s) for each in _known_names(name, snapshot)
+            await self._detach(snapshot.subscription_ids[each], grace_s) for each in known_names(name, snapshot)
         ]
         return positions[0] if name in snapshot.subscription_ids else join_positions(positions)
 
@@ -370,19 +380,20 @@ class Client:
         snapshot = await self.snapshot()
         streams = snapshot.deployment.streams
         if name not in streams:
-            raise ClientError(f"no stream {name!r}", hint=_suggest(name, streams))
+            raise ClientError(f"no stream {name!r}", hint=_suggest(name, streams), kind="unknown")
         if streams[name].source.format == "nats":
             await check_input(self.fabric, name, snapshot.identity)
         return streams[name]
 
 
-def _known_names(name: str, snapshot: Snapshot) -> list[str]:
+def known_names(name: str, snapshot: Snapshot) -> list[str]:
     """The subscription of a name, or those at each root of its stream."""
     if name in snapshot.subscription_ids:
         return [name]
     members = members_named(snapshot.deployment.streams, snapshot.subscription_ids, name)
     if not members:
-        raise ClientError(f"no subscription {name!r}", hint=_suggest(name, snapshot.subscription_ids))
+        hint = _suggest(name, snapshot.subscription_ids)
+        raise ClientError(f"no subscription {name!r}", hint=hint, kind="unknown")
     return members
 
 

@@ -105,6 +105,7 @@ class Inbox:
         max_rows: int | None = None,
         on_digest: Callable[[Mapping[str, int], int, int], None] | None = None,
         on_gap: Callable[[int, int], None] | None = None,
+        confirming: bool = False,
     ) -> None:
         """Made by `Client.subscribe`.
 
@@ -118,7 +119,7 @@ class Inbox:
         self._fabric = fabric
         self._tables = tables
         acks = Acknowledger(name, ack_sequence, floor, tally.reader)
-        self._reading = Reading(name, snapshot, Account(tally), acks, floor, max_rows, on_gap)
+        self._reading = Reading(name, snapshot, Account(tally), acks, floor, max_rows, on_gap, confirming)
         self._runner: Runner | None = None
         self._handed: asyncio.Queue[tuple[Block, asyncio.Future[None]]] = asyncio.Queue()
         self._detached = asyncio.Event()
@@ -126,6 +127,7 @@ class Inbox:
         # Whether the consumer has the last block that was counted: the machine may be one block ahead of it.
         self._taken = False
         self.ahead = False
+        self._confirmed = -1
         self._on_digest = on_digest
 
     @property
@@ -137,6 +139,11 @@ class Inbox:
     def position(self) -> str:
         """The token of what was handed over so far."""
         return self._position
+
+    @property
+    def confirming(self) -> bool:
+        """Whether only what is confirmed is acknowledged."""
+        return self._reading.confirming
 
     @property
     def max_rows(self) -> int | None:
@@ -223,8 +230,22 @@ class Inbox:
 
     def done(self) -> None:
         """Say that the last delivery was dealt with, without asking for another; it is acknowledged soon."""
-        if self._runner is not None and self._taken:
+        if self._runner is not None and self._taken and not self.confirming:
             self._runner.tell(DONE)
+
+    def confirm(self, position: str) -> None:
+        """Say that everything up to a position was dealt with; with `confirming` nothing else is acknowledged."""
+        tally = decode_position(position, self.id)
+        tally.incarnation, tally.run, tally.reader = self.tally.incarnation, self.tally.run, self.tally.reader
+        if tally.mark > self.tally.mark:
+            raise ClientError(f"the position is past what was read of {self.name!r}", hint="confirm what was received")
+        if tally.mark <= self._confirmed:
+            return  # confirmed before, or later than what came after it
+        self._confirmed = tally.mark
+        if self._runner is not None:
+            self._runner.tell(DONE, tally)
+        else:
+            self._reading.acks.note(tally)
 
     async def detach(self) -> None:
         """End the reading: what was handed over counts as done, and the loop ends."""
@@ -255,6 +276,10 @@ class Readable(Protocol):
 
     def done(self) -> None:
         """Say that the last delivery was dealt with."""
+        ...
+
+    def confirm(self, position: str) -> None:
+        """Say that everything up to a position was dealt with."""
         ...
 
     async def close(self) -> None:

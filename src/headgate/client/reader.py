@@ -45,6 +45,8 @@ class Reading:
     floor: int = 0
     max_rows: int | None = None
     on_gap: Callable[[int, int], None] | None = None
+    confirming: bool = False
+    """Whether only what the consumer confirms is acknowledged, and not what it has taken."""
     site: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,9 +82,9 @@ class ReaderMachine(Machine):
         self.serve(STORE, self._store)
         self.spawn(self._read(), "read")
 
-    async def _done(self, _: Any) -> None:
-        """The consumer is done with what it was handed, without asking for more."""
-        self._reading.acks.note(self._reading.account.tally)
+    async def _done(self, confirmed: Any) -> None:
+        """The consumer is done with what it was handed, or with as much of it as the given tally has."""
+        self._reading.acks.note(self._reading.account.tally if confirmed is None else confirmed)
 
     async def _store(self, _: Any) -> ClientError | None:
         """Acknowledge now; an error is the answer where another reader has taken over."""
@@ -104,7 +106,8 @@ class ReaderMachine(Machine):
                     inbox = place if piece.upto == block.upto else place - 1
                     told = reading.account.add(piece, inbox, int(self._port.wall_s * 1000))
                     await self._port.hand_over(told)
-                    reading.acks.note(reading.account.tally)
+                    if not reading.confirming:
+                        reading.acks.note(reading.account.tally)
 
     def _enter(self, stay: Stay) -> None:
         """Read on in the inbox of a stay: those before it are finished with."""
@@ -190,6 +193,7 @@ class ReaderMachine(Machine):
                         f"rows {after + 1} to {upto} of {stream!r} are missing, and neither {site!r} nor {root!r} sends"
                         " them again",
                         hint="are the sites' relays running?",
+                        kind="unavailable",
                     ) from error
                 await self._port.sleep(_STALL_S)
         raise AssertionError("unreachable")
@@ -205,4 +209,5 @@ class ReaderMachine(Machine):
         return ClientError(
             f"rows {after + 1} to {upto} of {self._stream!r} are no longer kept",
             hint="read on from what was last acknowledged, without a position",
+            kind="gone",
         )
