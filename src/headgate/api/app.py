@@ -11,7 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.responses import JSONResponse, Response
 
 from headgate import __version__
-from headgate.api import pages, problems, reports, subscriptions
+from headgate.api import pages, problems, receiving, reports, sockets, subscriptions
 from headgate.api.access import Access, HostGuard, Identity, identify
 from headgate.api.gateway import Gateway
 from headgate.api.routing import Here
@@ -39,8 +39,9 @@ def make_app(gateway: Gateway, access: Access, hosts: Iterable[str]) -> FastAPI:
     app.state.access = access
     problems.install(app)
     app.add_middleware(HostGuard, hosts=hosts)
-    for module in (subscriptions, reports, pages):
+    for module in (subscriptions, receiving, reports, pages):
         app.include_router(module.routes)
+    sockets.install(app)
     _add_health(app)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign] # FastAPI's own way to say so
     return app

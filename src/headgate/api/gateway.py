@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from headgate.api.problems import ApiError
+from headgate.api.readers import Readers
 from headgate.client import Client
 from headgate.client.client import known_names
 from headgate.errors import nearest
@@ -54,6 +55,7 @@ class Gateway:
         """`state_dir` is where the deployment keeps its state, where that is on this machine."""
         self.client = client
         self.state_dir = state_dir
+        self.readers = Readers(client)
         self._status = Recent(self._read_status)
         self._granted: tuple[tuple[int, int], PlanResult | None] | None = None
         self._planning = asyncio.Lock()
@@ -62,6 +64,7 @@ class Gateway:
 
     async def close(self) -> None:
         """End what is still being sent to clients."""
+        self.readers.close()
 
     async def snapshot(self) -> Snapshot:
         """The deployment as it is in force now."""

@@ -156,6 +156,7 @@ class Client:
         on_gap: Callable[[int, int], None] | None = None,
         after_loss: bool = False,
         confirming: bool = False,
+        batch: int = 256,
         **subscription: Any,
     ) -> Inbox | MergedInbox:
         """Open a subscription for reading, from a position token or from what was last acknowledged.
@@ -170,12 +171,13 @@ class Client:
         Where rows of the stream were lost and that was accepted, the stream has begun anew: who was there before is
         told by a `LossError`, and reads what came since with `after_loss`. With `confirming`, what the loop takes is
         not acknowledged before `inbox.confirm(delivery.position)` is called, for who passes rows on to somebody else.
+        `batch` bounds how many messages of the inbox are in memory at a time.
         """
         if subscription:
             await self.control("subscribe", name=name, subscription=subscription, change=True)
         snapshot = await self.snapshot()
         options: dict[str, Any] = {"peek": peek, "max_rows": max_rows, "on_digest": on_digest, "on_gap": on_gap}
-        options |= {"after_loss": after_loss, "confirming": confirming}
+        options |= {"after_loss": after_loss, "confirming": confirming, "batch": batch}
         if name in snapshot.subscription_ids:
             return await self._open(snapshot, name, position, **options)
         members = known_names(name, snapshot)

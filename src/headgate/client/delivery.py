@@ -106,6 +106,7 @@ class Inbox:
         on_digest: Callable[[Mapping[str, int], int, int], None] | None = None,
         on_gap: Callable[[int, int], None] | None = None,
         confirming: bool = False,
+        batch: int = 256,
     ) -> None:
         """Made by `Client.subscribe`.
 
@@ -119,7 +120,7 @@ class Inbox:
         self._fabric = fabric
         self._tables = tables
         acks = Acknowledger(name, ack_sequence, floor, tally.reader)
-        self._reading = Reading(name, snapshot, Account(tally), acks, floor, max_rows, on_gap, confirming)
+        self._reading = Reading(name, snapshot, Account(tally), acks, floor, max_rows, on_gap, confirming, batch)
         self._runner: Runner | None = None
         self._handed: asyncio.Queue[tuple[Block, asyncio.Future[None]]] = asyncio.Queue()
         self._detached = asyncio.Event()

@@ -47,6 +47,8 @@ class Reading:
     on_gap: Callable[[int, int], None] | None = None
     confirming: bool = False
     """Whether only what the consumer confirms is acknowledged, and not what it has taken."""
+    batch: int = 256
+    """How many messages of the inbox are read at a time, which is what a consumer that stands still keeps in memory."""
     site: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -76,7 +78,8 @@ class ReaderMachine(Machine):
         subscription = reading.snapshot.deployment.subscriptions[reading.name]
         self._stream = subscription.stream
         self._root = reading.snapshot.deployment.streams[subscription.stream].root
-        self._stays = Stays(self._port, self._tables, reading.name, reading.snapshot, reading.account, reading.floor)
+        held = (reading.account, reading.floor, reading.batch)
+        self._stays = Stays(self._port, self._tables, reading.name, reading.snapshot, *held)
         reading.acks.run_in(self._port)
         self.serve(DONE, self._done)
         self.serve(STORE, self._store)
