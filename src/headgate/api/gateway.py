@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
+from headgate.api.keys import Keys
 from headgate.api.problems import ApiError
 from headgate.api.readers import Readers
 from headgate.client import Client
@@ -56,6 +57,7 @@ class Gateway:
         self.client = client
         self.state_dir = state_dir
         self.readers = Readers(client)
+        self.keys = Keys()
         self._status = Recent(self._read_status)
         self._granted: tuple[tuple[int, int], PlanResult | None] | None = None
         self._planning = asyncio.Lock()

@@ -35,7 +35,11 @@ _RETRY_S: Final = {"busy": "1", "unavailable": "5"}
 
 
 class ApiError(HeadgateError):
-    """A request that this API refuses by itself."""
+    """A request that this API refuses by itself; `members` are further keys of its problem document."""
+
+    def __init__(self, message: str, *, members: Mapping[str, Any] | None = None, **more: Any) -> None:
+        super().__init__(message, **more)
+        self.members = dict(members or {})
 
 
 def problem_of(error: HeadgateError, **more: Any) -> dict[str, Any]:
@@ -47,7 +51,8 @@ def problem_of(error: HeadgateError, **more: Any) -> dict[str, Any]:
         "status": status,
         "detail": str(error),
     }
-    return {**found, **({"hint": error.hint} if error.hint else {}), **more}
+    members = error.members if isinstance(error, ApiError) else {}
+    return {**found, **({"hint": error.hint} if error.hint else {}), **members, **more}
 
 
 def problem_response(error: HeadgateError, **more: Any) -> Response:

@@ -358,15 +358,22 @@ class Client:
         """
         return list((await self.control("refine", name=name, resolution=resolution, add=add))["missing"])
 
-    async def publish(self, stream: str, rows: Any) -> int:
+    async def publish(self, stream: str, rows: Any, *, key: str | None = None) -> int:
         """Publish rows into a stream whose source is `nats`; returns the log's last sequence once all are stored.
 
         Rows are a record batch, a table, a pandas frame or a list of dicts; columns are found by name. They are sent
         as the source's `payload` says. Rows that do not fit the stream become dead letters there, not errors here.
+        Rows that are published again under the same `key`, within two hours, are stored once.
         """
         messages = encode_rows(rows, (await self._input(stream)).source, stream, self.fabric.max_payload)
         subject = self.fabric.logs.published(stream)
-        places = await asyncio.gather(*(self.fabric.publish(subject, message) for message in messages))
+        ids = [None if key is None else f"{key}.{number}" for number in range(len(messages))]
+        places = await asyncio.gather(
+            *(
+                self.fabric.publish(subject, message, message_id=identity)
+                for message, identity in zip(messages, ids, strict=True)
+            )
+        )
         return max(places, default=0)
 
     async def sender(self, stream: str, policy: Mapping[str, Any] | None = None, **options: Any) -> Sender:
