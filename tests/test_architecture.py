@@ -29,6 +29,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("catalog", "fabric"),
     ("relay", "pipeline", "feeds", "client"),
     ("service",),
+    ("api",),
     ("cli",),
 )
 # The laboratory stands on all of the product.
@@ -55,7 +56,9 @@ ENGINES = ("model", "filters", "matching", "grid", "planning", "reduction", "tun
 # The faces are imported by faces only.
 IMPORTERS = {
     "headgate.cli": {f"headgate_studies.{package}" for package in ("cli", "testing")},
+    "headgate.api": {"headgate.cli", "headgate_studies.testing"},
     "headgate.service": {
+        "headgate.api",
         "headgate.cli",
         *(f"headgate_studies.{package}" for package in ("bench", "studies", "testing")),
     },

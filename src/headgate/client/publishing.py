@@ -21,16 +21,7 @@ def encode_rows(rows: Any, source: Source, stream: str, max_bytes: int) -> list[
     >>> encode_rows([{"a": 1}, {"a": 2}], Source("nats", {"payload": "json"}), "s", 1000)
     [b'{"a": 1}', b'{"a": 2}']
     """
-    if source.format != "nats":
-        raise ClientError(
-            f"the stream {stream!r} reads from {source.format!r}, so nothing can be published into it",
-            hint="give it `source: {format: nats}`",
-        )
-    elsewhere = sorted({"url", "log", "subject"} & set(source.options))
-    if elsewhere:
-        raise ClientError(
-            f"the stream {stream!r} reads a subject of its own ({', '.join(elsewhere)})", hint="publish there with NATS"
-        )
+    check_published(source, stream)
     payload = source.options.get("payload", "arrow")
     room = int(max_bytes * _SHARE)
     table = to_table(rows)
@@ -39,8 +30,25 @@ def encode_rows(rows: Any, source: Source, stream: str, max_bytes: int) -> list[
     lines = [json.dumps(row, default=json_value).encode() for row in table.to_pylist()]
     for number, line in enumerate(lines):
         if len(line) > room:
-            raise ClientError(f"row {number} takes {len(line)} bytes, a message at most {room}")
+            raise ClientError(f"row {number} takes {len(line)} bytes, a message at most {room}", kind="too-large")
     return lines if payload == "json" else list(_joined(lines, room))
+
+
+def check_published(source: Source, stream: str) -> None:
+    """Refuse to publish into a stream that does not read what is published."""
+    if source.format != "nats":
+        raise ClientError(
+            f"the stream {stream!r} reads from {source.format!r}, so nothing can be published into it",
+            hint="give it `source: {format: nats}`",
+            kind="conflict",
+        )
+    elsewhere = sorted({"url", "log", "subject"} & set(source.options))
+    if elsewhere:
+        raise ClientError(
+            f"the stream {stream!r} reads a subject of its own ({', '.join(elsewhere)})",
+            hint="publish there with NATS",
+            kind="conflict",
+        )
 
 
 def to_table(rows: Any) -> pa.Table:
@@ -72,7 +80,7 @@ def _arrow(table: pa.Table, room: int) -> Iterator[bytes]:
     if len(data) <= room:
         yield data
     elif table.num_rows == 1:
-        raise ClientError(f"a row takes {len(data)} bytes, a message at most {room}")
+        raise ClientError(f"a row takes {len(data)} bytes, a message at most {room}", kind="too-large")
     else:
         half = table.num_rows // 2
         yield from _arrow(table.slice(0, half).combine_chunks(), room)

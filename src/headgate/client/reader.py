@@ -47,6 +47,10 @@ class Reading:
     floor: int = 0
     max_rows: int | None = None
     on_gap: Callable[[int, int], None] | None = None
+    confirming: bool = False
+    """Whether only what the consumer confirms is acknowledged, and not what it has taken."""
+    batch: int = 256
+    """How many messages of the inbox are read at a time, which is what a consumer that stands still keeps in memory."""
     site: str = field(init=False)
     position: bytes = field(init=False)
     """The tally up to the last block that the consumer has taken."""
@@ -89,7 +93,8 @@ class ReaderMachine(Machine):
         subscription = reading.snapshot.deployment.subscriptions[reading.name]
         self._stream = subscription.stream
         self._root = reading.snapshot.deployment.streams[subscription.stream].root
-        self._stays = Stays(self._port, self._tables, reading.name, reading.snapshot, reading.account, reading.floor)
+        held = (reading.account, reading.floor, reading.batch)
+        self._stays = Stays(self._port, self._tables, reading.name, reading.snapshot, *held)
         reading.acks.run_in(self._port)
         self.serve(TAKEN, self._taken)
         self.serve(DONE, self._done)
@@ -100,9 +105,11 @@ class ReaderMachine(Machine):
         """The consumer's loop has taken the last block."""
         self._reading.taken, self._reading.position = True, self._reading.account.tally.encode()
 
-    async def _done(self, _: Any) -> None:
-        """The consumer is done with what it has taken, without asking for more."""
-        if self._reading.taken:
+    async def _done(self, confirmed: Any) -> None:
+        """The consumer is done with what it has taken, or with as much of it as the given tally has."""
+        if confirmed is not None:
+            self._reading.acks.note(confirmed)
+        elif self._reading.taken:
             self._reading.acks.note(self._reading.account.tally)
 
     async def _store(self, _: Any) -> ClientError | None:
@@ -126,7 +133,8 @@ class ReaderMachine(Machine):
                     told = reading.account.add(piece, inbox, int(self._port.wall_s * 1000))
                     reading.taken = False
                     await self._port.hand_over(told)
-                    reading.acks.note(reading.account.tally)
+                    if not reading.confirming:
+                        reading.acks.note(reading.account.tally)
 
     def _enter(self, stay: Stay) -> None:
         """Read on in the inbox of a stay: those before it are finished with."""
@@ -219,6 +227,7 @@ class ReaderMachine(Machine):
                         f"rows {after + 1} to {upto} of {stream!r} are missing, and neither {site!r} nor {root!r} sends"
                         " them again",
                         hint="are the sites' relays running?",
+                        kind="unavailable",
                     ) from error
                 await self._port.sleep(_STALL_S)
         raise AssertionError("unreachable")
@@ -234,4 +243,5 @@ class ReaderMachine(Machine):
         return ClientError(
             f"rows {after + 1} to {upto} of {self._stream!r} are no longer kept",
             hint="read on from what was last acknowledged, without a position",
+            kind="gone",
         )

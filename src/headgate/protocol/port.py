@@ -24,6 +24,8 @@ T = TypeVar("T")
 class FabricError(HeadgateError):
     """The fabric could not do what was asked, or nobody knows whether it has."""
 
+    usual_kind = "unavailable"
+
 
 class FencedError(FabricError):
     """An append expected another last message: somebody else has written to the subject."""
@@ -36,6 +38,8 @@ class NoAnswerError(FabricError):
 class LogFullError(FabricError):
     """An append was refused because the log, the subject or the disk is full."""
 
+    usual_kind = "full"
+
 
 class NoLogError(FabricError):
     """There is no log with this name, or none that takes this subject."""
@@ -43,6 +47,8 @@ class NoLogError(FabricError):
 
 class TooLargeError(FabricError):
     """A message is larger, with its headers, than the server takes."""
+
+    usual_kind = "too-large"
 
 
 class GoneError(FabricError):
