@@ -22,6 +22,7 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.up",
     "headgate.cli.status",
     "headgate.cli.unreadable",
+    "headgate.cli.doctor",
     "headgate.cli.subscriptions",
     "headgate.cli.tail",
     "headgate.cli.demo",
