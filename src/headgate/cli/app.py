@@ -21,6 +21,7 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.check",
     "headgate.cli.up",
     "headgate.cli.status",
+    "headgate.cli.why",
     "headgate.cli.unreadable",
     "headgate.cli.doctor",
     "headgate.cli.subscriptions",
