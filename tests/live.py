@@ -74,14 +74,16 @@ class Live:
                 for query in queries:
                     query.stop()
 
-    async def commit(self, stream: str, rows: pa.RecordBatch, batch: int, row_cost_s: float = 0.0) -> None:
+    async def commit(
+        self, stream: str, rows: pa.RecordBatch, batch: int, row_cost_s: float = 0.0, dead: Any = None
+    ) -> None:
         """Match, stage and commit rows as the Spark job does, without Spark."""
-        await asyncio.to_thread(self._commit, stream, rows, batch, row_cost_s)
+        await asyncio.to_thread(self._commit, stream, rows, batch, row_cost_s, dead)
 
-    def _commit(self, stream: str, rows: pa.RecordBatch, batch: int, row_cost_s: float) -> None:
+    def _commit(self, stream: str, rows: pa.RecordBatch, batch: int, row_cost_s: float, dead: Any) -> None:
         self.keepers.setdefault(stream, IndexKeeper(self.directory / "indexes" / stream, stream))
         with DirectCommits(self.address, "test", keepers=self.keepers, controllers=self.controllers) as direct:
-            direct.commit(stream, rows, batch, row_cost_s)
+            direct.commit(stream, rows, batch, row_cost_s, dead)
 
     async def settle(self, timeout_s: float = 60.0) -> dict[str, Any]:
         """Wait until everything matched has been acknowledged, and return the status."""

@@ -56,6 +56,9 @@ def test_up_serves_the_api_and_its_address_survives_a_crash(tmp_path: Path) -> N
                 text=True,
                 check=True,
             )
+            asked = [sys.executable, "-m", "headgate.cli", "why", "all", "--seq", "1"]
+            told = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+            assert told == "Row 1 of 'readings' has not been read yet: the last that was committed is 0.\n"
             link = printed.stdout.strip()
             assert link.startswith(f"{found[1]}/login?code=")
             assert httpx.get(link, trust_env=False).status_code == 303

@@ -119,6 +119,11 @@ def test_reports_agree_with_the_command_line(tmp_path: Path, nats_url: str) -> N
         await api.json("GET", "/api/streams/flet/dead", 404)
         assert (await api.json("GET", "/api/measurements"))["links"].keys() == status["links"].keys()
         assert (await api.json("GET", "/readyz")) == {"state": "running"}
+        why = await api.json("GET", "/api/subscriptions/all/why", params={"seq": 7})
+        assert (why["fate"], why["row"]["vehicle"]) == ("delivered", rows(6, 7).column("vehicle")[0].as_py())
+        assert (await api.json("GET", "/api/subscriptions/all/why", params={"seq": 91}))["fate"] == "unread"
+        await api.json("GET", "/api/subscriptions/all/why", 422)
+        await api.json("GET", "/api/subscriptions/al/why", 404, params={"seq": 7})
 
     api_test(tmp_path, nats_url, document, work)
 

@@ -18,7 +18,10 @@ from headgate.planning.document import plan_document
 from headgate.service.dead import read_dead_letters
 from headgate.service.describing import links_document, stream_document
 from headgate.service.proposing import ask_what_if, measured_sizes, result_document
+from headgate.service.why.answer import Question as RowQuestion
+from headgate.service.why.asking import why_named
 from headgate.wire.codec import encode_site
+from headgate.wire.message import json_text
 
 routes = router("reports")
 
@@ -117,6 +120,19 @@ async def show_ledger(
 
 def _line(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {"stream": entry["stream"], "site": entry["site"], **{key: entry.get(key) for key in LEDGER}}
+
+
+@routes.get("/subscriptions/{name}/why", summary="What became of a row", response_class=Response)
+async def why(
+    here: Here,
+    name: str,
+    seq: Annotated[int | None, Query(ge=1, le=2**53, description="The row's sequence number.")] = None,
+    where: Annotated[str | None, Query(max_length=10_000, description="The row, as a SQL expression.")] = None,
+    key: Annotated[str | None, Query(max_length=1000, description="The row's key.")] = None,
+) -> Response:
+    """As `headgate why`: `fate` in one word, `text` in one paragraph. Give one of `seq`, `where` and `key`."""
+    found = await why_named(here.client, name, RowQuestion(seq, where, key))
+    return Response(json_text(found.to_document()), media_type="application/json")
 
 
 @routes.get("/plan", summary="The plan in force, and what it grants to whom")

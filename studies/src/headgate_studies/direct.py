@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -54,10 +54,21 @@ class DirectCommits:
     ) -> None:
         self._fabric.close()
 
-    def commit(self, stream: str, rows: pa.RecordBatch, batch: int, row_cost_s: float = 0.0) -> Manifest | None:
-        """Match, stage and commit rows as the batch of that number, None when it was committed before."""
+    def commit(
+        self,
+        stream: str,
+        rows: pa.RecordBatch,
+        batch: int,
+        row_cost_s: float = 0.0,
+        dead: Sequence[str | None] | None = None,
+    ) -> Manifest | None:
+        """Match, stage and commit rows as the batch of that number, None when it was committed before.
+
+        `dead` has for each row why it is a dead letter, None for one that is not.
+        """
         nothing = pa.nulls(rows.num_rows, pa.string())
-        marked = rows.append_column("_dead", nothing).append_column("_raw", nothing)
+        reasons = nothing if dead is None else pa.array(dead, pa.string())
+        marked = rows.append_column("_dead", reasons).append_column("_raw", nothing)
         control = self._controllers.get(stream)
         pin = pin_batch(self._fabric, stream, batch, None if control is None else control.plan)
         keeper = self._keepers.get(stream)
