@@ -77,7 +77,7 @@ class Gaps:
                     turn, asked = 0, gap.upto
                     continue
                 if turn % 3 == 2 or not (gap.shown or at_root):
-                    answers = await self._sent_before(gap)
+                    answers = await self._sent_before(gap, turn)
                 else:
                     root = await self._root_of(stream) if at_root else ""
                     place, upto = (root, gap.upto) if at_root else self._sender(gap, failed)
@@ -92,7 +92,7 @@ class Gaps:
                 continue
             turn = 0
 
-    async def _sent_before(self, gap: Gap) -> list[Any]:
+    async def _sent_before(self, gap: Gap, tries: int) -> list[Any]:
         """What the parent of the plan that a gap's first rows were routed by has sent of it, up to where it has.
 
         What it has not sent is still to come, and perhaps not all of it: it may give rows up, and then says so in a
@@ -106,7 +106,7 @@ class Gaps:
         reached, found = gap.after, []
         end = await fetch_sent(state.port, routes.parent, stream, reached, owed.ends, state.site)
         while reached < end:
-            answers = await fetch_range(state.port, routes.parent, stream, reached, end, child=state.site)
+            answers = await fetch_range(state.port, routes.parent, stream, reached, end, child=state.site, tries=tries)
             found += answers
             reached = state.port.codec.coverage(answers[-1])[1]
         if not found:

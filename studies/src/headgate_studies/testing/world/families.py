@@ -244,8 +244,11 @@ FAMILIES: Final[tuple[Callable[[int, Random], Scenario], ...]] = (
     rare.damaged_inside_a_commit,
     rare.small_root_log,
     rare.changed_and_moved,
+    rare.expiring_after_a_move,
     rare.two_drivers,
     rare.old_versions,
+    rare.two_packing_relays,
+    rare.slow_old_parent,
     rare.loops,
 )
 _BY_NAME: Final = {family.__name__: family for family in FAMILIES}

@@ -501,14 +501,8 @@ MUTANTS: Final = (
     Mutant(
         "a version is pinned that was deleted",
         "protocol.commits",
-        "    return await port.last(logs.tables, logs.table(version)) is not None\n",
-        "    return True\n",
-    ),
-    Mutant(
-        "a batch that does not follow the last one is committed",
-        "protocol.commits",
-        "        if not follows(last, ranges):\n",
-        "        if False:\n",
+        "    if await newest_revision(port) == version:\n",
+        "    if True:\n",
     ),
     Mutant(
         "the books are stored without a fence",
@@ -530,9 +524,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "versions that unread inboxes name are deleted",
-        "service.purging",
-        "        named = covered(self._inboxes.names, unnamed)\n",
-        "        named = set()\n",
+        "service.named",
+        "if identity in names or not (read or port.wall_s - stored.time_s > ended_s):",
+        "if identity not in names and not (read or port.wall_s - stored.time_s > ended_s):",
     ),
     Mutant(
         "the newest versions are deleted",
@@ -559,6 +553,12 @@ MUTANTS: Final = (
         "                pass\n",
     ),
     Mutant(
+        "nothing wakes the sending after an expiry",
+        "relay.inboxes",
+        "            state.waiting.set()  # nothing was sent meanwhile\n",
+        "            pass\n",
+    ),
+    Mutant(
         "a block that the loop was not handed is acknowledged",
         "client.reader",
         "        if self._reading.taken:\n",
@@ -580,12 +580,6 @@ MUTANTS: Final = (
         "a parent does not look for what its child is owed",
         "relay.gaps",
         "            state.core.expect(stream, request.upto)\n",
-        "            pass\n",
-    ),
-    Mutant(
-        "an earlier parent is asked for what it has not sent",
-        "relay.gaps",
-        "            mine = min(mine, output.coverage or 0)\n",
         "            pass\n",
     ),
 )

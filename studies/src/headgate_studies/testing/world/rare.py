@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from headgate_studies.testing.world.scenario import Action, Scenario
-from headgate_studies.testing.world.small import commits, small_scenario, subscription
+from headgate_studies.testing.world.small import LIMITED, commits, small_scenario, subscription
 
 _DRIVER: Final = "driver-t0"
 _BOOKS: Final = "books-t0"
@@ -68,7 +68,8 @@ def damaged_inside_a_commit(seed: int, random: Random) -> Scenario:
     expires_s = random.choice((None, 0.5))
     actions = commits(random, 1.2, 60, 10.0)
     if random.random() < 0.3:
-        actions += [Action(0.1, "kill_reader", "s2", number=1.2), Action(1.0, "flip_inbox", "s2")]
+        actions += [Action(0.1, "kill_reader", "s2", number=1.2)]
+        actions += [Action(1.0 + each / 50, "flip_inbox", "s2") for each in range(6)]
     actions += [Action(0.4, "bandwidth", random.choice(("s0", "s1")))] if random.random() < 0.7 else []
     for each in range(12):
         when = 0.8 + 0.8 * each + random.uniform(0.0, 0.5)
@@ -87,47 +88,62 @@ def damaged_inside_a_commit(seed: int, random: Random) -> Scenario:
 
 
 def small_root_log(seed: int, random: Random) -> Scenario:
-    """A root whose log is cut short restarts while a narrow link has taken a part of a commit."""
+    """A root whose log is cut short restarts while an inbox there, which takes no more, has a part of a commit."""
     actions = [
-        *commits(random, 0.08, 30, 11.0),
-        Action(0.4, "bandwidth", "s0"),
-        *(Action(random.uniform(3.0, 12.0), "kill", "s0", number=0.4) for _ in range(8)),
+        *commits(random, random.uniform(0.08, 0.15), 12, 9.0),
+        *(Action(start, "fill_inbox", "s0", number=4.5) for start in (4.0, 12.0)),
+        *(Action(start + random.uniform(2.5, 4.0), "kill", "s0", number=0.3) for start in (4.0, 12.0)),
     ]
-    mine = [subscription("u0", "s1")]
-    return small_scenario(seed, mine, actions, max_bytes=random.choice((20_000, 40_000)), max_block=400)
+    limits: dict[str, Any] = {"max_bytes": 20_000, "max_block": 300, "inbox_messages": 16, "length_s": 21.0}
+    return small_scenario(seed, [subscription("u0", "s0")], actions, **limits)
 
 
 def changed_and_moved(seed: int, random: Random) -> Scenario:
-    """Subscriptions that begin with the earliest row get another filter and move, while their readers are behind."""
+    """Subscriptions that begin with the earliest row get another filter and move while their sites are behind."""
     actions = commits(random, random.choice((0.2, 0.6)), 12)
-    for _ in range(4):
+    for _ in range(3):
         when = random.uniform(1.0, 9.0)
         actions += [
-            Action(when, "stall_reader", "s0", number=random.uniform(1.0, 3.0)),
+            Action(when, random.choice(("cut", "pause")), "s1", number=random.uniform(1.5, 3.0)),
             Action(when + random.uniform(0.1, 0.6), "change", "s0"),
-            Action(when + random.uniform(0.4, 1.2), "move", "s0", random.choice(("s0", "s1", "s2"))),
+            Action(when + random.uniform(0.4, 1.2), "move", "s0", random.choice(("s0", "s0", "s2"))),
+            Action(when + random.uniform(3.0, 4.0), "move", "s0", "s1"),
         ]
     return small_scenario(seed, [subscription("u0", "s1", start="earliest")], actions)
 
 
-def two_drivers(seed: int, random: Random) -> Scenario:
-    """A stream's driver sleeps with a batch in hand, another one takes over, and the catalog goes on meanwhile."""
-    actions = commits(random, 0.3, 6)
-    for _ in range(3):
-        when = random.uniform(1.0, 8.0)
+def expiring_after_a_move(seed: int, random: Random) -> Scenario:
+    """Readers stop with messages of a site in hand that they have just moved to, and those expire there."""
+    actions = commits(random, 0.15, 12)
+    for each in range(4):
+        when = 1.0 + 2.5 * each
+        stall_s = random.uniform(1.2, 2.4)
         actions += [
-            Action(when, "pause_service", _DRIVER, number=random.uniform(2.0, 6.0)),
-            Action(when + random.uniform(0.2, 1.5), "replace_service", _DRIVER, number=9.0),
-            *(Action(when + random.uniform(0.0, 4.0), "change", "s0") for _ in range(3)),
+            Action(when, "move", "s0", random.choice(("s0", "s1", "s2"))),
+            Action(when + random.uniform(0.2, 0.9), "stall_reader", "s0", number=stall_s),
         ]
-    return small_scenario(seed, [subscription("u0", "s1")], actions, delay_s=0.3, squeeze=random.random() < 0.5)
+    return small_scenario(seed, [subscription("u0", "s1", expires_s=0.5)], actions, delay_s=random.choice((0.02, 0.1)))
+
+
+def two_drivers(seed: int, random: Random) -> Scenario:
+    """A stream's driver sleeps with a batch in hand, another one takes over, or the catalog goes on meanwhile."""
+    actions = commits(random, 0.3, 6)
+    for begin in (1.0, 8.0):
+        when = begin + random.uniform(0.0, 1.5)
+        actions.append(Action(when, "pause_service", _DRIVER, number=random.uniform(4.5, 6.0)))
+        if random.random() < 0.3:
+            actions.append(Action(when + random.uniform(0.2, 1.5), "replace_service", _DRIVER, number=9.0))
+        actions += [Action(when + after_s, "change", "s0") for after_s in (-0.4, 0.2, 0.5, 0.8)]
+    squeeze = random.random() < 0.5
+    return small_scenario(seed, [subscription("u0", "s1")], actions, delay_s=random.choice((0.3, 1.0)), squeeze=squeeze)
 
 
 def old_versions(seed: int, random: Random) -> Scenario:
     """Versions of the catalog go as soon as nobody names them, with readers, sites and services that are behind."""
-    actions = commits(random, random.choice((0.3, 2.5)), 6)
+    actions = commits(random, random.choice((0.15, 2.5)), 6)
     actions += [Action(random.uniform(0.5, 9.0), "change", "s0") for _ in range(8)]
-    for _ in range(3):
+    actions += [Action(random.uniform(1.0, 2.0), "stall_reader", "s0", number=10.0) for _ in range(2)]
+    for _ in range(random.choice((0, 3))):
         when = random.uniform(1.0, 6.0)
         actions.append(Action(when, "stall_reader", "s0", number=random.uniform(2.0, 8.0)))
         actions.append(Action(when, random.choice(("cut", "pause")), random.choice(("s1", "s2")), number=7.0))
@@ -138,6 +154,31 @@ def old_versions(seed: int, random: Random) -> Scenario:
             ]
     mine = [subscription("u0", "s1"), subscription("u1", "s2")]
     return small_scenario(seed, mine, actions, squeeze=random.random() < 0.7)
+
+
+def two_packing_relays(seed: int, random: Random) -> Scenario:
+    """Two relays of one site decide beside sending what goes of their full queues, and send it by turns."""
+    place, below = random.choice((("s0", "s1"), ("s1", "s2")))
+    actions = commits(random, 0.12, 60, 11.0)
+    actions += [Action(1.0 + 1.5 * each, "fill_site", below, number=random.uniform(0.6, 1.2)) for each in range(7)]
+    actions += [Action(random.uniform(1.0, 8.0), "replace", place, number=5.0) for _ in range(3)]
+    actions += [Action(random.uniform(1.0, 10.0), "pause", place, number=random.uniform(0.2, 0.8)) for _ in range(3)]
+    mine = [subscription("u0", "s2", policy=random.choice((None, LIMITED)))]
+    return small_scenario(seed, mine, actions, max_rows=random.choice((30, 60)), heavy_rows=5, max_block=900)
+
+
+def slow_old_parent(seed: int, random: Random) -> Scenario:
+    """After a plan change the old parent is slow with what it has got, and with what it is still to get."""
+    actions = commits(random, 0.1, random.choice((3, 12)), 11.0)
+    actions += [Action(0.4, "bandwidth", "s0"), Action(0.45, "bandwidth", "s1")]
+    for _ in range(3):
+        when = random.uniform(1.5, 9.0)
+        actions.append(Action(when, "replan", "s0"))
+        actions.append(Action(when - random.uniform(0.2, 1.5), random.choice(("cut", "fill_site")), "s1", number=2.0))
+    mine = [subscription("u0", "s2"), subscription("u1", random.choice(("s1", "s2")))]
+    return small_scenario(
+        seed, mine, actions, max_rows=random.choice((2, 5, 10)), max_block=random.choice((300, 1 << 20))
+    )
 
 
 def loops(seed: int, random: Random) -> Scenario:
