@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -185,6 +186,29 @@ def test_a_wrong_word_is_one_line_and_exit_2(place: Place, arguments: tuple[str,
     errors = place.run(*(str(place.file) if each == "FILE" else each for each in arguments), code=2)
     assert said in errors
     assert "Traceback" not in errors
+
+
+def test_a_user_works_with_a_credentials_file(place: Place, tmp_path: Path) -> None:
+    file = tmp_path / "ada.creds"
+    place.run("user", "add", "ada", "--subscribe", "fleet", "--expires", "1 h", "--out", str(file))
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert "there is a file" in place.run("user", "rotate", "ada", "--out", str(file), code=2)
+    as_ada = ("--creds", str(file))
+    made = json.loads(place.run("subscribe", "hers", "--stream", "fleet", "--site", "leaf", "--wait", "0.1 s", *as_ada))
+    place.commit(40, 50, 1)
+    assert len(place.run("tail", "hers", "-n", "10", *as_ada).splitlines()) == 10
+    assert "no subscription 'all'" in place.run("tail", "all", "-n", "1", *as_ada, code=2)
+    assert "no subscription 'all' of yours" in place.run("unsubscribe", "all", *as_ada, code=2)
+    assert "user 'ada' may not ask for 'user-list'" in place.run("user", "list", *as_ada, code=2)
+    assert "user 'ada' may not look at the whole deployment" in place.run("status", *as_ada, code=2)
+    assert list(json.loads(place.run("mine", "--json", *as_ada))) == ["hers"]
+    assert "wronged" in place.run("mine")
+    (listed,) = json.loads(place.run("user", "list", "--json"))
+    assert (listed["name"], listed["role"], listed["subscribes"]) == ("ada", "subscriber", ["fleet"])
+    assert "ada" in place.run("user", "list")
+    assert json.loads(place.run("unsubscribe", "hers", *as_ada))["revision"] > made["revision"]
+    place.run("user", "revoke", "ada")
+    assert "--creds" in place.run("tail", "hers", *as_ada, code=2)
 
 
 def test_the_ledger_fails_on_a_wrong_count_and_only_then(place: Place) -> None:

@@ -127,6 +127,9 @@ def replace_subscription(
     new_class = class_of(change.connection, subscription, around)
     origin = origin or found.origin
     before = codec.decode_subscription(found.name, json.loads(found.body))
+    if subscription.owner not in ("", before.owner):
+        raise CatalogError(f"the subscription {subscription.name!r} cannot be given to {subscription.owner!r}")
+    subscription = replace(subscription, owner=before.owner)
     if before.stream == subscription.stream:
         body = body_of(_moved(before, subscription, reading))
         change.made |= versions.change_life(change.connection, found, origin, new_class, body, change.revision)

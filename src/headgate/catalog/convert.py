@@ -172,5 +172,6 @@ def to_subscription(name: str, entry: SubscriptionEntry) -> Subscription:
         format=entry.format,
         start=entry.start,
         expires_s=entry.expires,
+        owner=entry.owner,
         require=to_requirement(entry.require),
     )

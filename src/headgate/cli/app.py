@@ -26,6 +26,7 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.unreadable",
     "headgate.cli.doctor",
     "headgate.cli.subscriptions",
+    "headgate.cli.user",
     "headgate.cli.tail",
     "headgate.cli.demo",
     "headgate.cli.explain",

@@ -40,11 +40,17 @@ def register(app: typer.Typer) -> None:
 async def reading(nats: str | None, state_dir: Path, namespace: str, creds: Path | None) -> AsyncIterator[Client]:
     """A client; when nothing runs in the state directory, its server is started for as long as the reading takes."""
     from headgate.fabric import EmbeddedServer
+    from headgate.fabric.gated import GatedFabric
     from headgate.fabric.server import running_url
     from headgate.service.runtime import exclusive
 
     if nats is not None or running_url(state_dir) is not None:
         async with await o.connect(nats, state_dir, namespace, creds) as client:
+            if isinstance(client.fabric, GatedFabric):
+                raise HeadgateError(
+                    f"user {client.fabric.user!r} may not look at the whole deployment",
+                    hint="`headgate mine` shows what is yours; an operator sees the rest",
+                )
             yield client
         return
     if not (state_dir / "nats" / "data").exists():

@@ -16,6 +16,7 @@ import yaml
 from headgate.cli import options as o
 from headgate.client import Client
 from headgate.errors import HeadgateError
+from headgate.fabric.gated import GatedFabric
 
 
 def register(app: typer.Typer) -> None:
@@ -75,7 +76,7 @@ async def _starts(client: Any, name: str, timeout_s: float) -> int | None:
     try:
         async with asyncio.timeout(timeout_s):
             while True:
-                status = await client.control("status")
+                status = await client.control("mine" if isinstance(client.fabric, GatedFabric) else "status")
                 starts: int | None = status["subscriptions"].get(name, {}).get("starts")
                 if starts is not None:
                     return starts

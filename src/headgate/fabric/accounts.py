@@ -1,7 +1,12 @@
 """The accounts of the embedded server: their keys, what the server is told of them, and credentials of their users.
 
-All logs belong to the account `home`. The keys lie in one file of the state directory that only its owner can read;
-the server itself is given public statements only. Who may read that file may do everything, as with the logs beside it.
+All logs belong to the account `home`; whoever is in it may do everything. Everybody else is in `people`, which has no
+logs and sees of `home` only what is exported as services: requests on `NAMESPACE.as.USER.>`, which the running service
+answers, and publishing into a stream. What a user of `people` may publish to is a list in its credentials. In a single
+account such lists would not be enough: the subject of a reply is not checked, and the server would store its answer
+there. A reply to a request across accounts stays in the account that asked.
+
+The keys lie in one file of the state directory that only its owner can read; the server is given public statements.
 """
 
 from __future__ import annotations
@@ -15,18 +20,26 @@ from typing import Any, Final, Self
 
 from headgate.fabric.keys import KeyPair, credentials_text
 from headgate.fabric.place import write_whole
+from headgate.fabric.registry import User
 from headgate.protocol.port import FabricError
+from headgate.wire.logs import Logs
 
 KEY_FILE: Final = "keys.json"
 OPERATOR_FILE: Final = "operator.creds"
+SYSTEM_FILE: Final = "system.creds"
 SYSTEM: Final = "system"
 HOME: Final = "home"
-ACCOUNTS: Final = (SYSTEM, HOME)
+PEOPLE: Final = "people"
+ACCOUNTS: Final = (SYSTEM, HOME, PEOPLE)
+# What people may ask of `home`, in any namespace; which of it, their credentials say.
+_REQUESTS: Final = "*.as.*.>"
+_SERVICES: Final = (_REQUESTS, "*.in.*", "*.in.*.unsent")
 _UNLIMITED: Final = {
     **dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), -1),
     "wildcards": True,
 }
 _LOGS: Final = dict.fromkeys(("mem_storage", "disk_storage", "streams", "consumer"), -1)
+_NO_LIMITS: Final = dict.fromkeys(("subs", "data", "payload"), -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +71,12 @@ class Keys:
         write_whole(path, json.dumps({"operator": keys.operator.seed, "accounts": seeds}), durable=True)
         return keys
 
-    def configuration(self, directory: Path) -> str:
+    def configuration(self, directory: Path, revoked: Mapping[str, int]) -> str:
         """The part of the server's configuration that says who may connect."""
         system = self.accounts[SYSTEM].public
         of_operator = {"type": "operator", "version": 2, "system_account": system}
         statement = self.operator.sign(_claims(self.operator.public, "headgate", of_operator))
-        known = "\n".join(f"  {pair.public}: {self.account(name)}" for name, pair in self.accounts.items())
+        known = "\n".join(f"  {pair.public}: {self.account(name, revoked)}" for name, pair in self.accounts.items())
         place = json.dumps(str(directory / "accounts"))
         return (
             f"operator: {statement}\nsystem_account: {system}\n"
@@ -71,22 +84,58 @@ class Keys:
             f"resolver_preload: {{\n{known}\n}}\n"
         )
 
-    def account(self, name: str) -> str:
-        """What the operator states about an account."""
-        limits = {**_UNLIMITED, **(_LOGS if name == HOME else {})}
-        return self.operator.sign(
-            _claims(self.accounts[name].public, name, {"type": "account", "version": 2, "limits": limits})
-        )
+    def account(self, name: str, revoked: Mapping[str, int]) -> str:
+        """What the operator states about an account: what it offers to others, or takes from them, and who is out."""
+        rights: dict[str, Any] = {"type": "account", "version": 2, "limits": dict(_UNLIMITED)}
+        if name == HOME:
+            rights["limits"] |= _LOGS
+            rights["exports"] = [
+                {"name": each, "subject": each, "type": "service", "response_type": _response(each)}
+                for each in _SERVICES
+            ]
+        if name == PEOPLE:
+            home = self.accounts[HOME].public
+            rights["imports"] = [
+                {"name": each, "subject": each, "type": "service", "account": home, "share": each == _REQUESTS}
+                for each in _SERVICES
+            ]
+        if revoked and name != SYSTEM:
+            rights["revocations"] = dict(revoked)
+        return self.operator.sign(_claims(self.accounts[name].public, name, rights))
 
-    def credentials(self, account: str, name: str) -> str:
+    def all_rights(self, account: str, name: str) -> str:
         """New credentials of a user who may do everything in an account."""
         pair = KeyPair.new("user")
-        rights = {"pub": {}, "sub": {}, **dict.fromkeys(("subs", "data", "payload"), -1), "type": "user", "version": 2}
+        rights = {"pub": {}, "sub": {}, **_NO_LIMITS, "type": "user", "version": 2}
         return credentials_text(self.accounts[account].sign(_claims(pair.public, name, rights)), pair.seed)
 
+    def credentials(self, user: User, pair: KeyPair, logs: Logs) -> str:
+        """The credentials of a user with a key pair, in the namespace of a deployment."""
+        rights: dict[str, Any] = {"pub": {}, "sub": {}, **_NO_LIMITS, "type": "user", "version": 2}
+        if not user.operator:
+            streams = ["*"] if "*" in user.publishes else list(user.publishes)
+            inputs = [logs.published_any if each == "*" else logs.published(each) for each in streams]
+            told = [f"{each}.unsent" for each in inputs]
+            rights["pub"] = {"allow": [logs.asked_by(user.name), *inputs, *told]}
+            rights["sub"] = {"allow": [f"{inbox_prefix(user.name)}.>"]}
+            rights["tags"] = ["headgate:people"]
+        claims = _claims(pair.public, user.name, rights, user.issued_s)
+        if user.expires_s is not None:
+            claims["exp"] = user.expires_s
+        return credentials_text(self.accounts[HOME if user.operator else PEOPLE].sign(claims), pair.seed)
 
-def _claims(subject: str, name: str, rights: Mapping[str, Any]) -> dict[str, Any]:
-    return {"iat": int(time.time()), "sub": subject, "name": name, "nats": rights}
+
+def inbox_prefix(name: str) -> str:
+    """Where a user of `people` hears answers: nobody else may listen there."""
+    return f"_INBOX_{name}"
+
+
+def _response(subject: str) -> str:
+    return "Stream" if subject == _REQUESTS else "Singleton"
+
+
+def _claims(subject: str, name: str, rights: Mapping[str, Any], issued_s: int | None = None) -> dict[str, Any]:
+    return {"iat": int(time.time()) if issued_s is None else issued_s, "sub": subject, "name": name, "nats": rights}
 
 
 def _lost(path: Path, what: str) -> FabricError:

@@ -239,6 +239,10 @@ class Fabric:
                 found[subject] = stored
         return found
 
+    def _reading_subject(self, log: Log) -> str:
+        """Where messages of a log are asked for."""
+        return f"$JS.API.DIRECT.GET.{log.name}"
+
     async def _direct(self, log: Log, request: Mapping[str, Any]) -> list[Stored]:
         inbox = self._client.new_inbox()
         answers: asyncio.Queue[Any] = asyncio.Queue()
@@ -247,7 +251,7 @@ class Fabric:
         found: list[Stored] = []
         single = "batch" not in request
         try:
-            await self._client.publish(f"$JS.API.DIRECT.GET.{log.name}", json.dumps(request).encode(), reply=inbox)
+            await self._client.publish(self._reading_subject(log), json.dumps(request).encode(), reply=inbox)
             while True:
                 async with asyncio.timeout(_TIMEOUT_S):
                     message = await answers.get()

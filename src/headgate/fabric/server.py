@@ -23,10 +23,11 @@ from types import TracebackType
 from typing import Final, Self
 
 from headgate.diagnostics import FABRIC, noted
-from headgate.fabric.accounts import HOME, OPERATOR_FILE, Keys
+from headgate.fabric.accounts import HOME, OPERATOR_FILE, SYSTEM, SYSTEM_FILE, Keys
 from headgate.fabric.address import address_of, is_loopback
 from headgate.fabric.descriptions import Descriptions
 from headgate.fabric.place import HOST, PORT_FILE, ServerPlace, choose_port, is_free, is_running, write_whole
+from headgate.fabric.registry import Registry
 from headgate.private import PRIVATE_UMASK, make_private, open_private
 from headgate.protocol.port import FabricError
 
@@ -151,8 +152,9 @@ class EmbeddedServer:
         try:
             make_private(self.directory)
             self._keys = Keys.open(self.directory)
-            if not (self.directory / OPERATOR_FILE).exists():
-                write_whole(self.directory / OPERATOR_FILE, self._keys.credentials(HOME, "operator"), durable=True)
+            for file, account in ((OPERATOR_FILE, HOME), (SYSTEM_FILE, SYSTEM)):
+                if not (self.directory / file).exists():
+                    write_whole(self.directory / file, self._keys.all_rights(account, "operator"), durable=True)
             known = ServerPlace.read(self.port_file)
             self.name = known.name if known else f"headgate-{secrets.token_hex(8)}"
             self.port = self._choose_port(known)
@@ -253,11 +255,12 @@ class EmbeddedServer:
     def _configuration(self) -> str:
         store = json.dumps(str(self.directory / "data"))
         sync = "always" if self._sync_always else '"2m"'
+        revoked = Registry.read(self.directory).revoked
         return (
             f"server_name: {self.name}\nhost: {json.dumps(self._listening.host)}\nport: {self.port}\n"
             "max_payload: 8388608\nmax_pending: 268435456\n"
             f"jetstream {{ store_dir: {store}, max_file_store: 1TB, sync_interval: {sync} }}\n"
-            f"{self._listening.configuration}{self._keys.configuration(self.directory)}"
+            f"{self._listening.configuration}{self._keys.configuration(self.directory, revoked)}"
         )
 
     def _wait_ready(self) -> None:

@@ -41,18 +41,26 @@ class Call:
         """Answer; nothing happens where the connection, and with it whoever asked, is away."""
         if len(data) > self.client.max_payload:
             data, failed = b"", f"the answer has {len(data)} bytes, more than NATS takes"
-        with noted(FABRIC, "the connection is away, and so is who asked", NatsError):
-            await self.client.publish(self.reply_to, data, headers=None if failed is None else {FAILED: failed})
+        await self.send(data, None if failed is None else {FAILED: failed})
 
-    async def answer(self, handler: Callable[[bytes], Awaitable[bytes]]) -> None:
-        """Answer with what a handler gives, or with what it failed with, which `Fabric.request` then raises."""
+    async def send(self, data: bytes, headers: Mapping[str, str] | None = None) -> None:
+        """Send one message to whoever asked; there may be several."""
+        with noted(FABRIC, "the connection is away, and so is who asked", NatsError):
+            await self.client.publish(self.reply_to, data, headers=None if headers is None else dict(headers))
+
+    async def answer(self, handler: Callable[[bytes], Awaitable[bytes | None]]) -> None:
+        """Answer with what a handler gives, or with what it failed with, which `Fabric.request` then raises.
+
+        A handler that has answered by itself gives None.
+        """
         try:
             data = await handler(self.data)
         except Exception as error:  # noqa: BLE001 - whoever asked is told, whatever it was
             _log.warning("a request to %s failed", self.subject, exc_info=error)
             await self.reply(b"", _one_line(error))
         else:
-            await self.reply(data)
+            if data is not None:
+                await self.reply(data)
 
 
 async def receive(client: Client, subject: str, take: Callable[[Call], Awaitable[None]]) -> End:

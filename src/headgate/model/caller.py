@@ -33,3 +33,7 @@ class Caller:
         by each other's programs.
         """
         return f"{self.name}/{self.connection}" if self.is_operator else self.name
+
+
+OPERATION: Final = Caller(OPERATOR, OPERATOR)
+"""An operator whose program is not known."""

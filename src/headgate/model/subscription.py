@@ -24,6 +24,7 @@ class Subscription:
     `policy` are documents that the grid and reduction packages check and interpret. `select` None means every column.
     `stay` and `left` are the catalog's: how often it has moved, and the stays before that its reader had not finished
     with when it last moved, oldest first.
+    `owner` is the user who made it, whom nobody but an operator can act for; without one it is the operators'.
     `context_from` names a subscription whose rows set the values of `context`. `require` is what it must be kept under
     overload of the stream's job, where that differs from what the stream's admission says.
     """
@@ -48,6 +49,7 @@ class Subscription:
     require: Mapping[str, Any] | None = None
     stay: int = 0
     left: tuple[Stay, ...] = ()
+    owner: str = ""
 
     @property
     def stays(self) -> tuple[Stay, ...]:

@@ -17,9 +17,10 @@ from headgate.catalog.database import BUSY_TIMEOUT_S
 from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric, FabricError, LogFullError
+from headgate.fabric.registry import User
 from headgate.fabric.serving import Call
 from headgate.model import Limits, Subscription
-from headgate.model.caller import OPERATOR, Caller
+from headgate.model.caller import OPERATION, Caller
 from headgate.model.roots import member_name, members_named, root_region
 from headgate.planning.measured import Figures
 from headgate.protocol.acks import read_tally
@@ -28,8 +29,11 @@ from headgate.service.clerk import Clerk
 from headgate.service.contexts import Contexts
 from headgate.service.desk import Desk
 from headgate.service.extending import Extender
+from headgate.service.people import People
 from headgate.service.requests import Answers, Handler, Request, mapping_of, text_of, texts_of
+from headgate.service.rights import BY, admitted, check_owned, owned_by
 from headgate.service.room import NoRoomError, Room
+from headgate.wire.ledger import Matched
 from headgate.wire.snapshot import Snapshot
 
 Change = Callable[[Edit, Snapshot], dict[str, Any]]
@@ -59,6 +63,11 @@ class Control:
         self.room = Room(fabric.logs.tables_bytes)
         self._answers = Answers()
         self._changes, self._reports = Desk(limits, _CHANGES), Desk(limits, _REPORTS)
+        self._limits = limits
+        self.people: People | None = None
+        """The users of the deployment, once somebody keeps them."""
+        self._handlers: dict[str, Handler] = {}
+        self._once: set[str] = set()
         self._serving: list[Callable[[], Awaitable[None]]] = []
         self._changing = asyncio.Lock()
         self._publishing = asyncio.Lock()
@@ -73,23 +82,32 @@ class Control:
             "context": self._context,
             "refine": self._refine,
         }
-        reports: dict[str, Handler] = {"status": self._status, "machine": self._machine}
-        for verb, handler in {**verbs, **reports}.items():
-            answering = self._answers.answering(handler, once=verb in verbs)
-            desk = self._changes if verb in verbs else self._reports
-            self._serving.append(
-                await self._fabric.receive(self._fabric.logs.control(verb), partial(self._take, desk, answering))
-            )
+        reports: dict[str, Handler] = {"status": self._status, "machine": self._machine, "mine": self._mine}
+        people = {} if self.people is None else self.people.verbs
+        self._handlers = {**verbs, **reports, **people}
+        self._once = {*verbs, *people} - {"user-list"}
+        for verb in self._handlers:
+            subject = self._fabric.logs.control(verb)
+            self._serving.append(await self._fabric.receive(subject, partial(self._take, OPERATION, verb)))
         self._changes.open()
         self._reports.open()
 
-    async def _take(self, desk: Desk, answering: Callable[[bytes], Awaitable[bytes]], call: Call) -> None:
+    async def _take(self, caller: Caller, verb: str, call: Call) -> None:
         """A request of an operator: nobody else may publish here."""
+        await self._enqueue(replace(caller, connection=call.connection), verb, call, None)
+
+    async def take_from(self, user: User, verb: str, call: Call) -> None:
+        """A request of a user who is no operator."""
+        await self._enqueue(Caller(user.name, user.role), verb, call, partial(admitted, user, verb))
+
+    async def _enqueue(self, caller: Caller, verb: str, call: Call, admit: Callable[[Request], Request] | None) -> None:
+        handler = self._handlers.get(verb, partial(_unknown, verb))
+        answering = self._answers.answering(handler, once=verb in self._once, admit=admit)
 
         async def answer(_: Caller, data: bytes) -> bytes:
             return await answering(data)
 
-        await desk.take(Caller(OPERATOR, OPERATOR, call.connection), call, answer)
+        await (self._changes if verb in self._once else self._reports).take(caller, call, answer)
 
     async def close(self) -> None:
         """Answer no more."""
@@ -178,7 +196,7 @@ class Control:
 
     async def _make(self, what: str, request: Request, change: Change) -> dict[str, Any]:
         pending, cached, figures = self.contexts.pending(), self.contexts.snapshot, self.figures()
-        identity = request.get("request")
+        identity, most = request.get("request"), self._limits.subscriptions
 
         def work(catalog: Catalog) -> tuple[dict[str, Any], bool]:
             known = None if identity is None else catalog.answer(identity)
@@ -187,6 +205,7 @@ class Control:
             with catalog.edit(what) as edit:
                 before = cached if cached.revision == edit.revision else edit.snapshot()
                 edit.fold_contexts(pending.contexts, pending.places)
+                check_owned(request, before, most)
                 answer = change(edit, before)
                 if edit.made:
                     self._extend(edit, figures)
@@ -295,6 +314,7 @@ class Control:
     ) -> dict[str, Any]:
         """Set values of subscriptions, all or none; the place from which they hold, and the catalog's revision."""
         async with self._turn():
+            check_owned(request or {}, self.contexts.snapshot, self._limits.subscriptions)
             place = await self.contexts.set(contexts)
             if place is None or self.contexts.due:
 
@@ -341,6 +361,32 @@ class Control:
 
     async def _machine(self, _: Request) -> dict[str, Any]:
         return self.machine()
+
+    async def _mine(self, request: Request) -> dict[str, Any]:
+        """The subscriptions of whoever asks; of an operator, those that belong to no user."""
+        snapshot = self.contexts.snapshot
+        found = owned_by(snapshot, str(request.get(BY, "")))
+        starts: dict[int, int] = {}
+        for stream in {each.stream for each in found.values()}:
+            starts |= await read_starts(self._fabric, stream)
+        shown = {}
+        for name, each in found.items():
+            number = snapshot.subscription_ids[name]
+            figures = {"id": number, "starts": starts.get(number)}
+            shown[name] = {**figures, "stream": each.stream, "site": each.site, "where": each.where}
+        return {"subscriptions": shown}
+
+
+async def read_starts(fabric: Fabric, stream: str) -> dict[int, int]:
+    """From where the subscriptions to a stream are counted, by id, as far as the ledger says."""
+    stored = await fabric.last(fabric.logs.state, fabric.logs.ledger(stream))
+    reader = partial(Matched.decode, stream=stream)
+    found = None if stored is None else fabric.quarantine.take(fabric.logs.state, stored, reader, "not shown")
+    return {} if found is None else dict(found.starts)
+
+
+async def _unknown(verb: str, _: Request) -> dict[str, Any]:
+    raise HeadgateError(f"there is no request {verb!r}")
 
 
 def _add_parts(edit: Edit, before: Snapshot, old: Subscription, name: str, missing: list[dict[str, Any]]) -> list[str]:

@@ -17,7 +17,7 @@ from headgate.model import Limits
 from headgate.model.caller import Caller
 from headgate.service.turns import Turns
 
-Answer = Callable[[Caller, bytes], Awaitable[bytes]]
+Answer = Callable[[Caller, bytes], Awaitable[bytes | None]]
 
 
 class Desk:
@@ -56,7 +56,7 @@ class Desk:
                 continue
             caller, call, answer = found
 
-            async def handler(data: bytes, caller: Caller = caller, answer: Answer = answer) -> bytes:
+            async def handler(data: bytes, caller: Caller = caller, answer: Answer = answer) -> bytes | None:
                 return await answer(caller, data)
 
             await call.answer(handler)

@@ -101,13 +101,19 @@ class Answers:
     def __init__(self) -> None:
         self._known: OrderedDict[str, asyncio.Task[dict[str, Any]]] = OrderedDict()
 
-    def answering(self, handler: Handler, *, once: bool = True) -> Callable[[bytes], Awaitable[bytes]]:
-        """The handler as `Fabric.serve` takes it; one that only reports need not remember what it said (`once`)."""
+    def answering(
+        self, handler: Handler, *, once: bool = True, admit: Callable[[Request], Request] | None = None
+    ) -> Callable[[bytes], Awaitable[bytes]]:
+        """The handler as `Fabric.serve` takes it; one that only reports need not remember what it said (`once`).
+
+        `admit` looks at a request before anything is done, and may refuse or rewrite it.
+        """
 
         async def answer(data: bytes) -> bytes:
             try:
                 large = len(data) > _IN_THREAD_BYTES
                 request = await asyncio.to_thread(read_request, data) if large else read_request(data)
+                request = request if admit is None else admit(request)
                 document = await (self._once(handler, request) if once else handler(request))
             except HeadgateError as error:
                 document = {"error": str(error), "kind": error.kind}

@@ -40,6 +40,7 @@ from headgate.service.control import Control
 from headgate.service.extending import first_plan, missed_constraints
 from headgate.service.face import FaceConfig, FaceProcess, listen
 from headgate.service.following import Following
+from headgate.service.gate import Gate
 from headgate.service.heads import HeadMachine
 from headgate.service.identity import IdentityError, misfits
 from headgate.service.incarnations import accept_loss, new_incarnations
@@ -48,6 +49,7 @@ from headgate.service.keeper import KeeperMachine, store_books
 from headgate.service.machine import RESERVE_BYTES, Machine
 from headgate.service.mending import mend
 from headgate.service.observer import WINDOW_S, Observer
+from headgate.service.people import People
 from headgate.service.processes import JobProcess
 from headgate.service.pulse import keep_pulse, say_stopped
 from headgate.service.purging import PurgerMachine, TableRules
@@ -141,6 +143,7 @@ class Runtime:
         self.control = Control(fabric, self.clerk, self.status, limits)
         reserve_bytes = settings.disk_reserve_bytes
         self.machine = Machine(fabric, settings.state_dir, server, reserve_bytes, self._pause, self._resume)
+        self.people = self.control.people = People(server, fabric.logs)
         self.control.machine = lambda: msgspec.to_builtins(self.machine.report)
         self.nodes: dict[str, RelayNode] = {}
         self._booked: list[str] = []
@@ -189,6 +192,12 @@ class Runtime:
             if stream.source.format == "nats":
                 await self.fabric.ensure(logs.input(stream.name))
         await self.control.serve()
+        if self.server is not None:
+            gate = Gate(
+                self.fabric, self.tables, self.people, lambda: self.control.contexts.snapshot, self.control.take_from
+            )
+            self._spawn(gate.run(), "gate")
+            self._spawn(self.people.run(), "users")
         self._spawn(self.control.run(), "revisions")
         if self.settings.relays:
             budgets = Budgets(snapshot.deployment)

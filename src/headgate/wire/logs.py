@@ -153,6 +153,11 @@ class Logs:
         """Rows that clients publish."""
         return self._subject("in", _token(stream))
 
+    @property
+    def published_any(self) -> str:
+        """Rows that clients publish, into any stream."""
+        return self._subject("in", "*")
+
     def unsent(self, stream: str) -> str:
         """What senders gave up before it was published."""
         return self._subject("in", _token(stream), "unsent")
@@ -269,5 +274,9 @@ class Logs:
         return self._subject("repair", _token(site))
 
     def control(self, verb: str) -> str:
-        """Where the running service answers requests (a service, not a log)."""
+        """Where the running service answers requests of operators (a service, not a log)."""
         return self._subject("control", _token(verb))
+
+    def asked_by(self, user: str, verb: str = ">") -> str:
+        """Where it answers requests of one user; `*` stands for any user, `>` for any request."""
+        return self._subject("as", user if user == "*" else _token(user), verb if verb == ">" else _token(verb))

@@ -1,0 +1,147 @@
+"""`headgate user`: who may do what in a running deployment."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headgate.cli import options as o
+from headgate.cli.sheets import Sheet
+from headgate.errors import HeadgateError
+from headgate.fabric.place import write_whole
+
+user = typer.Typer(help="Users: make them, give them new credentials, put them out.", no_args_is_help=True)
+Name = Annotated[str, typer.Argument(help="The user's name.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Where to write the credentials; default: NAME.creds.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.add_typer(user, name="user")
+    app.command("mine")(mine)
+
+
+@user.command("add")
+def add(
+    name: Name,
+    subscribe: Annotated[
+        list[str] | None, typer.Option("--subscribe", help="A stream it may subscribe to, or `*`; repeatable.")
+    ] = None,
+    publish: Annotated[
+        list[str] | None, typer.Option("--publish", help="A stream it may publish into, or `*`; repeatable.")
+    ] = None,
+    operator: Annotated[bool, typer.Option("--operator", help="It may do everything.")] = False,
+    expires: Annotated[str | None, typer.Option(help="How long the credentials hold, such as `90 days`.")] = None,
+    out: Out = None,
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+) -> None:
+    """Make a user and write its credentials into a file that only you can read. They are not kept anywhere else."""
+    place = _new_file(out, name)
+    rights = {"subscribe": subscribe or [], "publish": publish or [], "operator": operator, "expires": expires}
+    answer = _asked("user-add", nats, state_dir, namespace, creds, name=name, **rights)
+    _write(place, answer)
+
+
+@user.command("rotate")
+def rotate(
+    name: Name,
+    grace: Annotated[str, typer.Option(help="How long the credentials of before hold yet.")] = "1 h",
+    expires: Annotated[str | None, typer.Option(help="How long the new ones hold, such as `90 days`.")] = None,
+    out: Out = None,
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+) -> None:
+    """Give a user new credentials; those of before go on to hold for a while, so that nobody has to stop."""
+    place = _new_file(out, name)
+    more = {} if expires is None else {"expires": expires}
+    _write(place, _asked("user-rotate", nats, state_dir, namespace, creds, name=name, grace=grace, **more))
+
+
+@user.command("revoke")
+def revoke(
+    name: Name,
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+) -> None:
+    """Put a user out at once: its connections end. Its subscriptions stay, for an operator to end."""
+    _asked("user-revoke", nats, state_dir, namespace, creds, name=name)
+    typer.echo(f"user {name} is out", err=True)
+
+
+@user.command("list")
+def list_users(
+    as_json: o.AsJson = False,
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+) -> None:
+    """List users and what they may do. Whoever can read the state directory is an operator beside them."""
+    users = _asked("user-list", nats, state_dir, namespace, creds)["users"]
+    if as_json:
+        typer.echo(json.dumps(users))
+        return
+    sheet = Sheet("users", "user", "role", "subscribes to", "publishes into", "issued", "expires")
+    for each in users:
+        streams = (" ".join(each[key]) or "-" for key in ("subscribes", "publishes"))
+        sheet.add_row(each["name"], each["role"], *streams, _day(each["issued_s"]), _day(each["expires_s"]))
+    o.wide_console().print(sheet)
+
+
+def mine(
+    as_json: o.AsJson = False,
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+) -> None:
+    """List your own subscriptions; for an operator, those that belong to no user."""
+    found = _asked("mine", nats, state_dir, namespace, creds)["subscriptions"]
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    sheet = Sheet("subscriptions", "subscription", "stream", "site", "counted from", "where")
+    for name, each in found.items():
+        starts = "-" if each["starts"] is None else f"{each['starts']:,}"
+        sheet.add_row(name, each["stream"], each["site"], starts, each["where"])
+    o.wide_console().print(sheet)
+
+
+def _asked(
+    verb: str, nats: str | None, state_dir: Path, namespace: str, creds: Path | None, **arguments: Any
+) -> dict[str, Any]:
+    async def work() -> dict[str, Any]:
+        async with await o.connect(nats, state_dir, namespace, creds) as client:
+            return await client.control(verb, **arguments)
+
+    return o.run(work())
+
+
+def _new_file(out: Path | None, name: str) -> Path:
+    """Where credentials go: nothing is made for a file that is there already."""
+    place = out or Path(f"{name}.creds")
+    if place.exists():
+        raise HeadgateError(f"there is a file {place}", hint="move it away, or give another one with --out")
+    if not place.absolute().parent.is_dir():
+        raise HeadgateError(f"there is no directory {place.absolute().parent}", hint="make it, or give another --out")
+    return place
+
+
+def _write(place: Path, answer: dict[str, Any]) -> None:
+    write_whole(place, answer["credentials"], durable=True)
+    typer.echo(f"{answer['name']} is a {answer['role']}; the credentials are in {place}", err=True)
+
+
+def _day(seconds: int | None) -> str:
+    return "-" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,133 @@
+"""The users of an embedded server: a file beside its keys with names, public keys and what each may do; no secrets.
+
+The server is not told of users: their credentials are signed by an account's key. It is told which keys are revoked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Final, Self
+
+from headgate.errors import HeadgateError, nearest
+from headgate.fabric.place import write_whole
+
+USER_FILE: Final = "users.json"
+ANY: Final = "*"
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,47}")
+
+
+class UserError(HeadgateError):
+    """A user that cannot be made, is not known, or may not do what was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """One user: its public key, and the streams that it may subscribe to and publish into (`*` is any).
+
+    `retiring` are keys of before a rotation, each with the time at which it is revoked. Times are in whole seconds.
+    """
+
+    name: str
+    key: str
+    issued_s: int
+    operator: bool = False
+    subscribes: tuple[str, ...] = ()
+    publishes: tuple[str, ...] = ()
+    expires_s: int | None = None
+    retiring: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def role(self) -> str:
+        """What it is, in words."""
+        if self.operator:
+            return "operator"
+        found = [word for word, streams in (("subscriber", self.subscribes), ("publisher", self.publishes)) if streams]
+        return " and ".join(found)
+
+    def may_subscribe(self, stream: str) -> bool:
+        """Whether it may have rows of a stream."""
+        return self.operator or bool({stream, ANY} & set(self.subscribes))
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """All users by name, and the keys that were revoked, each with the second before which it counts for nothing."""
+
+    users: Mapping[str, User] = field(default_factory=dict)
+    revoked: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, directory: Path) -> Self:
+        """The registry of a server; an empty one where there is none."""
+        path = directory / USER_FILE
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            users = {each["name"]: _user(each) for each in found["users"]}
+            return cls(users, {str(key): int(at_s) for key, at_s in found["revoked"].items()})
+        except FileNotFoundError:
+            return cls()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(
+                f"the file {path} with the users cannot be read: {error!r}", hint="restore it from a backup"
+            ) from error
+
+    def write(self, directory: Path) -> None:
+        """Store the registry in one step."""
+        document = {"users": [asdict(user) for user in self.users.values()], "revoked": dict(self.revoked)}
+        write_whole(directory / USER_FILE, json.dumps(document, indent=1), durable=True)
+
+    def user(self, name: str) -> User:
+        """The user of a name."""
+        found = self.users.get(name)
+        if found is None:
+            close = nearest(name, self.users)
+            raise UserError(
+                f"no user {name!r}", hint=f"did you mean {close!r}?" if close else "see `headgate user list`"
+            )
+        return found
+
+    def added(self, user: User) -> Self:
+        """With a new user."""
+        if not _NAME.fullmatch(user.name) or user.name == "operator":
+            raise UserError(
+                f"{user.name!r} cannot be the name of a user", hint="use up to 48 letters, digits, '-' and '_'"
+            )
+        if user.name in self.users:
+            raise UserError(f"there is a user {user.name!r}", hint="give new credentials with `headgate user rotate`")
+        if not user.role:
+            raise UserError(
+                f"user {user.name!r} could do nothing", hint="give --subscribe STREAM, --publish STREAM or --operator"
+            )
+        return replace(self, users={**self.users, user.name: user})
+
+    def rotated(self, name: str, user: User, ends_s: int) -> Self:
+        """With another key for a user; the one before is revoked at `ends_s`."""
+        before = self.user(name)
+        retiring = {**before.retiring, before.key: ends_s}
+        return replace(self, users={**self.users, name: replace(user, retiring=retiring)})
+
+    def removed(self, name: str, now_s: int) -> Self:
+        """Without a user, whose keys are revoked."""
+        user = self.user(name)
+        users = {other: each for other, each in self.users.items() if other != name}
+        return replace(self, users=users, revoked={**self.revoked, **dict.fromkeys((user.key, *user.retiring), now_s)})
+
+    def settled(self, now_s: int) -> Self:
+        """With the keys revoked whose time has come."""
+        users, revoked = dict(self.users), dict(self.revoked)
+        for name, user in self.users.items():
+            due = [key for key, at_s in user.retiring.items() if at_s <= now_s]
+            if due:
+                rest = {key: at_s for key, at_s in user.retiring.items() if key not in due}
+                users[name] = replace(user, retiring=rest)
+                revoked |= dict.fromkeys(due, now_s)
+        return replace(self, users=users, revoked=revoked)
+
+
+def _user(document: Mapping[str, object]) -> User:
+    user = User(**document)  # type: ignore[arg-type]  # a wrong key raises, and is reported as a damaged file
+    return replace(user, subscribes=tuple(user.subscribes), publishes=tuple(user.publishes))

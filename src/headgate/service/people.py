@@ -1,0 +1,149 @@
+"""Users of a deployment: made, listed, given new credentials, and put out.
+
+Credentials are signed here and handed to whoever asked, once: only the public key is kept. The server is told of a key
+that is revoked, and ends its connections at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from headgate.diagnostics import SERVICE
+from headgate.errors import HeadgateError
+from headgate.fabric import EmbeddedServer, Fabric, FabricError
+from headgate.fabric.accounts import HOME, PEOPLE, SYSTEM_FILE, Keys
+from headgate.fabric.keys import KeyPair
+from headgate.fabric.registry import Registry, User, UserError
+from headgate.model import parse_duration
+from headgate.service.requests import Handler, Request, text_of
+from headgate.wire.logs import Logs
+
+_UPDATE: Final = "$SYS.REQ.CLAIMS.UPDATE"
+_SETTLE_S: Final = 1.0
+
+
+class People:
+    """The users of an embedded server; none, and none can be made, where NATS is a server of the user's own."""
+
+    def __init__(self, server: EmbeddedServer | None, logs: Logs) -> None:
+        self._server = server
+        self._logs = logs
+        self.registry = Registry() if server is None else Registry.read(server.directory)
+
+    @property
+    def verbs(self) -> dict[str, Handler]:
+        """The requests of operators."""
+        return {
+            "user-add": self._add,
+            "user-list": self._list,
+            "user-revoke": self._revoke,
+            "user-rotate": self._rotate,
+        }
+
+    async def run(self) -> None:
+        """Revoke keys of before a rotation when their time has come."""
+        while True:
+            await asyncio.sleep(_SETTLE_S)
+            if self._server is not None and self.registry.settled(_now_s()) != self.registry:
+                try:
+                    await self._store(self.registry.settled(_now_s()))
+                except FabricError as error:
+                    SERVICE.warning("keys that were replaced are not revoked yet: %s", error)
+
+    def _directory(self) -> Path:
+        if self._server is None:
+            raise UserError(
+                "users are made for the embedded NATS server only, and this deployment uses one of your own",
+                hint="make them there; docs/security.md says which subjects each needs",
+            )
+        return self._server.directory
+
+    async def _add(self, request: Request) -> dict[str, Any]:
+        keys, pair = Keys.open(self._directory()), KeyPair.new("user")
+        user = User(
+            text_of(request, "name"),
+            pair.public,
+            _now_s(),
+            operator=request.get("operator") is True,
+            subscribes=_texts(request, "subscribe"),
+            publishes=_texts(request, "publish"),
+            expires_s=_expiry(request),
+        )
+        credentials = keys.credentials(user, pair, self._logs)
+        await self._store(self.registry.added(user))
+        return {**_shown(user), "credentials": credentials}
+
+    async def _rotate(self, request: Request) -> dict[str, Any]:
+        """New credentials for a user; the ones before hold for some time (`grace`) yet."""
+        name = text_of(request, "name")
+        keys, pair = Keys.open(self._directory()), KeyPair.new("user")
+        before = self.registry.user(name)
+        expires_s = _expiry(request) if "expires" in request else before.expires_s
+        user = replace(before, key=pair.public, issued_s=_now_s(), expires_s=expires_s)
+        ends_s = _now_s() + int(parse_duration(text_of(request, "grace")) if "grace" in request else 0)
+        credentials = keys.credentials(user, pair, self._logs)
+        await self._store(self.registry.rotated(name, user, ends_s).settled(_now_s()))
+        return {**_shown(self.registry.user(name)), "credentials": credentials}
+
+    async def _revoke(self, request: Request) -> dict[str, Any]:
+        self._directory()
+        await self._store(self.registry.removed(text_of(request, "name"), _now_s()))
+        return {}
+
+    async def _list(self, _: Request) -> dict[str, Any]:
+        return {"users": [_shown(user) for user in self.registry.users.values()]}
+
+    async def _store(self, registry: Registry) -> None:
+        """Keep the registry, then tell the server who is out; a server that is started later reads it by itself."""
+        directory = self._directory()
+        told = registry.revoked != self.registry.revoked
+        registry.write(directory)
+        self.registry = registry
+        if told:
+            keys = Keys.open(directory)
+            assert self._server is not None
+            async with await Fabric.connect(
+                self._server.url, self._logs, user_credentials=str(directory / SYSTEM_FILE)
+            ) as system:
+                for account in (HOME, PEOPLE):
+                    answer = json.loads(await system.request(_UPDATE, keys.account(account, registry.revoked).encode()))
+                    if answer.get("data", {}).get("code") != _OK:
+                        raise HeadgateError(f"the server did not take the revocation: {answer.get('error')}")
+
+
+_OK: Final = 200
+
+
+def _now_s() -> int:
+    return int(time.time())
+
+
+def _texts(request: Request, key: str) -> tuple[str, ...]:
+    found = request.get(key, [])
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise UserError(f"{key!r} of the request is no list of streams")
+    return tuple(found)
+
+
+def _expiry(request: Request) -> int | None:
+    return _now_s() + int(parse_duration(text_of(request, "expires"))) if request.get("expires") is not None else None
+
+
+def _shown(user: User) -> Mapping[str, Any]:
+    """A user as it is listed."""
+    return {
+        "name": user.name,
+        "role": user.role,
+        "subscribes": list(user.subscribes),
+        "publishes": list(user.publishes),
+        "issued_s": user.issued_s,
+        "expires_s": user.expires_s,
+        "key": user.key,
+        "retiring": dict(user.retiring),
+    }

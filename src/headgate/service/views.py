@@ -1,0 +1,82 @@
+"""What a user sees of documents that are everybody's: its own part of them, and nothing of others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from headgate.fabric.registry import ANY, User
+from headgate.model import Admission, Deployment, Site, Source, Stream
+from headgate.model.roots import OPTION, root_region
+from headgate.service.rights import owned_by
+from headgate.wire.identity import decode_runs, encode_runs
+from headgate.wire.ledger import Matched
+from headgate.wire.manifest import Manifest, decode_manifest, encode_manifest
+from headgate.wire.snapshot import Snapshot
+
+# What a publisher needs to know of a source: how rows are to be written, and whether it is another server's.
+_SHOWN_OPTIONS: Final = ("payload", "url", "log", "subject")
+_SHOWN_SETTINGS: Final = ("grid", "gridding", OPTION)
+
+
+def visible_streams(snapshot: Snapshot, user: User) -> set[str]:
+    """The streams that a user may know of: of its subscriptions, and those that it was granted."""
+    granted = {*user.subscribes, *user.publishes}
+    found = {each.stream for each in owned_by(snapshot, user.name).values()}
+    for name, stream in snapshot.deployment.streams.items():
+        region = root_region(stream)
+        if granted & {name, ANY} or (region is not None and region.of in granted):
+            found.add(name)
+    return found & snapshot.deployment.streams.keys()
+
+
+def snapshot_for(snapshot: Snapshot, user: User) -> Snapshot:
+    """A revision of the catalog as a user sees it: its subscriptions, its streams without where they come from."""
+    mine, seen = owned_by(snapshot, user.name), visible_streams(snapshot, user)
+    streams = {name: _shown(snapshot.deployment.streams[name]) for name in sorted(seen)}
+    sites = {stream.root for stream in streams.values()}.union(
+        *({stay.site for stay in each.stays} for each in mine.values())
+    )
+    incarnations = {name: each for name, each in snapshot.identity.incarnations.items() if name in seen}
+    return Snapshot(
+        revision=snapshot.revision,
+        deployment=Deployment(streams, {name: Site(name) for name in sorted(sites)}, subscriptions=mine),
+        subscription_ids={name: snapshot.subscription_ids[name] for name in mine},
+        class_ids={name: snapshot.class_ids[name] for name in mine},
+        identity=replace(snapshot.identity, last_subscription=0, last_class=0, incarnations=incarnations),
+    )
+
+
+def _shown(stream: Stream) -> Stream:
+    options = {key: value for key, value in stream.source.options.items() if key in _SHOWN_OPTIONS}
+    if "url" in options:
+        options["url"] = ""  # that it is another server is enough
+    settings = {key: value for key, value in stream.options.items() if key in _SHOWN_SETTINGS}
+    source = Source(stream.source.format, options)
+    return replace(stream, source=source, rate_rows_per_s=None, admission=Admission(), options=settings)
+
+
+def ledger_for(data: bytes, stream: str, ids: Mapping[str, int]) -> bytes:
+    """The root's side of the ledger as a reader needs it: where its own subscriptions begin."""
+    found = Matched.decode(data, stream=stream)
+    mine = set(ids.values())
+    starts = {number: start for number, start in found.starts.items() if number in mine}
+    return Matched(stream, found.lineage, starts=starts).encode()
+
+
+def runs_for(data: bytes, seen: set[str]) -> bytes:
+    """The starts of the service, with the heads of some streams."""
+    runs = decode_runs(data)
+    return encode_runs(
+        [replace(run, heads={name: run.heads[name] for name in run.heads if name in seen}) for run in runs]
+    )
+
+
+def manifest_for(data: bytes) -> bytes:
+    """A manifest that says how far the stream is, and not what others matched or where rows come from."""
+    none = np.zeros(0, np.uint64)
+    found: Manifest = decode_manifest(data)
+    return encode_manifest(replace(found, class_ids=none, class_counts=none, dead_parts=(), ranges=(), withheld={}))
