@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headgate.errors import HeadgateError
 from headgate.fabric import SyncFabric
@@ -26,7 +26,7 @@ from headgate.pipeline.record import note, resume
 from headgate.pipeline.roots import own_rows
 from headgate.pipeline.session import local_uri
 from headgate.pipeline.sources import read
-from headgate.pipeline.staged import STAGED_DDL
+from headgate.pipeline.staged import STAGED_DDL, Staged
 from headgate.pipeline.validate import validate
 from headgate.pipeline.worker import Address
 from headgate.protocol.reports import JobReport
@@ -91,19 +91,17 @@ class Batches:
             self.address,
             name,
             pin,
-            os.getpid(),
-            batch,
-            self.control.row_cost_s,
-            time.time(),
-            index,
-            demands.levels,
-            demands.in_order,
+            driver_pid=os.getpid(),
+            row_cost_s=self.control.row_cost_s,
+            began_s=time.time(),
+            index=index,
+            levels=demands.levels,
+            in_order=demands.in_order,
         )
         rows = frame if self.gridding is None else self.gridding(frame, batch)
-        staged = match(own_rows(rows, self.stream), work).collect()
+        staged = Staged.collected(match(own_rows(rows, self.stream), work).collect())
         self.control.learn(staged)
-        troubles = {row["trouble"] for row in staged if row["trouble"]}
-        if troubles:
+        if troubles := staged.troubles():
             self.keeper.complained(pin.version, troubles)
         manifest = commit(self.fabric, name, self.lineage, batch, pin, staged, self._reading(batch))
         if manifest is not None:
@@ -133,17 +131,17 @@ class Batches:
             self.fabric.purge(logs.root(self.stream.name), logs.context(self.stream.name), self.keeper.base)
             self._purged = self.keeper.base
 
-    def _report(self, batch: int, rows: int, staged: list[Any], seconds: float) -> None:
+    def _report(self, batch: int, rows: int, staged: Staged, seconds: float) -> None:
         report = JobReport(
             stream=self.stream.name,
             state="running",
             batch=batch,
             rows=rows,
             batch_s=round(seconds, 4),
-            work_s=round(sum(row["busy_s"] for row in staged), 4),
-            match_s=round(sum(row["match_s"] for row in staged), 4),
-            class_s=round(sum(row["class_s"] for row in staged), 4),
-            class_bytes=sum(row["class_bytes"] for row in staged),
+            work_s=round(staged.total("busy_s"), 4),
+            match_s=round(staged.total("match_s"), 4),
+            class_s=round(staged.total("class_s"), 4),
+            class_bytes=staged.total("class_bytes"),
             admission=self.control.method,
             row_cost_s=self.control.row_cost_s,
             update_cost_s=self.control.update_cost_s,
