@@ -6,13 +6,12 @@ and takes no other server for it: the file also has the server's name, which eve
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import random
 import socket
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -20,9 +19,12 @@ from nats.aio.client import Client, Server
 from nats.errors import Error as NatsError
 
 from headgate.diagnostics import FABRIC, noted
+from headgate.wire.frame import WireError
+from headgate.wire.record import read_record, write_record
 
 HOST: Final = "127.0.0.1"
 PORT_FILE: Final = "port.json"
+_KIND: Final = "server-place"
 _RANGE_FILE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _USUAL_RANGE: Final = (32_768, 60_999)
 _LOWEST: Final = 10_240
@@ -49,23 +51,25 @@ class ServerPlace:
     @classmethod
     def read(cls, path: Path) -> Self | None:
         """What a file says, None when it is missing or unreadable."""
-        with noted(FABRIC, "where the server is cannot be read", OSError, ValueError, KeyError, TypeError):
-            found = json.loads(path.read_text(encoding="utf-8"))
-            return cls(int(found["port"]), int(found["pid"]), str(found["name"]))
+        with noted(FABRIC, "where the server is cannot be read", OSError, WireError):
+            return read_record(_KIND, cls, path.read_bytes())
         return None
 
     def write(self, path: Path) -> None:
         """Write the file in one step: a reader sees the old one or the new one, also when the disk is full."""
-        write_whole(path, json.dumps(asdict(self)))
+        write_whole(path, write_record(_KIND, self))
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Replace a file in one step; nothing is done where it already has that text."""
-    with noted(FABRIC, "what the system says of its ports cannot be read", OSError, ValueError):
-        if path.read_text(encoding="utf-8") == text:
+def write_whole(path: Path, data: bytes) -> None:
+    """Replace a file in one step, synced to disk; nothing is done where it already has that content."""
+    with noted(FABRIC, "a file is not there yet", OSError):
+        if path.read_bytes() == data:
             return
     other = path.with_name(path.name + ".new")
-    other.write_text(text, encoding="utf-8")
+    with other.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
     other.replace(path)
 
 

@@ -120,7 +120,7 @@ class EmbeddedServer:
     def _launch(self) -> int:
         config, log_file = self.directory / "server.conf", self.directory / "server.log"
         program = find_server()
-        write_whole(config, self._configuration())
+        write_whole(config, self._configuration().encode())
         with log_file.open("ab") as log:
             self._log_end = log.tell()
             self._process = subprocess.Popen(
