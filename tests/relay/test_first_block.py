@@ -12,7 +12,7 @@ import pytest
 
 from headgate.fabric import Fabric, cancel_all
 from headgate.model import Deployment, Plan, Schema, Site, Source, Stream, Subscription, Tree
-from headgate.protocol.records import Oldest
+from headgate.protocol.records import Oldest, RangeRequest
 from headgate.protocol.reports import RelayReport
 from headgate.relay.node import RelayNode
 from headgate.relay.owed import is_served, owed_from
@@ -227,9 +227,8 @@ def test_the_root_knows_from_where_on_a_site_is_owed(nats_url: str, monkeypatch:
             for after in range(0, end, 15):
                 for upto in range(after + 5, end + 1, 35):
                     owed = [seq for seq in range(after, upto) if VERSIONS[seq // 10] in SERVED]
-                    found = await owed_from(
-                        fabric, "s", after, upto, lambda version: is_served(tables, version, "leaf", "s")
-                    )
+                    request = RangeRequest(stream="s", after=after, upto=upto, owed="leaf")
+                    found = await owed_from(fabric, request, lambda version: is_served(tables, version, "leaf", "s"))
                     assert found == min([*owed, upto]), (after, upto)
 
     asyncio.run(work())

@@ -177,19 +177,21 @@ class Job:
         self._say(fabric, "failed", stream=name, error=cause)
 
     def _start(self, spark: SparkSession, fabric: SyncFabric, stream: Stream) -> None:
-        from headgate.pipeline.query import start_query
+        from headgate.pipeline.query import QuerySettings, start_query
 
-        count = self.config.partitions
+        settings = QuerySettings(
+            trigger_s=float(stream.options.get("trigger_s", self.config.trigger_s)),
+            partitions=self.config.partitions,
+            new_lineage=self.config.new_lineage,
+            told=lambda _: self.stages.end("first commit"),
+        )
         self._queries[stream.name] = start_query(
             spark,
             stream,
             self.config.address,
             fabric,
             Path(self.config.state_dir) / "checkpoints" / stream.name,
-            trigger_s=float(stream.options.get("trigger_s", self.config.trigger_s)),
-            new_lineage=self.config.new_lineage,
-            shape=None if count is None else lambda frame: frame.repartition(count),
-            told=lambda _: self.stages.end("first commit"),
+            settings,
         )
 
     def _warm_up(self, spark: SparkSession) -> None:

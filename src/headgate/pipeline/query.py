@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -158,19 +158,28 @@ def match(frame: DataFrame, work: MatchPass) -> DataFrame:
     return frame.mapInArrow(work, STAGED_DDL)
 
 
+@dataclass(frozen=True, slots=True)
+class QuerySettings:
+    """How a stream's query runs: how often, in how many partitions its rows are matched; `told` hears each report.
+
+    With `new_lineage` a checkpoint that the root log does not lead up to is taken as it is.
+    """
+
+    trigger_s: float = 1.0
+    partitions: int | None = None
+    new_lineage: bool = False
+    told: Callable[[JobReport], None] | None = None
+
+
 def start_query(
     spark: SparkSession,
     stream: Stream,
     address: Address,
     fabric: SyncFabric,
     checkpoint: Path,
-    *,
-    trigger_s: float = 1.0,
-    new_lineage: bool = False,
-    shape: Callable[[DataFrame], DataFrame] | None = None,
-    told: Callable[[JobReport], None] | None = None,
+    settings: QuerySettings,
 ) -> StreamingQuery:
-    """Start a stream's query. `shape` may repartition the rows before they are matched, `told` hears each report."""
+    """Start a stream's query."""
     fabric.ensure(fabric.logs.root(stream.name))
     if stream.source.format == "nats":
         fabric.ensure(fabric.logs.input(stream.name))
@@ -179,14 +188,14 @@ def start_query(
     given = stream if gridding is None else replace(stream, schema=station_schema(stream))
     frame = validate(read(spark, given, nats=server), given)
     frame = frame if gridding is None else gridding.with_marks(frame)
-    frame = shape(frame) if shape else frame
+    frame = frame if settings.partitions is None else frame.repartition(settings.partitions)
     compact_every = int(str(spark.conf.get("spark.sql.streaming.fileSource.log.compactInterval", "10")))
-    lineage = resume(fabric, stream, checkpoint, accept=new_lineage, compact_every=compact_every)
-    work = Batches(address, fabric, stream, checkpoint, lineage, gridding, told)
+    lineage = resume(fabric, stream, checkpoint, accept=settings.new_lineage, compact_every=compact_every)
+    work = Batches(address, fabric, stream, checkpoint, lineage, gridding, settings.told)
     return (
         frame.writeStream.queryName(stream.name)
         .foreachBatch(work)
         .option("checkpointLocation", local_uri(checkpoint / "spark"))
-        .trigger(processingTime=f"{int(trigger_s * 1000)} milliseconds")
+        .trigger(processingTime=f"{int(settings.trigger_s * 1000)} milliseconds")
         .start()
     )

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from headgate.protocol.kernel import Task
 from headgate.protocol.port import FabricError
+from headgate.protocol.records import RangeRequest
+from headgate.relay.asking import ask_place, fetch_blocks
 from headgate.relay.core import Gap
 from headgate.relay.holds import Held
-from headgate.relay.owed import fetch_owed
-from headgate.relay.repair import fetch_range
 from headgate.relay.routes import Routes
 from headgate.relay.state import SiteState
 from headgate.wire.frame import WireError
@@ -60,7 +60,8 @@ class Gaps:
         """Ask for missing ranges until there are none, in turns the parent and the root.
 
         The parent is asked for rows. The root is asked what of a range is owed to this site at all, once for each
-        range, and then how far it has forgotten the range. Rows that are owed and are not the parent's to send come
+        range, and then how far it has forgotten the range: what an earlier parent gave up of its rows, and is still to
+        tell, would come for a range that is covered by then. Rows that are owed and are not the parent's to send come
         from the parent of an earlier plan, into the site log. What another parent had sent, and was purged to make room
         (`headgate.relay.upkeep`), is asked for again there.
         """
@@ -73,10 +74,8 @@ class Gaps:
                     turn, asked = 0, gap.upto
                     continue
                 place, upto = (await self._root_of(stream), gap.upto) if at_root else self._sender(gap, parent, failed)
-                answers = await fetch_range(
-                    state.port, place, stream, gap.after, upto, child=state.site, tries=turn, past=at_root
-                )
-                await self._take_all(stream, parent, answers)
+                request = RangeRequest(stream=stream, after=gap.after, upto=upto, child=state.site, past=at_root)
+                await self._take_all(stream, parent, await fetch_blocks(state.port, place, request, turn))
             except (FabricError, WireError):
                 state.totals.failures += 1
                 turn, failed = turn + 1, failed + (not at_root)
@@ -99,7 +98,8 @@ class Gaps:
         """Count the beginning of a gap as received where nothing of it is owed to this site."""
         state, stream = self._state, gap.stream
         root = await self._root_of(stream)
-        begins = await fetch_owed(state.port, root, stream, gap.after, gap.upto, state.site)
+        request = RangeRequest(stream=stream, after=gap.after, upto=gap.upto, owed=state.site)
+        begins = await ask_place(state.port, root, request)
         if begins > gap.after:
             async with state.routing:
                 state.core.cover(stream, begins, state.port.now)

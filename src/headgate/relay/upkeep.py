@@ -46,14 +46,8 @@ class Upkeep:
 
     async def _restore(self) -> None:
         """Go on with what was stated before."""
-        state = self._state
-        self._settled = await state.settled_before()
-        while True:
-            try:
-                return await self._held.begin()
-            except FabricError:
-                state.totals.failures += 1
-                await self._port.sleep(_UPKEEP_S)
+        self._settled = await self._state.settled_before()
+        await self._state.insist(self._held.begin)
 
     async def _keep_logs(self) -> None:
         await self._record_held()

@@ -369,8 +369,8 @@ MUTANTS: Final = (
     Mutant(
         "what others serve is answered as nothing",
         "relay.repair",
-        "return _nothing(block) if await self._unserved(block.version, child, block.stream) else None",
-        "return _nothing(block)",
+        "if await self._unserved(block.version, request):",
+        "if True:",
     ),
     Mutant(
         "a commit that is partly settled is not read again",
@@ -381,8 +381,8 @@ MUTANTS: Final = (
     Mutant(
         "history again after a move",
         "relay.intake",
-        "if mine.stay and await self._ask(",
-        "if False and await self._ask(",
+        "if mine.stay and await state.insist(",
+        "if False and await state.insist(",
     ),
     Mutant(
         "an output restored without its coverage",
@@ -447,8 +447,8 @@ MUTANTS: Final = (
     Mutant(
         "purged parts are declared at the root only",
         "relay.root",
-        "everyone = [*routes.local, *(receiver for child in routes.children for receiver in child.receivers)]",
-        "everyone = [*routes.local]",
+        "everyone = routes.receivers",
+        "everyone = routes.local",
     ),
     Mutant(
         "no past after a move before the first commit",
