@@ -68,7 +68,7 @@ class Relays:
         """Wait until a relay has taken so many blocks from its log."""
 
         async def done() -> bool:
-            return self.nodes[site].meters.blocks >= blocks
+            return self.nodes[site].machine.state.meters.blocks >= blocks
 
         await until(done, 20)
 
@@ -180,7 +180,7 @@ def test_who_joins_later_is_owed_what_came_since_by_whatever_path_and_nothing_be
         await relays.taken("leaf", 1)
 
         async def passed_over() -> bool:
-            gap = relays.nodes["leaf"].core.gap("fleet")
+            gap = relays.nodes["leaf"].machine.state.core.gap("fleet")
             return gap is not None and (gap.after, gap.upto) == (20, 30)
 
         await until(passed_over, 20)
