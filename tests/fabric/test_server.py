@@ -16,6 +16,7 @@ import pytest
 from tests.live import until
 
 from headgate.fabric import EmbeddedServer, Fabric, FabricError, find_server
+from headgate.fabric.place import ServerPlace
 from headgate.fabric.server import running_url
 from headgate.wire.logs import Log
 
@@ -89,7 +90,7 @@ def test_a_port_that_is_taken_is_replaced(tmp_path: Path) -> None:
     with EmbeddedServer(tmp_path / "one", sync_always=False) as first:
         other = tmp_path / "two"
         (other / "nats").mkdir(parents=True)
-        (other / "nats" / "port.json").write_text(f'{{"port": {first.port}, "pid": 1}}')
+        ServerPlace(first.port, 1, "another").write(other / "nats" / "port.json")
         with EmbeddedServer(other, sync_always=False) as second:
             assert second.port != first.port
             assert running_url(other) == second.url

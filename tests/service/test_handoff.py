@@ -158,7 +158,7 @@ def test_a_full_inbox_that_is_left_is_filled_up_while_it_is_drained(tmp_path: Pa
             assert status["subscriptions"]["mine"]["difference"] == 0
 
     async def _refused(live: Live) -> bool:
-        return live.runtime.nodes["leaf"].stats.refused > 0
+        return live.runtime.nodes["leaf"].machine.state.totals.refused > 0
 
     asyncio.run(run())
 

@@ -6,18 +6,21 @@ import asyncio
 import json
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet, WeakValueDictionary
 
-from headgate.client.delivery import Inbox, closing, decode_position, encode_position, read_position
+from headgate.client.acknowledging import Acknowledger
+from headgate.client.delivery import Inbox, OnDigest, closing, decode_position, encode_position, read_position
 from headgate.client.errors import ClientError
 from headgate.client.fields import empty_field
 from headgate.client.merged import MergedInbox, join_positions, split_positions
 from headgate.client.past import began_anew, check_acknowledged, check_input, check_position, new_runs, read_runs
 from headgate.client.publishing import encode_rows
+from headgate.client.reader import OnGap, Reading
 from headgate.client.sender import Sender
 from headgate.diagnostics import CLIENT, noted
 from headgate.errors import nearest
@@ -29,7 +32,7 @@ from headgate.model.roots import members_named
 from headgate.protocol.published import head_revision
 from headgate.relay.tables import Tables
 from headgate.wire.identity import new_id
-from headgate.wire.ledger import Tally
+from headgate.wire.ledger import Account, Tally
 from headgate.wire.logs import Logs
 from headgate.wire.snapshot import Snapshot
 
@@ -162,8 +165,8 @@ class Client:
         position: str | None = None,
         peek: bool = False,
         max_rows: int | None = None,
-        on_digest: Callable[[Mapping[str, int], int, int], None] | None = None,
-        on_gap: Callable[[int, int], None] | None = None,
+        on_digest: OnDigest | None = None,
+        on_gap: OnGap | None = None,
         after_loss: bool = False,
         confirming: bool = False,
         batch: int = 256,
@@ -186,17 +189,26 @@ class Client:
         if subscription:
             await self.control("subscribe", name=name, subscription=subscription, change=True)
         snapshot = await self.snapshot()
-        options: dict[str, Any] = {"peek": peek, "max_rows": max_rows, "on_digest": on_digest, "on_gap": on_gap}
-        options |= {"after_loss": after_loss, "confirming": confirming, "batch": batch}
+        opened = partial(
+            self._open,
+            snapshot,
+            peek=peek,
+            max_rows=max_rows,
+            on_digest=on_digest,
+            on_gap=on_gap,
+            after_loss=after_loss,
+            confirming=confirming,
+            batch=batch,
+        )
         if name in snapshot.subscription_ids:
-            return await self._open(snapshot, name, position, **options)
+            return await opened(name, position)
         members = known_names(name, snapshot)
         given = {} if position is None else _positions(position, name)
         if position is not None and not given.keys() & {snapshot.subscription_ids[each] for each in members}:
             raise ClientError(f"this is not a position of {name!r}", hint="use `Delivery.position` as it was given")
         # A root that the token does not know was added since: it is read from what was acknowledged.
         places = {each: given.get(snapshot.subscription_ids[each]) for each in members}
-        return MergedInbox(name, [await self._open(snapshot, *place, **options) for place in places.items()])
+        return MergedInbox(name, [await opened(*place) for place in places.items()])
 
     async def field(
         self, *names: str, values: tuple[str, ...] | None = None, steps: int = 24
@@ -218,9 +230,17 @@ class Client:
                 yield field
 
     async def _open(
-        self, snapshot: Snapshot, name: str, position: str | None, *, peek: bool, after_loss: bool, **options: Any
+        self,
+        snapshot: Snapshot,
+        name: str,
+        position: str | None,
+        *,
+        peek: bool,
+        after_loss: bool,
+        on_digest: OnDigest | None,
+        **reading: Any,
     ) -> Inbox:
-        """One subscription's inbox."""
+        """One subscription's inbox; `reading` is as in `Reading`."""
         number, stream = snapshot.subscription_ids[name], snapshot.deployment.subscriptions[name].stream
         given = None if position is None else decode_position(position, number)
         if given is not None:
@@ -230,16 +250,10 @@ class Client:
         known, sequence = await self._known(number, place) if peek else await self._take_over(number, place)
         if given is not None:
             given.incarnation, given.run, given.reader = known.incarnation, known.run, known.reader
-        inbox = Inbox(
-            self.fabric,
-            self.tables,
-            name,
-            snapshot,
-            known if given is None else given,
-            None if peek else sequence,
-            floor=known.boundary,
-            **options,
-        )
+        tally, floor = known if given is None else given, known.boundary
+        acks = Acknowledger(name, None if peek else sequence, floor, tally.reader)
+        opened = Reading(name, snapshot, Account(tally), acks, floor, **reading)
+        inbox = Inbox(self.fabric, self.tables, opened, on_digest)
         self._inboxes.add(inbox)
         if self._watching is None and known.incarnation:
             self._watching = asyncio.create_task(self._watch())

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headgate.client.acknowledging import Acknowledger
 from headgate.client.errors import ClientError
 from headgate.client.reader import DONE, STORE, TAKEN, ReaderMachine, Reading
 from headgate.fabric import Fabric, cancel_all
@@ -22,9 +21,11 @@ from headgate.parts import part
 from headgate.relay.tables import Tables
 from headgate.wire.block import Block
 from headgate.wire.frame import WireError
-from headgate.wire.ledger import Account, Tally
-from headgate.wire.snapshot import Snapshot
+from headgate.wire.ledger import Tally
 from headgate.wire.unsent import show_unsent
+
+OnDigest = Callable[[Mapping[str, int], int, int], None]
+"""Hears what was given up, by reason, and the range (after, upto] that it was given up in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,31 +101,17 @@ class Inbox:
         self,
         fabric: Fabric,
         tables: Tables,
-        name: str,
-        snapshot: Snapshot,
-        tally: Tally,
-        ack_sequence: int | None,
-        *,
-        floor: int = 0,
-        max_rows: int | None = None,
-        on_digest: Callable[[Mapping[str, int], int, int], None] | None = None,
-        on_gap: Callable[[int, int], None] | None = None,
-        confirming: bool = False,
-        batch: int = 256,
+        reading: Reading,
+        on_digest: OnDigest | None = None,
     ) -> None:
         """Made by `Client.subscribe`.
 
-        `ack_sequence` is the place of the acknowledgement that this reader stands on, None for one that only looks.
-        `floor` is the boundary that was acknowledged before. `ahead` is set by whoever reads ahead of the consumer, for
-        whom the last delivery then still is.
+        `ahead` is set by whoever reads ahead of the consumer, for whom the last delivery then still is.
         """
-        self.name = name
-        self.id = snapshot.subscription_ids[name]
-        self.stream = snapshot.deployment.subscriptions[name].stream
+        self.name, self.id, self.stream = reading.name, reading.id, reading.stream
         self._fabric = fabric
         self._tables = tables
-        acks = Acknowledger(name, ack_sequence, floor, tally.reader)
-        self._reading = Reading(name, snapshot, Account(tally), acks, floor, max_rows, on_gap, confirming, batch)
+        self._reading = reading
         self._runner: Runner | None = None
         self._handed: asyncio.Queue[tuple[Block, asyncio.Future[None]]] = asyncio.Queue()
         self._detached = asyncio.Event()

@@ -22,16 +22,20 @@ def encode_rows(rows: Any, source: Source, stream: str, max_bytes: int) -> list[
     [b'{"a": 1}', b'{"a": 2}']
     """
     check_published(source, stream)
+    return [data for _, data in cut_rows(to_table(rows), source, max_bytes)]
+
+
+def cut_rows(table: pa.Table, source: Source, max_bytes: int) -> Iterator[tuple[int, bytes]]:
+    """The messages of rows in order, each with how many rows it has."""
     payload = source.options.get("payload", "arrow")
     room = int(max_bytes * _SHARE)
-    table = to_table(rows)
     if payload == "arrow":
-        return list(_arrow(table, room))
+        return _arrow(table, room)
     lines = [json.dumps(row, default=json_value).encode() for row in table.to_pylist()]
     for number, line in enumerate(lines):
         if len(line) > room:
             raise ClientError(f"row {number} takes {len(line)} bytes, a message at most {room}", kind="too-large")
-    return lines if payload == "json" else list(_joined(lines, room))
+    return ((1, line) for line in lines) if payload == "json" else _joined(lines, room)
 
 
 def check_published(source: Source, stream: str) -> None:
@@ -69,7 +73,7 @@ def to_table(rows: Any) -> pa.Table:
             return pa.Table.from_pandas(rows, preserve_index=False)
 
 
-def _arrow(table: pa.Table, room: int) -> Iterator[bytes]:
+def _arrow(table: pa.Table, room: int) -> Iterator[tuple[int, bytes]]:
     """IPC streams, halved until each fits."""
     if not table.num_rows:
         return
@@ -78,7 +82,7 @@ def _arrow(table: pa.Table, room: int) -> Iterator[bytes]:
         writer.write_table(table)
     data: bytes = sink.getvalue().to_pybytes()
     if len(data) <= room:
-        yield data
+        yield table.num_rows, data
     elif table.num_rows == 1:
         raise ClientError(f"a row takes {len(data)} bytes, a message at most {room}", kind="too-large")
     else:
@@ -87,15 +91,15 @@ def _arrow(table: pa.Table, room: int) -> Iterator[bytes]:
         yield from _arrow(table.slice(half).combine_chunks(), room)
 
 
-def _joined(lines: list[bytes], room: int) -> Iterator[bytes]:
+def _joined(lines: list[bytes], room: int) -> Iterator[tuple[int, bytes]]:
     """Lines in as few messages as fit."""
     batch: list[bytes] = []
     size = 0
     for line in lines:
         if batch and size + len(line) + 1 > room:
-            yield b"\n".join(batch)
+            yield len(batch), b"\n".join(batch)
             batch, size = [], 0
         batch.append(line)
         size += len(line) + 1
     if batch:
-        yield b"\n".join(batch)
+        yield len(batch), b"\n".join(batch)

@@ -20,7 +20,8 @@ from headgate.protocol.codec import Codec
 from headgate.protocol.kernel import Machine
 from headgate.protocol.port import FabricError, MachinePort
 from headgate.protocol.quarantine import Quarantine
-from headgate.relay.repair import fetch_range, forgotten_past
+from headgate.protocol.records import RangeRequest
+from headgate.relay.asking import fetch_blocks, forgotten_past
 from headgate.relay.tables import MachineTables
 from headgate.wire.block import Block
 from headgate.wire.frame import WireError
@@ -31,6 +32,8 @@ from headgate.wire.unreadable import UnreadableError
 
 _REPAIR_S: Final = 60.0
 _STALL_S: Final = 0.5
+OnGap = Callable[[int, int], None]
+"""Hears of a range (after, upto] that did not arrive and is fetched again."""
 TAKEN: Final = "taken"
 DONE: Final = "done"
 STORE: Final = "store"
@@ -38,7 +41,11 @@ STORE: Final = "store"
 
 @dataclass
 class Reading:
-    """What stays of a reader between two loops over it: its account, its acknowledgements, what it is asked for."""
+    """What stays of a reader between two loops over it: its account, its acknowledgements, what it is asked for.
+
+    `floor` is the boundary that was acknowledged before it. A delivery has at most `max_rows` rows. `on_gap` hears of a
+    range that did not arrive.
+    """
 
     name: str
     snapshot: Snapshot
@@ -46,7 +53,7 @@ class Reading:
     acks: Acknowledger
     floor: int = 0
     max_rows: int | None = None
-    on_gap: Callable[[int, int], None] | None = None
+    on_gap: OnGap | None = None
     confirming: bool = False
     """Whether only what the consumer confirms is acknowledged, and not what it has taken."""
     batch: int = 256
@@ -73,6 +80,11 @@ class Reading:
         """The subscription."""
         return self.snapshot.subscription_ids[self.name]
 
+    @property
+    def stream(self) -> str:
+        """The stream that it is of."""
+        return self.snapshot.deployment.subscriptions[self.name].stream
+
 
 class ReaderMachine(Machine):
     """Reads one subscription until it is closed."""
@@ -90,9 +102,8 @@ class ReaderMachine(Machine):
         self._reading = reading
         self._port = MachinePort(self, logs, max_payload, codec, quarantine)
         self._tables = MachineTables(self._port)
-        subscription = reading.snapshot.deployment.subscriptions[reading.name]
-        self._stream = subscription.stream
-        self._root = reading.snapshot.deployment.streams[subscription.stream].root
+        self._stream = reading.stream
+        self._root = reading.snapshot.deployment.streams[reading.stream].root
         held = (reading.account, reading.floor, reading.batch)
         self._stays = Stays(self._port, self._tables, reading.name, reading.snapshot, *held)
         reading.acks.run_in(self._port)
@@ -213,11 +224,10 @@ class ReaderMachine(Machine):
         """
         deadline = self._port.now + _REPAIR_S
         stream, site, root = self._stream, self._reading.site, self._root
+        request = RangeRequest(stream=stream, after=after, upto=upto, subscription=self._reading.id)
         for number, place in enumerate(itertools.cycle((site, root))):
             try:
-                return await fetch_range(
-                    self._port, place, stream, after, upto, subscription=self._reading.id, tries=number // 2
-                )
+                return await fetch_blocks(self._port, place, request, tries=number // 2)
             except FabricError as error:
                 past = await self._past()
                 if after < past:

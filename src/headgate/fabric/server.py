@@ -154,7 +154,7 @@ class EmbeddedServer:
             self._keys = Keys.open(self.directory)
             for file, account in ((OPERATOR_FILE, HOME), (SYSTEM_FILE, SYSTEM)):
                 if not (self.directory / file).exists():
-                    write_whole(self.directory / file, self._keys.all_rights(account, "operator"), durable=True)
+                    write_whole(self.directory / file, self._keys.all_rights(account, "operator"))
             known = ServerPlace.read(self.port_file)
             self.name = known.name if known else f"headgate-{secrets.token_hex(8)}"
             self.port = self._choose_port(known)

@@ -288,7 +288,7 @@ class RelayCore:
             self._evenly = Evenly(self.limits.shed_after_s)
         for key in self._active:
             if key.child is not None:
-                self.outputs[key].note_wait(now)
+                self.outputs[key].waited(now)
         if self._evenly.due(now):
             self._thin(self._evenly, now)
         return sorted(self._active, key=lambda key: self.outputs[key].oldest)

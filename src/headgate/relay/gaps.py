@@ -14,11 +14,10 @@ import pyarrow as pa
 
 from headgate.protocol.kernel import Task
 from headgate.protocol.port import FabricError
-from headgate.protocol.records import RangeRequest
+from headgate.protocol.records import Owed, RangeRequest
+from headgate.relay.asking import ask_owed, ask_sent, fetch_blocks
 from headgate.relay.core import Gap, Key
 from headgate.relay.holds import Held
-from headgate.relay.owed import fetch_owed, fetch_sent
-from headgate.relay.repair import fetch_range
 from headgate.relay.routes import Routes
 from headgate.relay.state import SiteState
 from headgate.wire.frame import WireError
@@ -66,7 +65,8 @@ class Gaps:
         range, and then how far it has forgotten the range. Rows that are owed and are not the parent's to send come
         from the parent of an earlier plan, into the site log; what it has sent there and could not be read is asked for
         again. What another parent had sent, and was purged to make room (`headgate.relay.upkeep`), is asked for again
-        there.
+        there. The root is not asked for rows: what an earlier parent gave up of them, and is still to tell, would come
+        for a range that is covered by then.
         """
         state, turn, asked, failed = self._state, int(at_root), -1, 0
         while (gap := state.core.gap(stream)) is not None:
@@ -79,11 +79,9 @@ class Gaps:
                 if turn % 3 == 2 or not (gap.shown or at_root):
                     answers = await self._sent_before(gap, turn)
                 else:
-                    root = await self._root_of(stream) if at_root else ""
-                    place, upto = (root, gap.upto) if at_root else self._sender(gap, failed)
-                    answers = await fetch_range(
-                        state.port, place, stream, gap.after, upto, child=state.site, tries=turn, past=at_root
-                    )
+                    place, upto = (await self._root_of(stream), gap.upto) if at_root else self._sender(gap, failed)
+                    request = RangeRequest(stream=stream, after=gap.after, upto=upto, child=state.site, past=at_root)
+                    answers = await fetch_blocks(state.port, place, request, turn)
                 await self._take_all(stream, answers)
             except (FabricError, WireError):
                 state.totals.failures += 1
@@ -99,14 +97,16 @@ class Gaps:
         message of its own. So the answer ends where one of its messages does, and is taken in at once.
         """
         state, stream = self._state, gap.stream
-        owed = await fetch_owed(state.port, await self._root_of(stream), stream, gap.after, gap.upto, state.site)
+        owed = await self._owed(gap)
         routes = await state.tables.routes(owed.version, state.site, stream) if owed.version else None
         if routes is None or routes.parent is None or owed.begins > gap.after:
             raise FabricError(f"nothing of {stream!r} in ({gap.after}, {gap.upto}] was sent to {state.site} before")
         reached, found = gap.after, []
-        end = await fetch_sent(state.port, routes.parent, stream, reached, owed.ends, state.site)
+        request = RangeRequest(stream=stream, after=reached, upto=owed.ends, child=state.site, sent=True)
+        end = await ask_sent(state.port, routes.parent, request)
         while reached < end:
-            answers = await fetch_range(state.port, routes.parent, stream, reached, end, child=state.site, tries=tries)
+            request = RangeRequest(stream=stream, after=reached, upto=end, child=state.site)
+            answers = await fetch_blocks(state.port, routes.parent, request, tries)
             found += answers
             reached = state.port.codec.coverage(answers[-1])[1]
         if not found:
@@ -142,13 +142,16 @@ class Gaps:
 
     async def _pass_over(self, gap: Gap) -> None:
         """Count the beginning of a gap as received where nothing of it is owed to this site."""
-        state, stream = self._state, gap.stream
-        root = await self._root_of(stream)
-        owed = await fetch_owed(state.port, root, stream, gap.after, gap.upto, state.site)
+        state, owed = self._state, await self._owed(gap)
         if owed.begins > gap.after:
             async with state.routing:
-                state.core.cover(stream, owed.begins, state.port.now)
+                state.core.cover(gap.stream, owed.begins, state.port.now)
                 await state.pack_overfull()
+
+    async def _owed(self, gap: Gap) -> Owed:
+        """What of a gap is owed to this site, as the root knows."""
+        request = RangeRequest(stream=gap.stream, after=gap.after, upto=gap.upto, owed=self._state.site)
+        return await ask_owed(self._state.port, await self._root_of(gap.stream), request)
 
     async def _take_all(self, stream: str, answers: list[Any]) -> None:
         """Take in an answer, after stating that its versions are in use here."""

@@ -9,9 +9,11 @@ from the outputs and appends it (`Append`), fenced by what stands there. A range
 
 from __future__ import annotations
 
+from functools import partial
+
 from headgate.protocol.codec import Codec
 from headgate.protocol.kernel import Machine
-from headgate.protocol.port import FabricError, MachinePort
+from headgate.protocol.port import MachinePort
 from headgate.protocol.quarantine import Quarantine
 from headgate.relay.budget import Budgets
 from headgate.relay.gaps import Gaps
@@ -58,13 +60,7 @@ class RelayMachine(Machine):
         state = self.state
         logs = state.port.logs
         for log in (logs.site(state.site), logs.inbox(state.site)):
-            while True:
-                try:
-                    await state.port.ensure(log)
-                    break
-                except FabricError:
-                    state.totals.failures += 1
-                    await state.port.sleep(state.stall_s)
+            await state.insist(partial(state.port.ensure, log))
         snapshot = await state.tables.newest()
         deployment = snapshot.deployment
         state.take_incarnations(snapshot)

@@ -10,44 +10,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from headgate.protocol.port import FabricError, LogPort
+from headgate.protocol.port import LogPort
 from headgate.protocol.records import Owed, RangeRequest
 from headgate.relay.root import readable
 from headgate.relay.tables import TableCache
 from headgate.wire.manifest import Manifest
 
-_TIMEOUT_S: Final = 20.0
 _BATCH: Final = 256
-
-
-async def fetch_owed(port: LogPort, root: str, stream: str, after: int, upto: int, child: str) -> Owed:
-    """Ask a stream's root which rows of (after, upto] are the first that a site is owed."""
-    request = RangeRequest(stream=stream, after=after, upto=upto, owed=child)
-    answer = await port.request(port.logs.repair(root), request.encode(), _TIMEOUT_S)
-    if not answer:
-        raise FabricError(f"{root} cannot say what of {stream!r} in ({after}, {upto}] is owed to {child}")
-    return Owed.decode(answer)
-
-
-async def fetch_served(port: LogPort, root: str, stream: str, upto: int, subscription: int, stay: int) -> int:
-    """Ask a stream's root where the first commit begins that was for a stay of a subscription before this one.
-
-    It is `upto` where no commit up to there was.
-    """
-    request = RangeRequest(stream=stream, after=0, upto=upto, served=subscription, stay=stay)
-    answer = await port.request(port.logs.repair(root), request.encode(), _TIMEOUT_S)
-    if not answer:
-        raise FabricError(f"{root} cannot say what of {stream!r} up to {upto} was for subscription {subscription}")
-    return Owed.decode(answer).begins
-
-
-async def fetch_sent(port: LogPort, site: str, stream: str, after: int, upto: int, child: str) -> int:
-    """Ask a site how far it has sent (after, upto] of a stream to a child; `after` where it has sent nothing of it."""
-    request = RangeRequest(stream=stream, after=after, upto=upto, child=child, sent=True)
-    answer = await port.request(port.logs.repair(site), request.encode(), _TIMEOUT_S)
-    if not answer:
-        raise FabricError(f"{site} cannot say what of {stream!r} in ({after}, {upto}] it has sent to {child}")
-    return int(answer)
 
 
 async def was_at(tables: TableCache, version: int, subscription: int, stay: int) -> bool:
@@ -63,14 +32,13 @@ async def is_served(tables: TableCache, version: int, site: str, stream: str) ->
     return routes is not None and bool(routes.targets)
 
 
-async def owed_from(
-    port: LogPort, stream: str, after: int, upto: int, serves: Callable[[int], Awaitable[bool]]
-) -> Owed:
-    """The first commits in (after, upto] whose version `serves` whoever asks.
+async def owed_from(port: LogPort, request: RangeRequest, serves: Callable[[int], Awaitable[bool]]) -> Owed:
+    """The first commits of a range whose version `serves` whoever asks.
 
     Versions only grow along a root log, so a long run of commits of one version is passed over by bisection. What the
     root log no longer has cannot be sent again by anybody, and counts as not owed.
     """
+    stream, after, upto = request.stream, request.after, request.upto
     logs, place = port.logs, 0
     served: dict[int, bool] = {}
     while batch := await port.read(logs.root(stream), logs.commit(stream), place, limit=_BATCH):

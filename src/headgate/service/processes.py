@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sys
@@ -112,7 +111,7 @@ class JobProcess(ChildProcess):
     async def _start(self) -> asyncio.subprocess.Process:
         path = self._state_dir / "job.json"
         config = self._configure(self.restarts)
-        write_whole(path, json.dumps(config.shown()))
+        write_whole(path, config.shown())
         more = self._environment(self.restarts) if self._environment else {}
         with open_private(self._state_dir / "job.log") as log:
             return await asyncio.create_subprocess_exec(

@@ -20,6 +20,7 @@ from headgate.pipeline.control import Controller
 from headgate.pipeline.errors import Errors
 from headgate.pipeline.indexes import IndexKeeper
 from headgate.pipeline.match import MatchPass
+from headgate.pipeline.staged import Staged
 from headgate.pipeline.worker import Address
 from headgate.wire.manifest import Manifest
 
@@ -73,11 +74,11 @@ class DirectCommits:
         pin = pin_batch(self._fabric, stream, batch, None if control is None else control.plan)
         keeper = self._keepers.get(stream)
         index = None if keeper is None else keeper.ensure(self._fabric, pin.version)
-        work = MatchPass(self._address, stream, pin, batch=batch, row_cost_s=row_cost_s, index=index)
+        work = MatchPass(self._address, stream, pin, row_cost_s=row_cost_s, index=index)
         if control is not None:
             demands = self._fabric.run(control.demands(self._fabric.fabric, pin.version))
             work = replace(work, levels=demands.levels, in_order=demands.in_order)
-        staged = [row for each in work(iter([marked])) for row in each.to_pylist()]
+        staged = Staged.of(work(iter([marked])))
         if control is not None:
             control.learn(staged)
         manifest = commit(self._fabric, stream, self._lineage, batch, pin, staged)

@@ -56,15 +56,15 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a message partly stored is sent again as a whole",
-        "relay.output",
-        "if self.queue and self.queue[0].block.after < upto:",
+        "relay.waiting",
+        "if self.entries and self.entries[0].block.after < upto:",
         "if False:",
     ),
     Mutant(
         "what was sent stays queued",
-        "relay.output",
-        "while self.queue and self.queue[0].block.upto <= upto:",
-        "while self.queue and self.queue[0].block.upto < upto:",
+        "relay.waiting",
+        "while self.entries and self.entries[0].block.upto <= upto:",
+        "while self.entries and self.entries[0].block.upto < upto:",
     ),
     Mutant(
         "rows behind a declaration in one message",
@@ -93,8 +93,8 @@ MUTANTS: Final = (
     Mutant(
         "oversize rows dropped without declaring",
         "relay.output",
-        "[self.reducer.emptied(piece, OVERSIZE) for piece in for_decisions(each, _MOST_ROWS)]",
-        "[replace(each, block=replace(each.block, seqs=each.block.seqs[:0], rows=each.block.rows.slice(0, 0), classes=each.block.classes and type(each.block.classes).empty(0)))]",
+        "[self.reducer.emptied(piece, OVERSIZE) for each in sent for piece in for_decisions(each, _MOST_ROWS)]",
+        "[replace(each, block=replace(each.block, seqs=each.block.seqs[:0], rows=each.block.rows.slice(0, 0), classes=each.block.classes and type(each.block.classes).empty(0))) for each in sent]",
     ),
     Mutant(
         "packed away what was at the front",
@@ -104,13 +104,13 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a pack changes what is on its way",
-        "relay.output",
-        "        if self.busy is None:\n            return [], list(self.queue)\n",
-        "        if True:\n            return [], list(self.queue)\n",
+        "relay.waiting",
+        "        if upto is None:\n            return [], list(self.entries)\n",
+        "        if True:\n            return [], list(self.entries)\n",
     ),
     Mutant(
         "declared again behind what is on its way",
-        "relay.output",
+        "relay.waiting",
         "if last is not None and alike and last.block.upto != leaving and",
         "if last is not None and alike and",
     ),
@@ -284,7 +284,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "declarations of two commits are mixed up",
-        "relay.output",
+        "relay.waiting",
         "    return first.of_whole_commits and second.of_whole_commits\n",
         "    return True\n",
     ),
@@ -369,8 +369,8 @@ MUTANTS: Final = (
     Mutant(
         "what others serve is answered as nothing",
         "relay.repair",
-        "return _nothing(block) if await self._unserved(block.version, child, block.stream) else None",
-        "return _nothing(block)",
+        "if await self._unserved(block.version, request):",
+        "if True:",
     ),
     Mutant(
         "a commit that is partly settled is not read again",
@@ -381,8 +381,8 @@ MUTANTS: Final = (
     Mutant(
         "history again after a move",
         "relay.intake",
-        "if mine.stay and await self._ask(",
-        "if False and await self._ask(",
+        "if mine.stay and await state.insist(",
+        "if False and await state.insist(",
     ),
     Mutant(
         "an output restored without its coverage",
@@ -447,8 +447,8 @@ MUTANTS: Final = (
     Mutant(
         "purged parts are declared at the root only",
         "relay.root",
-        "everyone = [*routes.local, *(receiver for child in routes.children for receiver in child.receivers)]",
-        "everyone = [*routes.local]",
+        "everyone = routes.receivers",
+        "everyone = routes.local",
     ),
     Mutant(
         "no past after a move before the first commit",
