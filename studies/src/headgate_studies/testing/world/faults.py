@@ -351,8 +351,8 @@ MUTANTS: Final = (
     Mutant(
         "the root forgets the first commit owed",
         "relay.owed",
-        "return max(manifest.after, after)",
-        "return min(manifest.upto, upto)",
+        "begins=max(manifest.after, after), ends",
+        "begins=min(manifest.upto, upto), ends",
     ),
     Mutant(
         "routed by the newest version",
