@@ -181,12 +181,6 @@ MUTANTS: Final = (
         "                pass\n",
     ),
     Mutant(
-        "outputs forgotten with rows in their queue",
-        "relay.upkeep",
-        "if gone and not output.queue and not output.packing",
-        "if gone and not output.packing",
-    ),
-    Mutant(
         "outputs forgotten behind a gap",
         "relay.upkeep",
         " and state.core.gap(key.stream) is None\n            ",
