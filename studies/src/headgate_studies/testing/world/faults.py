@@ -505,12 +505,6 @@ MUTANTS: Final = (
         "self._sequence = await self._port.publish(subject, matched.encode(), expect=None)",
     ),
     Mutant(
-        "the books of an older keeper are gone on with",
-        "service.keeper",
-        "if found is not None and found.place > self.reading.matched.place:",
-        "if found is not None:",
-    ),
-    Mutant(
         "the books are folded past the slowest subscriber",
         "service.keeper",
         "matched.fold(min(passed, default=matched.head))",
