@@ -43,7 +43,7 @@ simulate: $(READY) ## seeds of the simulated world
 	"$(BIN)/python" -m headgate_studies.testing.simulate --seeds "$(SEEDS)" --minutes "$(MINUTES)"
 
 simulate-mutants: $(READY) ## planted faults of the protocol, and whether the simulator sees them
-	"$(BIN)/python" -m headgate_studies.testing.simulate --mutants
+	"$(BIN)/python" -m headgate_studies.testing.simulate --mutants --table docs/simulator.md
 
 docs: $(READY) ## docs/reference from the code
 	"$(BIN)/python" -m headgate_studies.testing.reference docs/reference

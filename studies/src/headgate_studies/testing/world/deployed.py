@@ -14,7 +14,7 @@ from headgate.client.acknowledging import Acknowledger
 from headgate.client.errors import ClientError
 from headgate.client.reader import TAKEN, ReaderMachine, Reading
 from headgate.protocol.kernel import Completed, Machine
-from headgate.protocol.port import FabricError
+from headgate.protocol.port import FabricError, Purge
 from headgate.relay.machine import RelayMachine
 from headgate.relay.output import QueueLimits
 from headgate.relay.root import EARLIEST
@@ -77,6 +77,7 @@ class World:
         self._checks = Checks(self.subscribers, scenario.max_rows)
         self.fabric.appended = self._appended
         self.fabric.purging = self._purging
+        self.fabric.decided = self._decided
         self.sources: dict[str, Source] = {}
         self.services: dict[str, Instance] = {}
         self.booked: dict[str, int] = {}
@@ -101,6 +102,21 @@ class World:
 
     def _purging(self, log: Log, subject: str) -> None:
         """Look at what is about to be deleted."""
+
+    def _decided(self, instance: Instance, purge: Purge) -> None:
+        """A relay lets go of messages of its site log: none that it has routed and has not passed on."""
+        if not isinstance(instance.machine, RelayMachine) or ".in." not in purge.subject:
+            return
+        stream, core = purge.subject.split(".")[-2], instance.machine.state.core
+        settled, reached = core.settled(stream), core.coverage(stream) or 0
+        if settled is None:
+            return
+        for stored in self.fabric.server.read(purge.log, purge.subject, 0, limit=1 << 20):
+            block, goes = stored.data, stored.sequence < purge.below
+            if goes and isinstance(block, Block) and block.upto > settled and block.after < reached:
+                self._checks.fail(
+                    f"{instance.process} purges ({block.after}, {block.upto}] of {stream}, passed on is {settled}"
+                )
 
     def _start_service(
         self, name: str, machine: Machine, again: Callable[[], None], consumer: Callable[..., None] | None = None

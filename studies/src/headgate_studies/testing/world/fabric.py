@@ -53,6 +53,7 @@ class SimulatedFabric:
         self.max_block = 1 << 30
         self.appended: Callable[[str, Any, int], None] = lambda *_: None
         self.purging: Callable[[Log, str], None] = lambda *_: None
+        self.decided: Callable[[Instance, port.Purge], None] = lambda *_: None
         self.failed: Callable[[Instance, Exception], None] = lambda *_: None
         self._services: dict[str, list[Instance]] = {}
         self._waiting: list[_Waiting] = []
@@ -80,6 +81,8 @@ class SimulatedFabric:
             done_s = now + self.random.random() * _WORK_S
             self.queue.at(done_s, instance.feed, Completed(number, command.run()))
         else:
+            if kind is port.Purge:
+                self.decided(instance, command)
             size = size_of(command.data) if kind is port.Append else _OVERHEAD
             arrives_s = self.network.send(instance.process, SERVER, size, now)
             if arrives_s is not None:

@@ -181,12 +181,6 @@ MUTANTS: Final = (
         "                pass\n",
     ),
     Mutant(
-        "outputs forgotten with rows in their queue",
-        "relay.upkeep",
-        "if gone and not output.queue and not output.packing",
-        "if gone and not output.packing",
-    ),
-    Mutant(
         "outputs forgotten behind a gap",
         "relay.upkeep",
         " and state.core.gap(key.stream) is None\n            ",
@@ -237,7 +231,8 @@ MUTANTS: Final = (
     Mutant(
         "acknowledged before the consumer is done",
         "client.reader",
-        "                    await self._port.hand_over(told)\n                    reading.acks.note(reading.account.tally)\n",
+        "                    await self._port.hand_over(told)\n                    if not reading.confirming:\n"
+        "                        reading.acks.note(reading.account.tally)\n",
         "                    reading.acks.note(reading.account.tally)\n                    await self._port.hand_over(told)\n",
     ),
     Mutant(
@@ -345,14 +340,14 @@ MUTANTS: Final = (
     Mutant(
         "owed rows are passed over",
         "relay.gaps",
-        "state.core.cover(stream, owed.begins, state.port.now)",
-        "state.core.cover(stream, gap.upto, state.port.now)",
+        "state.core.cover(gap.stream, owed.begins, state.port.now)",
+        "state.core.cover(gap.stream, gap.upto, state.port.now)",
     ),
     Mutant(
         "the root forgets the first commit owed",
         "relay.owed",
-        "return max(manifest.after, after)",
-        "return min(manifest.upto, upto)",
+        "begins=max(manifest.after, after), ends",
+        "begins=min(manifest.upto, upto), ends",
     ),
     Mutant(
         "routed by the newest version",
@@ -381,8 +376,8 @@ MUTANTS: Final = (
     Mutant(
         "history again after a move",
         "relay.intake",
-        "if mine.stay and await state.insist(",
-        "if False and await state.insist(",
+        "if mine.stay and (await state.insist(",
+        "if False and (await state.insist(",
     ),
     Mutant(
         "an output restored without its coverage",
@@ -511,12 +506,6 @@ MUTANTS: Final = (
         "self._sequence = await self._port.publish(subject, matched.encode(), expect=None)",
     ),
     Mutant(
-        "the books of an older keeper are gone on with",
-        "service.keeper",
-        "if found is not None and found.place > self.reading.matched.place:",
-        "if found is not None:",
-    ),
-    Mutant(
         "the books are folded past the slowest subscriber",
         "service.keeper",
         "matched.fold(min(passed, default=matched.head))",
@@ -561,8 +550,8 @@ MUTANTS: Final = (
     Mutant(
         "a block that the loop was not handed is acknowledged",
         "client.reader",
-        "        if self._reading.taken:\n",
-        "        if True:\n",
+        "        elif self._reading.taken:\n",
+        "        else:\n",
     ),
     Mutant(
         "a loop goes on behind a block that the one before it was not handed",
