@@ -97,16 +97,6 @@ def readable(port: LogPort, batch: Iterable[Stored]) -> Iterator[tuple[int, Mani
             continue
 
 
-async def manifests(port: LogPort, stream: str, after: int = 0) -> AsyncIterator[tuple[int, Manifest]]:
-    """Manifests of a stream with their place in the root log: what is there after a place, then what comes."""
-    logs = port.logs
-    while True:
-        batch = await port.next(logs.root(stream), logs.commit(stream), after)
-        after = batch[-1].sequence
-        for found in readable(port, batch):
-            yield found
-
-
 async def committed_head(port: LogPort, stream: str) -> int | None:
     """The last sequence number that was committed, None when nothing was; what cannot be read is passed over."""
     log, subject = port.logs.root(stream), port.logs.commit(stream)
