@@ -56,8 +56,13 @@ ENGINES = ("model", "filters", "matching", "grid", "planning", "reduction", "tun
 MAX_PARAMETERS = 8
 CROWDED = (
     # A command's options are its parameters.
-    *(f"cli/{name}" for name in ("picture.py:view", "plan.py:plan", "tune.py:tune", "up.py:up")),
+    *(
+        f"cli/{name}"
+        for name in ("picture.py:view", "plan.py:plan", "tune.py:tune", "up.py:up", "user.py:add", "why.py:why")
+    ),
     *(f"cli/subscriptions.py:{name}" for name in ("publish", "subscribe")),
+    # All but one are options by name, with defaults.
+    "client/client.py:subscribe",
     # Compiled kernels: Numba takes arrays, and one array is one parameter.
     *(f"grid/_treekernels.py:{name}" for name in ("_serve_one", "insert", "serve")),
     *(f"grid/decompose.py:{name}" for name in ("_bounded", "_bounded_batch", "_exact", "_exact_batch", "_overlaps")),

@@ -209,6 +209,16 @@ def test_a_user_works_with_a_credentials_file(place: Place, tmp_path: Path) -> N
     assert json.loads(place.run("unsubscribe", "hers", *as_ada))["revision"] > made["revision"]
     place.run("user", "revoke", "ada")
     assert "--creds" in place.run("tail", "hers", *as_ada, code=2)
+    shown = place.run("audit")
+    assert "user revoke ada" in shown
+    assert "subscribe hers" in shown
+    assert [json.loads(line)["what"] for line in place.run("audit", "--who", "ada", "--json").splitlines()] == [
+        "subscribe hers",
+        "unsubscribe hers",
+    ]
+    assert "the chain is whole" in place.run("audit", "--verify")
+    assert place.run("verify").endswith("nothing wrong\n")
+    assert "a deployment is already running" in place.run("backup", str(tmp_path / "copy"), code=2)
 
 
 def test_the_ledger_fails_on_a_wrong_count_and_only_then(place: Place) -> None:

@@ -127,8 +127,12 @@ def test_nobody_reaches_what_is_anothers(tmp_path: Path) -> None:
             await here.client(await here.credentials("ada", subscribe=["*"])) as ada,
             await here.client(await here.credentials("bob", subscribe=["fleet"], publish=["fleet"])) as bob,
         ):
-            await ada.subscribe("hers", stream="fleet", site="leaf", where="speed > $limit", context={"limit": 1.0})
+            inbox = await ada.subscribe(
+                "hers", stream="fleet", site="leaf", where="speed > $limit", context={"limit": -1.0}
+            )
             await here.commit(0, 20)
+            assert len((await anext(aiter(inbox))).seqs) == 20
+            await until(lambda: _at_rest(here))
             number = here.runtime.control.contexts.snapshot.subscription_ids["hers"]
             before = await here.everything()
             for name in ("hers", "theirs", "nobodys"):
@@ -205,6 +209,7 @@ def test_the_server_itself_keeps_users_apart(tmp_path: Path) -> None:
             url = here.server.listens_at
             mallory = await nats.connect(url, user_credentials=file, inbox_prefix=b"_INBOX_mallory", error_cb=noted)
             await here.commit(0, 20)
+            await until(lambda: _at_rest(here))
             before = await here.everything()
             targets = ["hg.root.fleet.commit", "hg.root.fleet.part", "hg.ack.1", "hg.catalog.head", "hg.in.fleet",
                        "hg.site.leaf.in.fleet.root", "hg.inbox.leaf.1", "hg.control.unsubscribe",
@@ -225,6 +230,7 @@ def test_the_server_itself_keeps_users_apart(tmp_path: Path) -> None:
             for subject in (">", "hg.>", "hg.inbox.>", "_INBOX.>", "_INBOX_ada.>", "$SYS.>", "_R_.>", "*.in.*"):
                 await mallory.subscribe(subject, cb=hear)
             await here.commit(20, 40)
+            await until(lambda: _at_rest(here, 2))
             await ada.control("mine")
             await mallory.flush()
             after = await here.everything()
@@ -307,6 +313,13 @@ def test_credentials_end_when_they_are_revoked_replaced_or_old(tmp_path: Path) -
             assert [user["name"] for user in (await here.operator.control("user-list"))["users"]] == ["brief"]
 
     asyncio.run(run())
+
+
+async def _at_rest(here: World, commits: int = 1) -> bool:
+    """Whether everything that was committed lies in both of the inboxes, with nothing under way."""
+    logs = await here.everything()
+    passed = {logs[name][0] for name in ("HG_SITE_mid", "HG_SITE_leaf")}
+    return logs["HG_INBOX_leaf"][0] == 2 * commits and passed == {commits}
 
 
 async def _refused(here: World, credentials: str) -> None:

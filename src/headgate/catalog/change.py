@@ -14,6 +14,7 @@ from headgate.catalog import tables, versions
 from headgate.catalog.checks import Finding, check_name, check_subscription
 from headgate.catalog.classes import class_id, definition
 from headgate.catalog.database import CatalogError, writing
+from headgate.catalog.difference import Start
 from headgate.catalog.positions import dotted
 from headgate.catalog.problems import suggestion
 from headgate.catalog.profiles import row_limit_us
@@ -31,6 +32,7 @@ class Change:
 
     connection: sa.Connection
     revision: int
+    start: Start
     made: bool = False
 
     @property
@@ -47,7 +49,7 @@ def changing(engine: sa.Engine, what: str, keep: int) -> Iterator[Change]:
     """
     with writing(engine) as connection:
         locked = sa.select(tables.head.c.revision).with_for_update()
-        change = Change(connection, connection.execute(locked).scalar_one() + 1)
+        change = Change(connection, connection.execute(locked).scalar_one() + 1, Start.of(connection))
         yield change
         if change.made:
             versions.record(connection, change.revision, what, new_id())

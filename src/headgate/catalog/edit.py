@@ -14,6 +14,7 @@ from headgate.catalog.apply import apply_deployment
 from headgate.catalog.change import Change, body_of, class_of, living, refuse, replace_subscription, world
 from headgate.catalog.checks import check_plan
 from headgate.catalog.database import CatalogError
+from headgate.catalog.difference import Changed, difference
 from headgate.catalog.identity import put_incarnation
 from headgate.catalog.reading import read_snapshot
 from headgate.model import Deployment, Plan, Subscription
@@ -31,6 +32,9 @@ class Edit:
     def __init__(self, change: Change) -> None:
         self._change = change
         self._connection = change.connection
+        self._folded: dict[str, str] = {}
+        self.author: Any = None
+        """Who makes this change, for whoever records it; None is the service itself."""
 
     @property
     def made(self) -> bool:
@@ -96,7 +100,7 @@ class Edit:
             if found is None:
                 continue
             old = codec.decode_subscription(name, json.loads(found.body))
-            body = body_of(replace(old, context=dict(values)))
+            body = self._folded[name] = body_of(replace(old, context=dict(values)))
             change.made |= versions.change_life(
                 self._connection, found, found.origin, found.class_id, body, change.revision
             )
@@ -128,6 +132,16 @@ class Edit:
     def subscription(self, name: str) -> Subscription:
         """The subscription of a name as it is by now; an unknown one is refused with the nearest."""
         return codec.decode_subscription(name, json.loads(living(self._connection, name).body))
+
+    def difference(self) -> list[Changed]:
+        """Every document that was changed so far, before and after, but for contexts that were taken over."""
+        found = difference(self._connection, self._change.start, self._change.revision)
+        folded = {(versions.SUBSCRIPTION, name): body for name, body in self._folded.items()}
+        return [
+            each
+            for each in found
+            if each.kind != versions.CONTEXT and folded.get((each.kind, each.name), "") != each.after
+        ]
 
     def identity(self, name: str) -> int:
         """The id of a subscription."""

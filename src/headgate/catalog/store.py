@@ -41,6 +41,8 @@ class Catalog:
         self._keep = keep
         self.guard: Callable[[], None] | None = None
         """Asked before a revision is made, inside of its transaction: what it raises leaves everything as it was."""
+        self.recorder: Callable[[str, Edit], None] | None = None
+        """Told of a revision before it is made, inside of its transaction: what, and the change with its author."""
 
     @classmethod
     def open(cls, url: str, keep: int = KEPT_REVISIONS) -> Self:
@@ -187,9 +189,12 @@ class Catalog:
     def edit(self, what: str) -> Iterator[Edit]:
         """Change as much as it takes in one transaction that makes one revision; an exception undoes all of it."""
         with reported(self._engine.url), changing(self._engine, what, self._keep) as change:
-            yield Edit(change)
+            edit = Edit(change)
+            yield edit
             if change.made and self.guard is not None:
                 self.guard()
+            if change.made and self.recorder is not None:
+                self.recorder(what, edit)
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:

@@ -27,6 +27,8 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.doctor",
     "headgate.cli.subscriptions",
     "headgate.cli.user",
+    "headgate.cli.audit",
+    "headgate.cli.backup",
     "headgate.cli.tail",
     "headgate.cli.demo",
     "headgate.cli.explain",

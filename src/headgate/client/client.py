@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
 import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping
@@ -76,6 +78,7 @@ class Client:
         self._inboxes: WeakSet[Inbox] = WeakSet()
         self._readers: WeakValueDictionary[int, Inbox] = WeakValueDictionary()
         self._watching: asyncio.Task[None] | None = None
+        self._myself = {"origin": f"{socket.gethostname()} pid {os.getpid()}", "operator": fabric.user}
 
     @classmethod
     async def connect(
@@ -121,7 +124,7 @@ class Client:
             ClientError: The request was refused, or the service does not answer.
         """
         identity = request or uuid.uuid4().hex
-        data = json.dumps({**arguments, "request": identity}).encode()
+        data = json.dumps({**arguments, "request": identity, **self._myself}).encode()
         if len(data) > self.fabric.max_payload:
             taken = f"the request has {len(data):,} bytes, and NATS takes {self.fabric.max_payload:,}"
             raise ClientError(taken, hint="ask for less at a time", kind="too-large")

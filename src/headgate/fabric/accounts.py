@@ -31,6 +31,8 @@ SYSTEM: Final = "system"
 HOME: Final = "home"
 PEOPLE: Final = "people"
 ACCOUNTS: Final = (SYSTEM, HOME, PEOPLE)
+PEOPLE_TAG: Final = "headgate:people"
+"""Tells a client that its credentials are those of a user who goes through the gate."""
 # What people may ask of `home`, in any namespace; which of it, their credentials say.
 _REQUESTS: Final = "*.as.*.>"
 _SERVICES: Final = (_REQUESTS, "*.in.*", "*.in.*.unsent")
@@ -118,7 +120,7 @@ class Keys:
             told = [f"{each}.unsent" for each in inputs]
             rights["pub"] = {"allow": [logs.asked_by(user.name), *inputs, *told]}
             rights["sub"] = {"allow": [f"{inbox_prefix(user.name)}.>"]}
-            rights["tags"] = ["headgate:people"]
+            rights["tags"] = [PEOPLE_TAG]
         claims = _claims(pair.public, user.name, rights, user.issued_s)
         if user.expires_s is not None:
             claims["exp"] = user.expires_s

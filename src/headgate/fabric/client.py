@@ -62,6 +62,8 @@ class Fabric(Administration):
         self.logs = logs
         self.codec: Codec = WireCodec()
         self.quarantine = Quarantine(time.time)
+        self.user = "operator"
+        """Who is connected, by its credentials."""
 
     @classmethod
     async def connect(cls, url: str, logs: Logs | None = None, **options: Any) -> Self:
@@ -77,7 +79,10 @@ class Fabric(Administration):
             # A client that may reconnect never gives up on its first connection either: try once without.
             once: dict[str, Any] = {"allow_reconnect": False, "max_reconnect_attempts": 1, "reconnect_time_wait": 0.1}
             await (await connect(found.url, found.file, **once, **known)).close()
-            client = await connect(found.url, found.file, max_reconnect_attempts=-1, reconnect_time_wait=0.2, **known)
+            async with asyncio.timeout(_TIMEOUT_S):  # it would go on for ever, also where it is not let in any more
+                client = await connect(
+                    found.url, found.file, max_reconnect_attempts=-1, reconnect_time_wait=0.2, **known
+                )
         except AuthorizationError as error:
             raise FabricError(f"NATS at {found.url} does not let this user in", hint=_LET_IN) from error
         except (NatsError, OSError, TimeoutError, ValueError) as error:

@@ -10,13 +10,13 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from headgate.diagnostics import FABRIC
-from headgate.fabric.accounts import inbox_prefix
+from headgate.fabric.accounts import PEOPLE_TAG, inbox_prefix
 from headgate.fabric.client import Fabric
 from headgate.fabric.crew import cancel_all
 from headgate.fabric.keys import read_claims, statement_of
@@ -33,21 +33,24 @@ _ERRORS: Final = {"FencedError": FencedError, "LogFullError": LogFullError}
 
 async def connect_as(url: str, logs: Logs, **options: Any) -> Fabric:
     """A connection with the rights of its credentials: of an operator, or through the gate."""
-    name = user_of(options.get("user_credentials"))
-    if name is None:
-        return await Fabric.connect(url, logs, **options)
-    return await GatedFabric.connect(url, logs, inbox_prefix=inbox_prefix(name), **options)
+    name, gated = user_of(options.get("user_credentials"))
+    if gated:
+        fabric: Fabric = await GatedFabric.connect(url, logs, inbox_prefix=inbox_prefix(name), **options)
+    else:
+        fabric = await Fabric.connect(url, logs, **options)
+    fabric.user = name
+    return fabric
 
 
-def user_of(credentials: str | Path | None) -> str | None:
-    """The user of a credentials file who goes through the gate, None for anybody else."""
+def user_of(credentials: str | Path | None) -> tuple[str, bool]:
+    """The user of a credentials file, and whether it goes through the gate."""
     if credentials is None:
-        return None
+        return "operator", False
     try:
         claims = read_claims(statement_of(Path(credentials).read_text(encoding="utf-8")))
     except OSError as error:
         raise FabricError(f"the credentials in {credentials} cannot be read: {error}") from error
-    return str(claims["name"]) if "headgate:people" in claims.get("nats", {}).get("tags", ()) else None
+    return str(claims.get("name", "operator")), PEOPLE_TAG in claims.get("nats", {}).get("tags", ())
 
 
 class GatedFabric(Fabric):
@@ -55,18 +58,10 @@ class GatedFabric(Fabric):
 
     def __init__(self, client: Client, logs: Logs) -> None:
         super().__init__(client, logs)
-        self.user = ""
         self._wakes: dict[str, set[asyncio.Event]] = {}
         self._seen: dict[str, int] = {}
         self._changed = asyncio.Event()
         self._waiting: asyncio.Task[None] | None = None
-
-    @classmethod
-    async def connect(cls, url: str, logs: Logs | None = None, **options: Any) -> Self:
-        """Connect with the credentials of a user."""
-        fabric = await super().connect(url, logs, **options)
-        fabric.user = user_of(options["user_credentials"]) or ""
-        return fabric
 
     async def close(self) -> None:
         """Close the connection."""

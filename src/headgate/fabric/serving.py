@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -36,6 +37,14 @@ class Call:
     def connection(self) -> str:
         """What tells the connection of whoever asks from others of the same user: the beginning of where it hears."""
         return self.reply_to.rpartition(".")[0]
+
+    @property
+    def origin(self) -> str:
+        """Where whoever asks connects from, as the server says; empty within the account of the logs."""
+        try:
+            return str(json.loads(self.headers["Nats-Request-Info"])["host"])
+        except (KeyError, ValueError, TypeError):
+            return ""
 
     async def reply(self, data: bytes, failed: str | None = None) -> None:
         """Answer; nothing happens where the connection, and with it whoever asked, is away."""

@@ -31,7 +31,7 @@ from headgate.service.desk import Desk
 from headgate.service.extending import Extender
 from headgate.service.people import People
 from headgate.service.requests import Answers, Handler, Request, mapping_of, text_of, texts_of
-from headgate.service.rights import BY, admitted, check_owned, owned_by
+from headgate.service.rights import BY, admitted, author_of, check_owned, owned_by
 from headgate.service.room import NoRoomError, Room
 from headgate.wire.ledger import Matched
 from headgate.wire.snapshot import Snapshot
@@ -98,7 +98,8 @@ class Control:
 
     async def take_from(self, user: User, verb: str, call: Call) -> None:
         """A request of a user who is no operator."""
-        await self._enqueue(Caller(user.name, user.role), verb, call, partial(admitted, user, verb))
+        origin = call.origin
+        await self._enqueue(Caller(user.name, user.role), verb, call, partial(admitted, user, verb, origin=origin))
 
     async def _enqueue(self, caller: Caller, verb: str, call: Call, admit: Callable[[Request], Request] | None) -> None:
         handler = self._handlers.get(verb, partial(_unknown, verb))
@@ -196,13 +197,14 @@ class Control:
 
     async def _make(self, what: str, request: Request, change: Change) -> dict[str, Any]:
         pending, cached, figures = self.contexts.pending(), self.contexts.snapshot, self.figures()
-        identity, most = request.get("request"), self._limits.subscriptions
+        identity, most, author = request.get("request"), self._limits.subscriptions, author_of(request)
 
         def work(catalog: Catalog) -> tuple[dict[str, Any], bool]:
             known = None if identity is None else catalog.answer(identity)
             if known is not None:
                 return known, False
             with catalog.edit(what) as edit:
+                edit.author = author
                 before = cached if cached.revision == edit.revision else edit.snapshot()
                 edit.fold_contexts(pending.contexts, pending.places)
                 check_owned(request, before, most)

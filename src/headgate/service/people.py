@@ -21,7 +21,9 @@ from headgate.fabric.accounts import HOME, PEOPLE, SYSTEM_FILE, Keys
 from headgate.fabric.keys import KeyPair
 from headgate.fabric.registry import Registry, User, UserError
 from headgate.model import parse_duration
+from headgate.service.audit import Audit
 from headgate.service.requests import Handler, Request, text_of
+from headgate.service.rights import author_of
 from headgate.wire.logs import Logs
 
 _UPDATE: Final = "$SYS.REQ.CLAIMS.UPDATE"
@@ -31,8 +33,9 @@ _SETTLE_S: Final = 1.0
 class People:
     """The users of an embedded server; none, and none can be made, where NATS is a server of the user's own."""
 
-    def __init__(self, server: EmbeddedServer | None, logs: Logs) -> None:
+    def __init__(self, server: EmbeddedServer | None, logs: Logs, audit: Audit | None = None) -> None:
         self._server = server
+        self._audit = audit
         self._logs = logs
         self.registry = Registry() if server is None else Registry.read(server.directory)
 
@@ -75,8 +78,9 @@ class People:
             publishes=_texts(request, "publish"),
             expires_s=_expiry(request),
         )
-        credentials = keys.credentials(user, pair, self._logs)
-        await self._store(self.registry.added(user))
+        credentials, registry = keys.credentials(user, pair, self._logs), self.registry.added(user)
+        self._record(request, f"user add {user.name}", None, user)
+        await self._store(registry)
         return {**_shown(user), "credentials": credentials}
 
     async def _rotate(self, request: Request) -> dict[str, Any]:
@@ -88,13 +92,26 @@ class People:
         user = replace(before, key=pair.public, issued_s=_now_s(), expires_s=expires_s)
         ends_s = _now_s() + int(parse_duration(text_of(request, "grace")) if "grace" in request else 0)
         credentials = keys.credentials(user, pair, self._logs)
-        await self._store(self.registry.rotated(name, user, ends_s).settled(_now_s()))
+        registry = self.registry.rotated(name, user, ends_s).settled(_now_s())
+        self._record(request, f"user rotate {name}", before, registry.user(name))
+        await self._store(registry)
         return {**_shown(self.registry.user(name)), "credentials": credentials}
 
     async def _revoke(self, request: Request) -> dict[str, Any]:
         self._directory()
-        await self._store(self.registry.removed(text_of(request, "name"), _now_s()))
+        name = text_of(request, "name")
+        registry = self.registry.removed(name, _now_s())
+        self._record(request, f"user revoke {name}", self.registry.user(name), None)
+        await self._store(registry)
         return {}
+
+    def _record(self, request: Request, what: str, before: User | None, after: User | None) -> None:
+        if self._audit is not None:
+            shown = {
+                "before": None if before is None else _shown(before),
+                "after": None if after is None else _shown(after),
+            }
+            self._audit.record(author_of(request), what, {what.rsplit(maxsplit=1)[-1]: shown})
 
     async def _list(self, _: Request) -> dict[str, Any]:
         return {"users": [_shown(user) for user in self.registry.users.values()]}

@@ -14,21 +14,26 @@ from typing import Any, Final
 from headgate.fabric.registry import User, UserError
 from headgate.model import Subscription
 from headgate.model.roots import members_named
+from headgate.service.audit import Author
 from headgate.service.requests import Request, RequestError, mapping_of, text_of
 from headgate.wire.snapshot import Snapshot
 
 BY: Final = "by"
 """The key of a request under which the service notes which user it is of; operators' requests have none."""
+OPERATOR: Final = "operator"
+"""The key under which an operator says who it is."""
+ORIGIN: Final = "origin"
+"""The key that says where a request is from: of operators as they say, of users as the server does."""
 VERBS: Final = ("subscribe", "move", "unsubscribe", "context", "refine", "mine")
 """What users who are no operators may ask for."""
 _PRIVILEGED: Final = {"weight": 1.0, "priority": 0}
 
 
-def admitted(user: User, verb: str, request: Request) -> Request:
+def admitted(user: User, verb: str, request: Request, origin: str = "") -> Request:
     """The request of a user as the service carries it out; `UserError` where it is none of the user's business."""
     if verb not in VERBS:
         raise UserError(f"user {user.name!r} may not ask for {verb!r}", hint="an operator may")
-    found = {**request, BY: user.name}
+    found = {**request, BY: user.name, ORIGIN: origin}
     if "request" in request:  # ids are each user's own: nobody gets the answer to another's
         found["request"] = hashlib.sha256(f"{user.name}/{request['request']}".encode()).hexdigest()[:48]
     if verb == "subscribe":
@@ -81,6 +86,13 @@ def check_owned(request: Request, before: Snapshot, most: int) -> None:
 def unknown(name: str) -> UserError:
     """What a user is told of a subscription that is not its own, whether it exists or not."""
     return UserError(f"no subscription {name!r} of yours", hint="its name may be another user's: take another one")
+
+
+def author_of(request: Request) -> Author:
+    """Who made a request, for the audit. Operators are believed who they are, and where."""
+    name = request.get(BY) or request.get(OPERATOR)
+    named = name if isinstance(name, str) else "operator"
+    return Author(named[:64], str(request.get(ORIGIN, ""))[:200])
 
 
 def owned_by(snapshot: Snapshot, user: str) -> dict[str, Subscription]:

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import fcntl
 import logging
+import os
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -15,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.catalog import Catalog
+from headgate.catalog import Catalog, Edit
 from headgate.catalog.rebuild import encode_filed
 from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
@@ -35,6 +37,8 @@ from headgate.relay.node import RelayNode
 from headgate.relay.output import QueueLimits
 from headgate.relay.tables import Tables
 from headgate.service.access import make_token
+from headgate.service.anchoring import keep_anchor, missing_records, store_anchor
+from headgate.service.audit import HOME, Audit, Author
 from headgate.service.clerk import Clerk
 from headgate.service.control import Control
 from headgate.service.extending import first_plan, missed_constraints
@@ -143,7 +147,9 @@ class Runtime:
         self.control = Control(fabric, self.clerk, self.status, limits)
         reserve_bytes = settings.disk_reserve_bytes
         self.machine = Machine(fabric, settings.state_dir, server, reserve_bytes, self._pause, self._resume)
-        self.people = self.control.people = People(server, fabric.logs)
+        self.audit = Audit(settings.state_dir)
+        self.people = self.control.people = People(server, fabric.logs, self.audit)
+        catalog.recorder = self._record
         self.control.machine = lambda: msgspec.to_builtins(self.machine.report)
         self.nodes: dict[str, RelayNode] = {}
         self._booked: list[str] = []
@@ -176,6 +182,9 @@ class Runtime:
         await self._fit()
         for log in (logs.state, logs.tables):
             await self.fabric.ensure(log)
+        missing = await missing_records(self.fabric, self.audit)
+        if missing is not None:
+            self.told.append(missing)
         await self.control.contexts.recover()
         fixed = self.control.extender.fixed = deployment is not None and deployment.plan is not None
         if deployment is not None:
@@ -198,6 +207,7 @@ class Runtime:
             )
             self._spawn(gate.run(), "gate")
             self._spawn(self.people.run(), "users")
+        self._spawn(keep_anchor(self.fabric, self.audit), "audit")
         self._spawn(self.control.run(), "revisions")
         if self.settings.relays:
             budgets = Budgets(snapshot.deployment)
@@ -334,6 +344,12 @@ class Runtime:
         streams = self.control.contexts.snapshot.deployment.streams.values()
         return [self.fabric.logs.input(stream.name) for stream in streams if stream.source.format == "nats"]
 
+    def _record(self, what: str, edit: Edit) -> None:
+        """Tell the audit of a change of the catalog, before it is made."""
+        changed = edit.difference()
+        if changed:
+            self.audit.record_catalog(edit.author or HOME, what, edit.revision, changed)
+
     def _guard(self) -> None:
         """Refuse a change of the catalog for which there is no room."""
         self.machine.check()
@@ -428,12 +444,15 @@ class Runtime:
         await self.witness.close()
         await self.clerk.close()
         if self._tasks:  # a start that was refused changes nothing
+            with noted(SERVICE, "the audit was not anchored at the stop", HeadgateError, level=logging.WARNING):
+                await store_anchor(self.fabric, self.audit, None)
             await say_stopped(self.fabric)
 
 
 def _apply(catalog: Catalog, deployment: Deployment, incarnations: Mapping[str, Incarnation]) -> None:
     """Make the catalog agree with the file, and plan what that changes, as one revision."""
     with catalog.edit("apply") as edit:
+        edit.author = Author("operator", f"{socket.gethostname()} pid {os.getpid()}")
         edit.apply(deployment, incarnations)
         after = edit.snapshot()
         if edit.made or after.plan is None:

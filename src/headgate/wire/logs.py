@@ -214,6 +214,11 @@ class Logs:
         return self._subject("catalog", "filed")
 
     @property
+    def audit(self) -> str:
+        """The number and hash of the newest record of the audit."""
+        return self._subject("catalog", "audit")
+
+    @property
     def purging(self) -> str:
         """The revisions that are about to be deleted from the tables: who begins to name one has to look here after."""
         return self._subject("catalog", "purging")
