@@ -63,6 +63,8 @@ class Gateway:
         self._planning = asyncio.Lock()
         self.asking = asyncio.Lock()
         """Held by a question that takes seconds of the processor: one is answered at a time."""
+        self.describe: Callable[[], dict[str, Any]] = dict
+        """The OpenAPI document of the application that serves it."""
 
     async def close(self) -> None:
         """End what is still being sent to clients."""
