@@ -52,6 +52,7 @@ DOCUMENT: Final[dict[str, Any]] = {
 }
 _NAMES: Final = {"name": ["all", "mine", "levels", "fleet", "readings", "root", "mid", "leaf"]}
 _TIMEOUT_S: Final = 60
+_NO_HTTP: Final = 400
 
 
 def call(
@@ -88,6 +89,8 @@ def call(
             return  # no client can send it
         with answer:
             counts[label, answer.status_code] += 1
+            if answer.status_code == _NO_HTTP and "json" not in answer.headers.get("content-type", ""):
+                return  # not even HTTP: the server has closed the connection before anybody saw the request
             text = "" if "event-stream" in answer.headers.get("content-type", "") else answer.text
             assert answer.status_code < 500, f"{label}: {answer.status_code} {text[:500]}\n{arguments}"
             if answer.status_code >= 400:
