@@ -6,7 +6,7 @@ READY := .venv/.ready
 KERNELS := .venv/.kernels
 KERNEL_SOURCES := $(shell find src/headgate/planning src/headgate/matching src/headgate/grid -name '*.py')
 
-.PHONY: help demo test test-all test-fast lint types check chaos-spine chaos-machines simulate simulate-mutants docs release lock clean
+.PHONY: help demo test test-all test-fast lint types check chaos-spine chaos-machines http-calls simulate simulate-mutants docs release lock clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ chaos-spine: $(READY) ## 20 rounds of killed drivers, relays and servers
 
 chaos-machines: $(READY) ## five minutes of full disks, locks and taken ports
 	"$(BIN)/python" -m headgate_studies.testing.machines --seed 1 --seconds 300
+
+http-calls: $(READY) ## 10,000 calls made up from the OpenAPI document
+	"$(BIN)/python" -m headgate_studies.testing.http_calls --calls 10000
 
 # All cores; SEEDS=0:500 and MINUTES=10 bound it.
 simulate: $(READY) ## seeds of the simulated world

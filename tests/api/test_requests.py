@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.api.helpers import Api, api_test
 from tests.client.helpers import rows
-from tests.live import small
+from tests.live import small, until
 
 from headgate.api.access import MOST_BYTES
 from headgate.api.problems import STATUS
@@ -93,9 +93,13 @@ def test_reports_agree_with_the_command_line(tmp_path: Path, nats_url: str) -> N
         api.live.readers.start(["all", "near"])
         await api.live.settle()
         status = await api.live.runtime.status()
-        ledger = await api.json("GET", "/api/ledger")
+
+        async def caught_up() -> Any:
+            found = await api.json("GET", "/api/ledger")  # as it was a moment ago
+            return found if found["subscriptions"]["all"]["delivered"] == 90 else None
+
+        ledger = await until(caught_up)
         assert (ledger["wrong"], ledger["findings"]) == (False, status["findings"])
-        assert ledger["subscriptions"]["all"]["delivered"] == 90
         assert ledger["streams"]["fleet"]["rows_in"] == 90
         stream = await api.json("GET", "/api/streams/fleet")
         assert (stream["now"]["head"], stream["schema"][0]["name"]) == (90, "vehicle")
@@ -117,7 +121,11 @@ def test_reports_agree_with_the_command_line(tmp_path: Path, nats_url: str) -> N
         await api.json("PATCH", "/api/contexts", 404, json={"near": {"v": 1}, "neer": {"v": 1}})
         assert (await api.json("GET", "/api/streams/fleet/dead"))["total"] == 0
         await api.json("GET", "/api/streams/flet/dead", 404)
-        assert (await api.json("GET", "/api/measurements"))["links"].keys() == status["links"].keys()
+
+        async def reported() -> bool:
+            return bool((await api.json("GET", "/api/measurements"))["links"].keys() == {"root->mid", "mid->leaf"})
+
+        await until(reported)
         assert (await api.json("GET", "/readyz")) == {"state": "running"}
         why = await api.json("GET", "/api/subscriptions/all/why", params={"seq": 7})
         assert (why["fate"], why["row"]["vehicle"]) == ("delivered", rows(6, 7).column("vehicle")[0].as_py())

@@ -44,6 +44,7 @@ def make_app(gateway: Gateway, access: Access, hosts: Iterable[str]) -> FastAPI:
     sockets.install(app)
     _add_health(app)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign] # FastAPI's own way to say so
+    gateway.describe = app.openapi
     return app
 
 

@@ -11,9 +11,11 @@ from typing import Any, Final, Generic, TypeVar
 from headgate.api.keys import Keys
 from headgate.api.problems import ApiError
 from headgate.api.readers import Readers
+from headgate.api.series import Series
 from headgate.client import Client
 from headgate.client.client import known_names
-from headgate.errors import nearest
+from headgate.diagnostics import SERVICE, noted
+from headgate.errors import HeadgateError, nearest
 from headgate.planning import PlanResult
 from headgate.protocol.reports import PlannerReport
 from headgate.service.describing import filter_document, sharing, subscription_document
@@ -23,6 +25,8 @@ from headgate.service.status import read_status
 from headgate.wire.snapshot import Snapshot
 
 T = TypeVar("T")
+SAMPLE_S: Final = 10.0
+"""How often figures are kept for time series."""
 _FRESH_S: Final = 1.0
 _STATUS_S: Final = 60.0
 
@@ -35,17 +39,18 @@ class Recent(Generic[T]):
         self._fresh_s = fresh_s
         self._turn = asyncio.Lock()
         self._read_s = 0.0
+        self._took_s = 0.0
         self._value: T | None = None
 
     async def get(self) -> T:
         """The report, at most `fresh_s` older than the question, or three times as old as it takes to read."""
         asked_s = time.monotonic()
         async with self._turn:
-            if self._value is None or self._read_s < asked_s - self._fresh_s:
+            if self._value is None or self._read_s < asked_s - max(self._fresh_s, 3 * self._took_s):
                 began_s = time.monotonic()
                 self._value = await self._read()
                 self._read_s = time.monotonic()
-                self._fresh_s = max(self._fresh_s, 3 * (self._read_s - began_s))
+                self._took_s = self._read_s - began_s
             return self._value
 
 
@@ -58,11 +63,14 @@ class Gateway:
         self.state_dir = state_dir
         self.readers = Readers(client)
         self.keys = Keys()
+        self.series = Series()
         self._status = Recent(self._read_status)
         self._granted: tuple[tuple[int, int], PlanResult | None] | None = None
         self._planning = asyncio.Lock()
         self.asking = asyncio.Lock()
         """Held by a question that takes seconds of the processor: one is answered at a time."""
+        self.describe: Callable[[], dict[str, Any]] = dict
+        """The OpenAPI document of the application that serves it."""
 
     async def close(self) -> None:
         """End what is still being sent to clients."""
@@ -79,6 +87,14 @@ class Gateway:
     async def _read_status(self) -> dict[str, Any]:
         async with asyncio.timeout(_STATUS_S):
             return await read_status(self.client.fabric, self.client.tables, self.state_dir)
+
+    async def sample(self) -> None:
+        """Keep the figures of the status as time series, for ever; less often where reading them takes long."""
+        while True:
+            began_s = time.monotonic()
+            with noted(SERVICE, "the status was not sampled", HeadgateError, TimeoutError):
+                self.series.add(await self.status())
+            await asyncio.sleep(max(SAMPLE_S, 20 * (time.monotonic() - began_s)))
 
     async def planner(self) -> dict[str, Any]:
         """What the planner last reported, nothing before it has measured anything."""

@@ -135,8 +135,8 @@ class Readers:
             reader.confirm(position)
         self._all.add(reader)
         if not peek:
-            if before is not None:
-                before.end(_taken(name))
+            if name in self._reading:  # another than `before`, where one came meanwhile
+                self._reading[name].end(_taken(name))
             self._reading[name] = reader
         return reader
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request
 from pydantic import BaseModel, ConfigDict, Field
@@ -178,6 +178,17 @@ async def list_contexts(request: Request, here: Here, limit: Limit = 100, after:
     names, following = page(sorted(name for name, each in found.items() if each.context), after, limit)
     document = {"contexts": {name: dict(found[name].context) for name in names}, "next": following}
     return tagged(request, document, snapshot.identity.deployment, snapshot.revision, snapshot.contexts)
+
+
+@routes.get("/measurements/series", summary="Figures over the last hour, every ten seconds")
+async def show_series(
+    here: Here,
+    of: Annotated[Literal["streams", "sites", "links", "subscriptions"], Query(description="What they are of.")],
+    name: Annotated[str, Query(max_length=256, description="Its name; a link is written as `paris->lyon`.")],
+    since_ms: Annotated[int, Query(ge=0, le=2**53, description="Only what was sampled after this time.")] = 0,
+) -> dict[str, Any]:
+    """Counters grow: their differences are rates. A sample that is missing is null."""
+    return here.series.of(of, name, since_ms)
 
 
 @routes.get("/measurements", summary="What was measured: rates, sizes, delays, quality")

@@ -73,7 +73,11 @@ async def serving(
         first.cancel()
         if running.done():
             await running
-        yield gateway
+        sampling = asyncio.create_task(gateway.sample(), name="samples")
+        try:
+            yield gateway
+        finally:
+            await cancel_all([sampling])
     finally:
         server.should_exit = True
         await gateway.close()
