@@ -84,6 +84,7 @@ def check(overlay):
         assert core.holdings.available == grounded[site]
 
 
+@pytest.mark.slow
 @quick
 @given(st.integers(0, 2**32 - 1), st.sampled_from([20, 60, 200]), st.booleans(), st.sampled_from([0.0, 0.3]))
 def test_random_queries_and_removals_leave_a_true_ledger(seed, capacity, together, ahead_s):
