@@ -108,6 +108,14 @@ def test_the_counts_of_the_papers_are_those_of_the_studies() -> None:
     assert found == expected
 
 
+def test_studies_with_few_seeds_are_named_as_such() -> None:
+    row = r"^\| \[([a-z-]+)\]\(studies/\1/README.md\) \| (\d+) \|$"
+    named = {name: int(seeds) for name, seeds in re.findall(row, TEXTS["docs/papers.md"], re.MULTILINE)}
+    pages = {path.parent.name: path.read_text() for path in (DOCS / "studies").glob("*/README.md")}
+    seeds = {name: int(re.findall(r"times (\d+) seeds", text)[0]) for name, text in pages.items()}
+    assert named == {name: count for name, count in seeds.items() if count < 8}
+
+
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning_and_asks_no_other_host(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
