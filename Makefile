@@ -1,5 +1,7 @@
 # Two commands do everything on a machine with git, make, Python 3.11+ and a package index: `make demo`, `make test`.
 PYTHON ?= python3
+# Bytecode is kept, whatever the environment says: every worker and every program that a test starts would compile anew.
+export PYTHONDONTWRITEBYTECODE :=
 BIN := .venv/bin
 READY := .venv/.ready
 # Compiled kernels lie beside their sources; the marker says that those of these sources do.
@@ -48,8 +50,9 @@ simulate: $(READY) ## seeds of the simulated world
 simulate-mutants: $(READY) ## planted faults of the protocol, and whether the simulator sees them
 	"$(BIN)/python" -m headgate_studies.testing.simulate --mutants --table docs/simulator.md
 
-docs: $(READY) ## docs/reference from the code
+docs: $(READY) ## docs/reference from the code, then the site in artifacts/site, offline
 	"$(BIN)/python" -m headgate_studies.testing.reference docs/reference
+	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true "$(BIN)/mkdocs" build --strict --quiet
 
 # Shown by default, and pushed by nobody: DO=1 commits and tags it.
 release: $(READY) ## what a release of VERSION=1.2.0 would change; DO=1 makes it

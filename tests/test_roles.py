@@ -82,6 +82,7 @@ def test_the_base_reduces_by_every_kind_of_policy() -> None:
     assert json.loads(run(BASE + REDUCTION)) == {"delta": 4, "thin_space": 8, "priority": 4, "drop_where": 8}
 
 
+@pytest.mark.slow
 def test_commands_of_a_base_install_say_which_extra_they_need(tmp_path: Path) -> None:
     (tmp_path / "headgate.yaml").write_text((ROOT / "examples" / "harbour" / "headgate.yaml").read_text())
     needs = {

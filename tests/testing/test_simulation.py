@@ -124,6 +124,7 @@ def test_a_relay_that_is_overtaken_starts_again_and_repeats_nothing(name: str, s
     assert Simulation(failed).run().violation is None
 
 
+@pytest.mark.slow
 def test_rows_that_are_gone_at_the_root_and_further_down_are_declared_once() -> None:
     """Messages end inside of commits, so only pieces of a commit are asked for again when its parts are damaged."""
     damage = [
@@ -259,6 +260,7 @@ def test_a_consumer_that_leaves_its_loop_at_any_time_misses_nothing(name: str, s
     assert Simulation(failed).run().violation is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["restore_site", "old_ack", "flip_ack", "oversize", "lock_catalog", "flip_rows"])
 def test_state_that_moves_backwards_or_is_damaged_is_never_silent(kind: str) -> None:
     """Readers get what they are owed, or are told: by a declaration, or by what they acknowledge from then on."""
