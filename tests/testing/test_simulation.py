@@ -193,6 +193,11 @@ def test_versions_go_that_nobody_names_and_no_others() -> None:
         assert "of t0 names it" in str(Simulation(replace(scenario, squeeze=False)).run().violation)
 
 
+def test_a_relay_whose_newest_version_is_deleted_before_it_has_it_takes_the_next() -> None:
+    """It was cut off between two questions: which version is the newest, and what it says."""
+    assert Simulation(named_scenario("old_versions", 61)).run().violation is None
+
+
 def test_history_is_gone_on_with_after_a_restart() -> None:
     """A relay that stopped while it passed on the past of a new subscription left out the rest of it."""
     scenarios = [first_messages_refused(seed, Random(seed)) for seed in (35, *range(60))]

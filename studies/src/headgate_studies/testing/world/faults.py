@@ -524,12 +524,6 @@ MUTANTS: Final = (
         "old = announced",
     ),
     Mutant(
-        "the past is given up before every site has passed it on",
-        "service.purging",
-        "if version > newest or any([await self._served(version, site, stream) for site in behind]):",
-        "if version > newest:",
-    ),
-    Mutant(
         "versions that a site log names are deleted",
         "service.named",
         'mark = settled.get(rest[0], (-1, 0))[0] if kind == "in" else -1',
