@@ -1,10 +1,15 @@
 # Two commands do everything on a machine with git, make, Python 3.11+ and a package index: `make demo`, `make test`.
 PYTHON ?= python3
+# Bytecode is kept, whatever the environment says: every worker and every program that a test starts would compile anew.
+export PYTHONDONTWRITEBYTECODE :=
 BIN := .venv/bin
 READY := .venv/.ready
+# Compiled kernels lie beside their sources; the marker says that those of these sources do.
+KERNELS := .venv/.kernels
+KERNEL_SOURCES := $(shell find src/headgate/planning src/headgate/matching src/headgate/grid -name '*.py')
 
-.PHONY: help demo test test-all test-fast lint types check chaos-spine chaos-machines simulate simulate-mutants docs lock \
-  sbom vulnerabilities trespass clean
+.PHONY: help demo test test-all test-fast lint types check chaos-spine chaos-machines http-calls simulate simulate-mutants \
+  docs release lock sbom vulnerabilities trespass clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -12,13 +17,13 @@ help: ## what there is to make
 demo: $(READY) ## three streams, eight sites, fifty subscriptions, for a minute
 	"$(BIN)/headgate" demo
 
-test: $(READY) ## the suite, on two cores
+test: $(KERNELS) ## the suite, on two cores
 	"$(BIN)/python" -m pytest --numprocesses 2 --no-loadscope-reorder -m "not long"
 
-test-all: $(READY) ## the suite and the few tests that take long
+test-all: $(KERNELS) ## the suite and the few tests that take long
 	"$(BIN)/python" -m pytest --numprocesses 2 --no-loadscope-reorder
 
-test-fast: $(READY) ## the inner loop: no Spark, no server, nothing slow
+test-fast: $(KERNELS) ## the inner loop: no Spark, no server, nothing slow
 	"$(BIN)/python" -m pytest tests --numprocesses 2 -m "not spark and not nats and not live and not slow and not long"
 
 lint: $(READY) ## ruff, and its format
@@ -36,15 +41,23 @@ chaos-spine: $(READY) ## 20 rounds of killed drivers, relays and servers
 chaos-machines: $(READY) ## five minutes of full disks, locks and taken ports
 	"$(BIN)/python" -m headgate_studies.testing.machines --seed 1 --seconds 300
 
+http-calls: $(READY) ## 10,000 calls made up from the OpenAPI document
+	"$(BIN)/python" -m headgate_studies.testing.http_calls --calls 10000
+
 # All cores; SEEDS=0:500 and MINUTES=10 bound it.
 simulate: $(READY) ## seeds of the simulated world
 	"$(BIN)/python" -m headgate_studies.testing.simulate --seeds "$(SEEDS)" --minutes "$(MINUTES)"
 
 simulate-mutants: $(READY) ## planted faults of the protocol, and whether the simulator sees them
-	"$(BIN)/python" -m headgate_studies.testing.simulate --mutants
+	"$(BIN)/python" -m headgate_studies.testing.simulate --mutants --table docs/simulator.md
 
-docs: $(READY) ## docs/reference from the code
+docs: $(READY) ## docs/reference from the code, then the site in artifacts/site, offline
 	"$(BIN)/python" -m headgate_studies.testing.reference docs/reference
+	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true "$(BIN)/mkdocs" build --strict --quiet
+
+# Shown by default, and pushed by nobody: DO=1 commits and tags it.
+release: $(READY) ## what a release of VERSION=1.2.0 would change; DO=1 makes it
+	"$(BIN)/python" -m headgate_studies.testing.release "$(VERSION)" $(if $(DO),--do)
 
 # The lock holds exact versions and hashes for every platform, and no addresses.
 lock: ## exact versions and hashes of both distributions, by uv
@@ -67,6 +80,11 @@ $(READY): requirements.lock pyproject.toml studies/pyproject.toml
 	"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./studies
 	touch "$(READY)"
+
+# Before two workers start, so that they do not compile the same kernels side by side.
+$(KERNELS): $(READY) $(KERNEL_SOURCES)
+	"$(BIN)/python" -m headgate_studies.testing.kernels
+	touch "$(KERNELS)"
 
 clean: ## remove the environment and every cache
 	rm -rf .venv .headgate .mypy_cache .pytest_cache .ruff_cache

@@ -21,7 +21,7 @@ from headgate.matching import ClassLists, ClassSpec, ScanIndex
 from headgate.pipeline.classes import definitions_of, filters_of
 from headgate.pipeline.control import Controller
 from headgate.pipeline.indexes import IndexKeeper
-from headgate.pipeline.query import start_query
+from headgate.pipeline.query import QuerySettings, start_query
 from headgate.pipeline.sources import GENERATOR_SCHEMAS
 from headgate.pipeline.worker import Address
 from headgate.service.demo.run import Readers, drained
@@ -54,7 +54,6 @@ class Live:
 
     def _run(self, streams: list[Any], partitions: int | None) -> None:
         with SyncFabric(self.address.url, self.address.logs) as fabric:
-            shape = None if partitions is None else (lambda frame: frame.repartition(partitions))
             queries = [
                 start_query(
                     self.spark,
@@ -62,8 +61,7 @@ class Live:
                     self.address,
                     fabric,
                     self.directory / "checkpoints" / stream.name,
-                    trigger_s=0.1,
-                    shape=shape,
+                    QuerySettings(trigger_s=0.1, partitions=partitions),
                 )
                 for stream in streams
             ]
@@ -74,14 +72,16 @@ class Live:
                 for query in queries:
                     query.stop()
 
-    async def commit(self, stream: str, rows: pa.RecordBatch, batch: int, row_cost_s: float = 0.0) -> None:
+    async def commit(
+        self, stream: str, rows: pa.RecordBatch, batch: int, row_cost_s: float = 0.0, dead: Any = None
+    ) -> None:
         """Match, stage and commit rows as the Spark job does, without Spark."""
-        await asyncio.to_thread(self._commit, stream, rows, batch, row_cost_s)
+        await asyncio.to_thread(self._commit, stream, rows, batch, row_cost_s, dead)
 
-    def _commit(self, stream: str, rows: pa.RecordBatch, batch: int, row_cost_s: float) -> None:
+    def _commit(self, stream: str, rows: pa.RecordBatch, batch: int, row_cost_s: float, dead: Any) -> None:
         self.keepers.setdefault(stream, IndexKeeper(self.directory / "indexes" / stream, stream))
         with DirectCommits(self.address, "test", keepers=self.keepers, controllers=self.controllers) as direct:
-            direct.commit(stream, rows, batch, row_cost_s)
+            direct.commit(stream, rows, batch, row_cost_s, dead)
 
     async def settle(self, timeout_s: float = 60.0) -> dict[str, Any]:
         """Wait until everything matched has been acknowledged, and return the status."""

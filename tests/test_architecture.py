@@ -29,6 +29,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("catalog", "fabric"),
     ("relay", "pipeline", "feeds", "client"),
     ("service",),
+    ("api",),
     ("cli",),
 )
 # The laboratory stands on all of the product.
@@ -52,10 +53,32 @@ CLOSED = (
 )  # fmt: skip
 RUNNERS = ("relay/node.py",)
 ENGINES = ("model", "filters", "matching", "grid", "planning", "reduction", "tuning")
+MAX_PARAMETERS = 8
+CROWDED = (
+    # A command's options are its parameters.
+    *(
+        f"cli/{name}"
+        for name in ("picture.py:view", "plan.py:plan", "tune.py:tune", "up.py:up", "user.py:add", "why.py:why")
+    ),
+    *(f"cli/subscriptions.py:{name}" for name in ("publish", "subscribe")),
+    # All but one are options by name, with defaults.
+    "client/client.py:subscribe",
+    # Compiled kernels: Numba takes arrays, and one array is one parameter.
+    *(f"grid/_treekernels.py:{name}" for name in ("_serve_one", "insert", "serve")),
+    *(f"grid/decompose.py:{name}" for name in ("_bounded", "_bounded_batch", "_exact", "_exact_batch", "_overlaps")),
+    "grid/gridding.py:_spread",
+    *(
+        f"matching/compiled/{name}"
+        for name in ("moving.py:_take_out", "search.py:_test_blocks", "search.py:match_rows")
+    ),
+    *(f"planning/kernel/{name}" for name in ("anneal.py:anneal", "repair.py:tend", "sweeping.py:sweep")),
+)
 # The faces are imported by faces only.
 IMPORTERS = {
     "headgate.cli": {f"headgate_studies.{package}" for package in ("cli", "testing")},
+    "headgate.api": {"headgate.cli", "headgate_studies.testing"},
     "headgate.service": {
+        "headgate.api",
         "headgate.cli",
         *(f"headgate_studies.{package}" for package in ("bench", "studies", "testing")),
     },
@@ -221,6 +244,26 @@ def test_every_package_says_what_it_is_for() -> None:
 def test_modules_are_short() -> None:
     lengths = {module.dotted: len(module.path.read_text().splitlines()) for module in MODULES}
     assert {name: length for name, length in lengths.items() if length > MAX_LINES} == {}
+
+
+def test_parameter_lists_are_short() -> None:
+    """Where more is needed, what belongs together is an object. The list of exceptions may only shrink."""
+    found = {
+        f"{module.name}:{name}"
+        for module in MODULES
+        if module.distribution == "headgate"
+        for name in crowded(module.tree)
+    }
+    assert found == set(CROWDED)
+
+
+def crowded(tree: ast.Module) -> Iterator[str]:
+    """Functions with more than `MAX_PARAMETERS` parameters; of a method, `self` is none."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            names = [each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+            if len(names) - (names[:1] in (["self"], ["cls"])) > MAX_PARAMETERS:
+                yield node.name
 
 
 def test_the_map_names_every_package() -> None:

@@ -41,6 +41,35 @@ def test_links_between_pages_lead_somewhere(page: str) -> None:
 
 
 def test_decisions_have_a_number_each() -> None:
-    names = [path.name for path in (DOCS / "decisions").glob("*.md")]
+    names = [path.name for path in (DOCS / "decisions").glob("*.md") if path.name != "README.md"]
     assert all(re.fullmatch(r"\d{3}-[a-z0-9-]+\.md", name) for name in names)
     assert len({name[:3] for name in names}) == len(names)
+
+
+def test_the_index_of_decisions_is_current() -> None:
+    from headgate_studies.testing.reference.decisions import decisions_page
+
+    committed = (DOCS / "decisions" / "README.md").read_text()
+    assert committed == decisions_page(DOCS / "decisions"), "run `make docs` and commit the page"
+
+
+def test_every_package_is_a_room_and_what_a_room_names_is_there() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|.*\| (`tests/.+`) \|$", (DOCS / "rooms.md").read_text(), flags=re.MULTILINE)
+    roots = (DOCS.parent / "src" / "headgate", DOCS.parent / "studies" / "src" / "headgate_studies")
+    packages = {path.parent.name for root in roots for path in root.glob("*/__init__.py")}
+    assert packages - {"cli"} == {room for room, _ in rows} - {"cli"}
+    missing = [
+        test for _, tests in rows for test in re.findall(r"`([^`]+)`", tests) if not (DOCS.parent / test).is_dir()
+    ]
+    assert missing == []
+
+
+def test_templates_and_hooks_are_sound_and_download_nothing() -> None:
+    import yaml
+
+    for path in (DOCS.parent / ".github" / "ISSUE_TEMPLATE").glob("*.yml"):
+        template = yaml.safe_load(path.read_text())
+        assert path.name == "config.yml" or {"name", "description", "body"} <= template.keys()
+    hooks = yaml.safe_load((DOCS.parent / ".pre-commit-config.yaml").read_text())
+    assert [repo["repo"] for repo in hooks["repos"]] == ["local"]
+    assert all(hook["language"] == "system" for repo in hooks["repos"] for hook in repo["hooks"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import ClassVar, Final
 
 # What stands before the last `@` of a URL's authority; NATS takes a name without a password for a token.
 _PASSWORD: Final = re.compile(r"\b([a-z][a-z0-9+.-]*://[^\s/:@,]*):[^\s/,]*@", re.IGNORECASE)
@@ -34,10 +34,16 @@ class HeadgateError(Exception):
     """Base of every error that a user can cause.
 
     `where` locates the cause (``headgate.yaml:12``, ``character 17``), `hint` says how to fix it. Passwords of URLs are
-    masked in all of them.
+    masked in all of them. `kind` sorts errors for programs, which may act on it: `headgate.api.problems` turns it into
+    a status of HTTP. The class has a usual kind; a raiser who knows better gives another.
     """
 
-    def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
+    usual_kind: ClassVar[str] = "invalid"
+
+    def __init__(
+        self, message: str, *, where: str | None = None, hint: str | None = None, kind: str | None = None
+    ) -> None:
+        self.kind = kind or self.usual_kind
         self.message = masked(message)
         self.where = None if where is None else masked(where)
         self.hint = None if hint is None else masked(hint)

@@ -17,6 +17,7 @@ from headgate.errors import HeadgateError
 # Modules as they are imported, and the smallest extra that has them.
 EXTRAS: Final[Mapping[str, str]] = {
     "alembic": "control",
+    "fastapi": "service",
     "feedparser": "feeds",
     "h5netcdf": "grid",
     "h5py": "grid",
@@ -29,8 +30,11 @@ EXTRAS: Final[Mapping[str, str]] = {
     "psycopg": "postgres",
     "py4j": "spark",
     "pydantic": "control",
+    "prometheus_client": "service",
     "pyspark": "spark",
     "sqlalchemy": "control",
+    "uvicorn": "service",
+    "websockets": "service",
     "xarray": "grid",
     "zarr": "grid",
 }

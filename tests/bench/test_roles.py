@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headgate_studies.bench.roles import ROLES, closure, import_cost, size_bytes
 
 
+@pytest.mark.slow
 def test_a_larger_role_installs_more() -> None:
     found = {role: closure(requirement) for role, (requirement, _) in ROLES.items()}
     assert found["subscriber"] == found["relay"] < found["edge"] < found["spark"] < found["service"]

@@ -33,7 +33,7 @@ def postgres() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=["sqlite", *(["postgresql"] if GIVEN or PROGRAMS else [])])
+@pytest.fixture(params=["sqlite", *([pytest.param("postgresql", marks=pytest.mark.slow)] if GIVEN or PROGRAMS else [])])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A fresh SQLite file, and where there is PostgreSQL an emptied database."""
     if request.param == "sqlite":

@@ -66,7 +66,7 @@ class Place:
         return output if code in (0, 1) else errors
 
     def up(self, *more: str) -> subprocess.Popen[str]:
-        return self.ready(self.start("up", str(self.file), "--no-job", *more), "up;")
+        return self.ready(self.start("up", str(self.file), "--no-job", "--no-http", *more), "up;")
 
     @staticmethod
     def ready(process: subprocess.Popen[str], word: str) -> subprocess.Popen[str]:

@@ -35,7 +35,9 @@ def started(*arguments: str, **environment: str) -> subprocess.Popen[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("module", ["typer", "numpy", "highspy"])
 def test_ctrl_c_while_modules_are_imported(file: Path, tmp_path: Path, module: str) -> None:
-    process = started("-v", "-m", "headgate.cli", "up", str(file), "--no-job", "--state-dir", str(tmp_path / "state"))
+    process = started(
+        "-v", "-m", "headgate.cli", "up", str(file), "--no-job", "--no-http", "--state-dir", str(tmp_path / "state")
+    )
     assert process.stderr is not None
     for line in process.stderr:
         if line.startswith("# code object from") and f"/{module}/" in line:
@@ -52,7 +54,7 @@ def test_ctrl_c_while_modules_are_imported(file: Path, tmp_path: Path, module: s
 def test_ctrl_c_while_a_deployment_is_started(file: Path, tmp_path: Path) -> None:
     """A planner that is compiled for the first time takes most of a minute: the user does not wait for it."""
     process = started(
-        *("-m", "headgate.cli", "up", str(file), "--no-job", "--state-dir", str(tmp_path / "state")),
+        *("-m", "headgate.cli", "up", str(file), "--no-job", "--no-http", "--state-dir", str(tmp_path / "state")),
         NUMBA_CACHE_DIR=str(tmp_path / "nothing compiled yet"),
     )
     assert process.stderr is not None

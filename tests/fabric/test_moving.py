@@ -112,7 +112,7 @@ def test_ports_are_outside_of_those_that_the_system_gives_to_connections() -> No
 def test_a_file_that_cannot_be_read_is_no_place(tmp_path: Path) -> None:
     path = tmp_path / "port.json"
     assert ServerPlace.read(path) is None
-    for text in ("", "[]", "{}", '{"port": "x", "pid": 1, "name": "n"}', "\xff"):
+    for text in ("", "[]", "{}", '{"port": 4222, "pid": 1, "name": "n"}', "\xff"):
         path.write_text(text, encoding="latin-1")
         assert ServerPlace.read(path) is None
     ServerPlace(4222, 1, "n").write(path)

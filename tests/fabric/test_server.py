@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 from tests.live import until
 
 from headgate.fabric import EmbeddedServer, Fabric, FabricError, find_server
+from headgate.fabric.place import ServerPlace
 from headgate.fabric.server import running_url
 from headgate.wire.logs import Log
 
@@ -53,11 +56,41 @@ def test_a_second_start_finds_data_and_port_after_a_stop_and_after_a_crash(tmp_p
         assert asyncio.run(_read(server.url)) == [b"one", b"two"]
 
 
+@pytest.mark.parametrize("name", ["meta.inf", "meta.sum"])
+@pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_bytes(path.read_bytes()[:-3])])
+def test_a_damaged_description_of_a_log_is_put_back(
+    tmp_path: Path, name: str, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    with EmbeddedServer(tmp_path) as server:
+        asyncio.run(_write(server.url, b"one"))
+    (path,) = (tmp_path / "nats" / "data").rglob(f"KEPT/{name}")
+    damage(path)
+    with EmbeddedServer(tmp_path) as server:
+        assert asyncio.run(_read(server.url)) == [b"one"]
+        assert not server.left_out
+    assert "the descriptions of the logs KEPT were damaged" in caplog.text
+
+
+def test_files_of_a_log_that_cannot_be_read_do_not_come_back_in_its_successor(tmp_path: Path) -> None:
+    with EmbeddedServer(tmp_path) as server:
+        asyncio.run(_write(server.url, b"one"))
+    (path,) = (tmp_path / "nats" / "data").rglob("KEPT/meta.inf")
+    path.unlink()
+    shutil.rmtree(tmp_path / "nats" / "descriptions")
+    with EmbeddedServer(tmp_path) as server:
+        assert [log.name for log in server.left_out] == ["KEPT"]
+        (told,) = server.move_left_out()
+        assert str(tmp_path / "nats" / "damaged") in told
+        assert asyncio.run(_write(server.url, b"two")) == 1
+    with EmbeddedServer(tmp_path) as server:
+        assert asyncio.run(_read(server.url)) == [b"two"]
+
+
 def test_a_port_that_is_taken_is_replaced(tmp_path: Path) -> None:
     with EmbeddedServer(tmp_path / "one", sync_always=False) as first:
         other = tmp_path / "two"
         (other / "nats").mkdir(parents=True)
-        (other / "nats" / "port.json").write_text(f'{{"port": {first.port}, "pid": 1}}')
+        ServerPlace(first.port, 1, "another").write(other / "nats" / "port.json")
         with EmbeddedServer(other, sync_always=False) as second:
             assert second.port != first.port
             assert running_url(other) == second.url

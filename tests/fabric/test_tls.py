@@ -44,7 +44,7 @@ def test_connects_with_tls_and_a_password_and_says_why_it_cannot(tmp_path: Path)
             except FabricError:
                 return None
 
-        async with await until(up, 20) as fabric:
+        async with await until(up) as fabric:
             await fabric.ensure(fabric.logs.state)
             assert await fabric.publish(fabric.logs.head, b"7") == 1
         for wrong in ({"tls_ca": str(ca), "user": "ada", "password": "guess"}, {"user": "ada", "password": "secret"}):
@@ -55,4 +55,4 @@ def test_connects_with_tls_and_a_password_and_says_why_it_cannot(tmp_path: Path)
         asyncio.run(run())
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(60)

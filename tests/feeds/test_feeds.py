@@ -16,7 +16,7 @@ from headgate.feeds.items import SCHEMA
 from headgate.feeds.listing import parse_feeds, read_feeds
 from headgate_studies.workloads.feeds import FeedServer, MadeFeed
 
-QUICK = Politeness(interval_s=0.0, host_gap_s=0.0, timeout_s=5.0)
+QUICK = Politeness(interval_s=0.0, host_gap_s=0.0, timeout_s=60.0)
 
 
 def _rows(spool):

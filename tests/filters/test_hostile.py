@@ -189,6 +189,7 @@ def nested(rng, depth):
     return f"{'NOT ' if rng.random() < 0.3 else ''}({inner})"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
 def test_no_form_is_larger_than_predicted(seed):
     rng = np.random.default_rng(seed)

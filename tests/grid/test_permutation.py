@@ -78,6 +78,7 @@ def test_any_interval_stays_within_its_gap_bound(bits, interval, start):
         assert bound < 2 * (1 << bits) / ranks
 
 
+@pytest.mark.slow
 @quick
 @given(st.integers(0, 5), st.lists(fractions, max_size=6), st.integers(1, 200))
 def test_consecutive_intervals_give_every_point_exactly_once(bits, cuts, size):

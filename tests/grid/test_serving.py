@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.grid import DzSet, DzSpace, decompose_batch
-from headgate.grid.serving import Budget, Demand, Overlay, Partition, Parts
+from headgate.grid.serving import Budget, Demand, Partition, Parts, ServingOverlay
 from headgate.grid.serving.holdings import OWN, fitting
 from headgate_studies.workloads.serving import HotSpot, cut, index_space
 
@@ -84,11 +84,12 @@ def check(overlay):
         assert core.holdings.available == grounded[site]
 
 
+@pytest.mark.slow
 @quick
 @given(st.integers(0, 2**32 - 1), st.sampled_from([20, 60, 200]), st.booleans(), st.sampled_from([0.0, 0.3]))
 def test_random_queries_and_removals_leave_a_true_ledger(seed, capacity, together, ahead_s):
     rng = np.random.default_rng(seed)
-    overlay = Overlay(Partition.squares(SPACE, 2), capacity, limit=SPACE.digits, ahead_s=ahead_s)
+    overlay = ServingOverlay(Partition.squares(SPACE, 2), capacity, limit=SPACE.digits, ahead_s=ahead_s)
     for identity in range(30):
         if ahead_s:
             overlay.tick()
@@ -126,7 +127,7 @@ def test_what_fits_is_taken_largest_first_past_what_does_not(weights, room):
 def test_every_query_finds_its_site_on_an_irregular_partition():
     space = DzSpace.round_robin({"x": 3, "y": 3})
     partition = Partition(space, tuple(f"p{i}" for i in range(10)), SPIRAL)
-    overlay = Overlay(partition, 10**6, limit=6)
+    overlay = ServingOverlay(partition, 10**6, limit=6)
     identity = 0
     for site in partition.sites:
         for x in range(8):
@@ -139,7 +140,7 @@ def test_every_query_finds_its_site_on_an_irregular_partition():
 
 
 def test_an_overloaded_region_spreads_and_comes_back_when_the_crowd_leaves():
-    overlay = Overlay(Partition.squares(SPACE, 2), 120, limit=SPACE.digits)
+    overlay = ServingOverlay(Partition.squares(SPACE, 2), 120, limit=SPACE.digits)
     for identity in range(40):
         overlay.ask("s3", query(identity, [0, 0, 0, 0], [2, 1, 4, 2]))
         overlay.run()
@@ -157,7 +158,7 @@ def test_an_overloaded_region_spreads_and_comes_back_when_the_crowd_leaves():
 
 
 def test_a_crowd_on_one_smallest_region_is_served_by_all_sites():
-    overlay = Overlay(Partition.squares(SPACE, 4), 110, limit=SPACE.digits)
+    overlay = ServingOverlay(Partition.squares(SPACE, 4), 110, limit=SPACE.digits)
     for identity in range(1_600):
         overlay.ask("s5", query(identity, [2, 2, 0, 0], [3, 3, 1, 1]))
         overlay.run()
@@ -168,7 +169,7 @@ def test_a_crowd_on_one_smallest_region_is_served_by_all_sites():
 def test_streams_share_the_bandwidth_of_a_site():
     partition = Partition.squares(SPACE, 2)
     budgets = {site: Budget(64) for site in partition.sites}
-    wind, rain = (Overlay(partition, budgets, limit=SPACE.digits) for _ in range(2))
+    wind, rain = (ServingOverlay(partition, budgets, limit=SPACE.digits) for _ in range(2))
     for identity in range(6):
         for overlay in (wind, rain):
             overlay.ask("s0", query(identity, [0, 0, 0, 0], [2, 2, 2, 2]))
@@ -202,7 +203,7 @@ def test_partitions_that_are_none_are_refused():
 def test_a_region_on_the_way_of_a_crowd_is_replicated_before_it_comes():
     space = index_space(4)
     partition = Partition.squares(space, 4)
-    overlay = Overlay(partition, space.cells // 16, limit=8, ahead_s=2.0)
+    overlay = ServingOverlay(partition, space.cells // 16, limit=8, ahead_s=2.0)
     sent = []
     for identity in range(80):
         at = 0.1 * identity

@@ -103,6 +103,7 @@ def classes(rng, count, first=0):
     return found
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32))
 def test_compiled_classes_equal_scanned_ones(seed):

@@ -4,6 +4,7 @@ import pyarrow as pa
 
 from headgate.fabric import SyncFabric
 from headgate.pipeline.match import MatchPass
+from headgate.pipeline.staged import Staged
 from headgate.pipeline.worker import worker
 
 
@@ -13,7 +14,7 @@ def replay(live, pin, rows, fresh):
         if fresh:
             worker(live.address)._held.clear()
         index = live.keepers["fleet"].ensure(fabric, pin.version)
-        work = MatchPass(live.address, "fleet", pin, batch=1, index=index)
+        work = MatchPass(live.address, "fleet", pin, index=index)
         nothing = pa.nulls(rows.num_rows, pa.string())
         marked = rows.append_column("_dead", nothing).append_column("_raw", nothing)
-        return [row for each in work(iter([marked])) for row in each.to_pylist()]
+        return Staged.of(work(iter([marked])))

@@ -43,6 +43,32 @@ ZeroDivisionError: division by zero
 \tat org.apache.spark
 """
 
+STAGE = """\
+An error occurred while calling o439.collectToPython.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most recent \
+failure: Lost task 0.0 in stage 0.0 (TID 0) (192.0.2.2 executor driver): java.io.OptionalDataException
+\tat java.base/java.io.ObjectInputStream.readObject0(ObjectInputStream.java:1767)
+
+Driver stacktrace:
+\tat org.apache.spark.scheduler.DAGScheduler.$anonfun$abortStage$2(DAGScheduler.scala:3122)
+"""
+
+CHAIN = (
+    STAGE
+    + """\
+Caused by: java.lang.reflect.InvocationTargetException
+\tat java.base/java.lang.reflect.Method.invoke(Method.java:569)
+Caused by: java.lang.NumberFormatException: For input string: "x"
+\t... 28 more
+"""
+)
+
+CALL = """\
+An error occurred while calling o30.start.
+: java.lang.IllegalArgumentException: requirement failed: no such option
+\tat scala.Predef$.require(Predef.scala:337)
+"""
+
 
 @pytest.mark.parametrize(
     ("text", "cause"),
@@ -50,6 +76,9 @@ ZeroDivisionError: division by zero
         (PROXY, "stream 's' was committed by the checkpoint aa, this one is bb (restore it)"),
         (WORKER, "hg.root.s.part: not stored: MaxPayloadError()"),
         (PLAIN, "ZeroDivisionError: division by zero"),
+        (STAGE, "java.io.OptionalDataException"),
+        (CHAIN, 'java.lang.NumberFormatException: For input string: "x"'),
+        (CALL, "java.lang.IllegalArgumentException: requirement failed: no such option"),
         ("no log\nmore", "no log"),
         ("x" * 5000, "x" * LONGEST),
     ],

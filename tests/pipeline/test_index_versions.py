@@ -10,7 +10,6 @@ from tests.pipeline.replaying import replay
 from headgate.fabric import SyncFabric
 from headgate.matching.build import SCAN_LIMIT
 from headgate.pipeline.commit import pin_batch
-from headgate.pipeline.counts import read_counts
 from headgate.pipeline.indexes import IndexKeeper
 from headgate.pipeline.sources.generators import generate
 from headgate.pipeline.states import IndexRef, hold, read_snapshot
@@ -116,7 +115,7 @@ def test_a_replayed_batch_gives_the_same_rows_after_later_context_updates(tmp_pa
             right = expected(snapshot, rows(50, 100), new if order == "updates first" else None)
             ids, counts = right.class_counts()
             assert counted == dict(zip(ids.tolist(), counts.tolist(), strict=True))
-            assert (sum(row["missed"] + row["wrong"] for row in staged) > 0) == (order == "updates first")
+            assert (staged.total("missed") + staged.total("wrong") > 0) == (order == "updates first")
 
     def committed(live):
         with SyncFabric(live.address.url, live.address.logs) as fabric:
@@ -128,7 +127,7 @@ def test_a_replayed_batch_gives_the_same_rows_after_later_context_updates(tmp_pa
             return pin, dict(counts)
 
     def total(staged):
-        ids, counts = read_counts(staged)
+        ids, counts = staged.class_counts()
         return dict(zip(ids.tolist(), counts.tolist(), strict=True))
 
     asyncio.run(run())

@@ -14,7 +14,7 @@ from headgate.pipeline.checkpoint import FileEntry, SparkCheckpoint
 from headgate.pipeline.commit import Reading, commit
 from headgate.pipeline.filelists import WHOLE_EVERY, FileLists, read_files
 from headgate.pipeline.record import Found, Verdict, judge, note, resume
-from headgate.pipeline.staged import staged_row
+from headgate.pipeline.staged import Staged, StagedRow, encode_staged
 from headgate.protocol.commits import LineageError
 from headgate.protocol.records import Pin
 from headgate.relay.root import commit_of
@@ -87,7 +87,7 @@ def test_what_does_not_fit_is_refused_with_what_to_do(last, found, source, messa
 
 @pytest.mark.nats
 def test_a_number_that_was_used_with_another_range_is_refused_and_not_dropped(fabric):
-    rows = [staged_row(kind="part", log_sequence=7, evaluated=10, kept=10)]
+    rows = Staged.of([encode_staged([StagedRow(kind="part", log_sequence=7, evaluated=10, kept=10)])])
     assert commit(fabric, "s", "mine", 0, Pin(1), rows, reading(None, 10)) is not None
     assert commit(fabric, "s", "mine", 1, Pin(1), rows, reading(10, 20)) is not None
     assert commit(fabric, "s", "mine", 1, Pin(1), rows, reading(10, 20)) is None
@@ -111,7 +111,7 @@ def test_accepted_loss_is_declared_in_the_root_log_and_no_number_is_given_twice(
     declared = decode_manifest(fabric.last(logs.root("s"), logs.commit("s")).data)
     assert (declared.batch, declared.after, declared.upto, declared.gaps) == (7, 50, 80, 30)
     assert resume(fabric, stream(), tmp_path) == "mine"
-    following = commit(fabric, "s", "mine", 8, Pin(1), [], reading(80, 90))
+    following = commit(fabric, "s", "mine", 8, Pin(1), Staged.of([]), reading(80, 90))
     assert following.after == 80
     assert commit_of(declared).shed == 30
 

@@ -9,6 +9,7 @@ import pytest
 
 from headgate.model import Schema, Source, Stream
 from headgate.model.schema import SchemaError
+from headgate.pipeline.causes import cause_of
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, SourceError, check_source, generate, read
 from headgate.pipeline.sources.generators import ORIGIN_US, GeneratorError
 from headgate.pipeline.sources.jsontext import from_json
@@ -49,6 +50,23 @@ def test_the_source_gives_the_rows_of_the_pure_function(spark, kind):
     options = {"kind": kind, "seed": "9", "limit": "12000", "rate": "500", "pace": "none"}
     rows = spark.read.format("generator").options(**options).load().toArrow()
     assert ordered(rows, kind) == generate(kind, 9, 0, 12_000, rate=500.0).to_pylist()
+
+
+@pytest.mark.spark
+def test_a_query_does_not_read_by_a_registration_that_others_have_spoilt(spark, tmp_path):
+    """Queries that start together may leave a map of Spark's with a wrong count of its entries, for good."""
+    spoilt = spark._jsparkSession.sessionState().dataSourceManager().lookupDataSource("generator")
+    variables = spoilt.dataSourceCls().envVars()
+    count = variables.getClass().getDeclaredField("size")
+    count.setAccessible(True)
+    count.setInt(variables, variables.size() + 1)
+    options = {"kind": "ticks", "seed": "9", "limit": "100", "rate": "500", "pace": "none"}
+    with pytest.raises(Exception) as failed:
+        spark.read.format("generator").options(**options).load().toArrow()
+    assert "OptionalDataException" in cause_of(failed.value)
+    stream = generated("ticks", seed=9, limit=100)
+    rows, _ = run(read(spark, stream), "gen_registered", tmp_path)
+    assert rows.num_rows == 100
 
 
 @pytest.mark.spark

@@ -73,6 +73,7 @@ def test_what_is_remembered_is_what_comparing_all_says(rounds):
     assert np.all([bits.bit_length() <= 6 for bits in held])
 
 
+@pytest.mark.slow
 def test_the_bench_joins_all_who_are_missing(capsys):
     deployment = deployment_of(200)
     snapshot, missing = snapshot_of(deployment)

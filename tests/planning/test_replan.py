@@ -102,6 +102,7 @@ def test_a_move_costs_the_same_in_subscriptions_whatever_they_weigh(times):
     assert Effort(move_gain=0.5).price(heavy) == pytest.approx(times * np.log(1.5))
 
 
+@pytest.mark.slow
 def test_the_study_measures_every_way_to_replan():
     from headgate_studies.studies.qasd_replan import LOOK, METHODS, STUDY, run
 

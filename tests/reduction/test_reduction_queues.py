@@ -99,6 +99,7 @@ def test_kept_and_digested_is_input(policy: int, other: int, seed: int, limit: A
     limit=st.sampled_from([(7, None), (25, None), (None, 400.0), (40, 700.0)]),
     steps=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), min_size=1, max_size=10),
 )
+@pytest.mark.slow
 def test_a_link_tells_every_receiver_everything(chosen: list[Any], seed: int, limit: Any, steps: list[Any]) -> None:
     rng = np.random.default_rng(seed)
     link = LinkBuffer(SCHEMA, *limit)

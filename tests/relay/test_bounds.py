@@ -79,6 +79,7 @@ def sent(output: Output, target: Child, most: int = 500) -> Iterator[Block]:
         output.published(number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [{}, {"levels": [{"latest": 50}]}])
 @pytest.mark.parametrize("same_class", [False, True])
 def test_max_rows_holds_on_a_link_behind_which_rows_pile_up(same_class: bool, policy: dict[str, Any]) -> None:
@@ -220,6 +221,7 @@ BOUNDED: dict[int, dict[str, Any] | None] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("faults", [False, True])
 @pytest.mark.parametrize("seed", range(3))
 def test_counts_are_exact_through_crashes(seed: int, faults: bool, monkeypatch: pytest.MonkeyPatch) -> None:

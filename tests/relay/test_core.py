@@ -24,7 +24,7 @@ def _run(world: World, steps: int, *, faults: bool) -> None:
             world.crash(site)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 20))])
 def test_every_matched_row_arrives_exactly_once_through_crashes_and_lost_answers(seed: int) -> None:
     world = World(seed, limits=ROOMY)
     _run(world, 150, faults=True)
@@ -34,7 +34,7 @@ def test_every_matched_row_arrives_exactly_once_through_crashes_and_lost_answers
         assert world.delivered(identity) == (world.matched(identity), {})
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 10))])
 def test_what_does_not_fit_is_declared_and_the_rest_arrives_in_order(seed: int) -> None:
     world = World(seed, limits=QueueLimits(max_rows=12, linger_s=0.0, idle_s=0.0), inbox_limit=4)
     _run(world, 200, faults=False)
@@ -50,7 +50,7 @@ def test_what_does_not_fit_is_declared_and_the_rest_arrives_in_order(seed: int) 
     assert world.refusals
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 10))])
 def test_a_message_that_vanished_from_a_link_is_repaired(seed: int) -> None:
     world = World(seed, limits=ROOMY)
     for _ in range(12):

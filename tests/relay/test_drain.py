@@ -74,6 +74,7 @@ def sent_bytes(table: Routes, seconds: float, rows_per_s: int) -> tuple[dict[str
     return sent, {str(key.child): output for key, output in core.outputs.items()}
 
 
+@pytest.mark.slow
 def test_links_share_the_upload_in_bytes_by_the_weights_behind_them() -> None:
     seconds = 20.0
     sent, outputs = sent_bytes(routes({"a": 1.0, "b": 1.0, "c": 2.0}, {}), seconds, 1500)

@@ -112,6 +112,7 @@ def _run(
     return {each: float(found[1] / found.sum()) for each, found in steady.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("part", "settled_s", "off"), [(0.5, 15, 0.03), (0.9, 60, 0.02), (0.15, 15, 0.04)])
 def test_links_and_classes_lose_the_same_part(part: float, settled_s: float, off: float) -> None:
     waits: list[float] = []
@@ -122,6 +123,7 @@ def test_links_and_classes_lose_the_same_part(part: float, settled_s: float, off
     assert 1.0 < float(np.median(waits[-len(waits) // 4 :])) < (3.0 if part >= 0.5 else 4.0)
 
 
+@pytest.mark.slow
 def test_a_narrower_link_loses_more_and_the_others_what_the_upload_makes_them_lose() -> None:
     # 500, 50 and 20 rows a second come; the middle link takes 15 of them, the upload three quarters of what is left.
     lost = _run(QueueLimits(shed_after_s=2.0), 0.75 * 535 / 570, 120, settled_s=40, own={"middle": 15.0})
@@ -139,6 +141,7 @@ def test_without_it_the_small_lose_nothing() -> None:
     assert lost[2] == lost[4] == 0.0
 
 
+@pytest.mark.slow
 def test_other_policies_still_choose_the_rows() -> None:
     lost = _run(QueueLimits(shed_after_s=2.0), 0.5, 60, (Child("large", (NEWEST,), SCHEMA),))
     assert lost[5] == pytest.approx(0.5, abs=0.08)

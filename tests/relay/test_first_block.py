@@ -12,7 +12,7 @@ import pytest
 
 from headgate.fabric import Fabric, cancel_all
 from headgate.model import Deployment, Plan, Schema, Site, Source, Stream, Subscription, Tree
-from headgate.protocol.records import Oldest
+from headgate.protocol.records import Oldest, RangeRequest
 from headgate.protocol.reports import RelayReport
 from headgate.relay.node import RelayNode
 from headgate.relay.owed import is_served, owed_from
@@ -68,9 +68,9 @@ class Relays:
         """Wait until a relay has taken so many blocks from its log."""
 
         async def done() -> bool:
-            return self.nodes[site].meters.blocks >= blocks
+            return self.nodes[site].machine.state.meters.blocks >= blocks
 
-        await until(done, 20)
+        await until(done)
 
     async def stop(self) -> None:
         await cancel_all(self._tasks.values())
@@ -151,7 +151,7 @@ def test_a_relay_that_runs_while_a_stream_begins_anew_forgets_what_it_knew_of_it
         async def anew() -> bool:
             return relays.nodes["leaf"].machine is not before and bool(relays.nodes["leaf"].machine.state.incarnations)
 
-        await until(anew, 20)
+        await until(anew)
         state = relays.nodes["leaf"].machine.state
         assert await state_of(fabric, "leaf") != {}  # the old relay had stated how far it had come
         assert state.core.coverage("fleet") is None  # and the new one does not begin from there
@@ -180,10 +180,10 @@ def test_who_joins_later_is_owed_what_came_since_by_whatever_path_and_nothing_be
         await relays.taken("leaf", 1)
 
         async def passed_over() -> bool:
-            gap = relays.nodes["leaf"].core.gap("fleet")
+            gap = relays.nodes["leaf"].machine.state.core.gap("fleet")
             return gap is not None and (gap.after, gap.upto) == (20, 30)
 
-        await until(passed_over, 20)
+        await until(passed_over)
         await relays.start("mid")
         status = await live.settle()
         assert live.seqs("later") == list(range(21, 41))
@@ -227,9 +227,10 @@ def test_the_root_knows_from_where_on_a_site_is_owed(nats_url: str, monkeypatch:
             for after in range(0, end, 15):
                 for upto in range(after + 5, end + 1, 35):
                     owed = [seq for seq in range(after, upto) if VERSIONS[seq // 10] in SERVED]
-                    found = await owed_from(
-                        fabric, "s", after, upto, lambda version: is_served(tables, version, "leaf", "s")
-                    )
-                    assert found == min([*owed, upto]), (after, upto)
+                    request = RangeRequest(stream="s", after=after, upto=upto, owed="leaf")
+                    found = await owed_from(fabric, request, lambda version: is_served(tables, version, "leaf", "s"))
+                    assert found.begins == min([*owed, upto]), (after, upto)
+                    run = [seq for seq in owed if VERSIONS[seq // 10] == found.version]
+                    assert found.ends == (max(run) + 1 if owed else upto), (after, upto)
 
     asyncio.run(work())

@@ -130,5 +130,5 @@ def test_classes_that_a_report_lists(classes: int, listed: bool) -> None:
     found = waits_by_class(output.queue, 2.0)
     assert (found is not None) == listed
     if found is not None:
-        assert found["5"] == [1, 1, 2.0]
+        assert found["5"] == (1, 1, 2.0)
         assert len(found) == count

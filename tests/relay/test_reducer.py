@@ -41,6 +41,7 @@ def with_policies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds, "receiver", receiver)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("with_policies")
 @pytest.mark.parametrize("faults", [False, True])
 @pytest.mark.parametrize("seed", range(5))

@@ -79,7 +79,8 @@ def test_every_request_is_answered_and_none_stops_the_next(nats_url: str, tmp_pa
                 subject = fabric.logs.control(verb)
                 for data in HOSTILE:
                     answer = json.loads(await fabric.request(subject, data, 20))
-                    assert answer.keys() == {"error"}, (verb, data[:60], answer)
+                    assert answer.keys() == {"error", "kind"}, (verb, data[:60], answer)
+                    assert answer["kind"] in ("invalid", "unknown"), (verb, data[:60], answer)
             for data, expected in HOSTILE.items():
                 answer = json.loads(await fabric.request(fabric.logs.control("subscribe"), data, 20))
                 assert expected in answer["error"], (data[:60], answer)
@@ -165,8 +166,8 @@ def test_a_repeated_request_is_done_once_also_after_a_restart(nats_url: str, tmp
 def test_a_locked_catalog_stops_nothing_but_changes_and_says_so(
     nats_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "BUSY_TIMEOUT_S", 1.0)
-    monkeypatch.setattr("headgate.service.control.BUSY_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(database, "BUSY_TIMEOUT_S", 3.0)
+    monkeypatch.setattr("headgate.service.control.BUSY_TIMEOUT_S", 3.0)
 
     async def longest_pause(stop: asyncio.Event) -> float:
         """The longest time for which this event loop, which the relays run on, did nothing."""
@@ -195,7 +196,7 @@ def test_a_locked_catalog_stops_nothing_but_changes_and_says_so(
                     assert "busy" in str(answer)
                     assert "nothing was changed" in str(answer)
                 stop.set()
-                assert await watching < 0.9  # a lock waited for on the loop takes the whole second
+                assert await watching < 2.7  # a lock waited for on the loop takes all three seconds
             assert live.seqs("all") == list(range(1, 101))
             assert not {"s0", "s1", "s2"} & live.runtime.catalog.snapshot().subscription_ids.keys()
             await live.client.control("subscribe", name="s0", subscription=wanted)

@@ -143,7 +143,7 @@ def test_messages_that_vanish_from_a_link_and_an_inbox_are_repaired_from_above(t
                 await _delete_second(fabric, logs.inbox("leaf"), inbox, at_least=2)
                 live.readers.start(["all"])
                 await live.settle()
-            assert node.stats.repairs
+            assert node.machine.state.totals.repairs
             assert live.seqs("all") == list(range(1, 2001))
 
     asyncio.run(run())

@@ -2,7 +2,10 @@
 
 import asyncio
 import functools
+import json
+import os
 import shutil
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -168,7 +171,21 @@ async def test_an_older_store_is_refused(place: Path) -> None:
         with pytest.raises(LossError, match="it is an older copy"):
             await client.subscribe("all-one")
         commit(runtime, 2, 20)
-        assert (await read(client, "all-one", 10, after_loss=True))[0] == list(range(20, 30))
+        code, _, errors = await tail(place, "all-one", "--count", "10")
+        assert (code, "`headgate tail --after-loss`" in errors) == (2, True)
+        code, output, errors = await tail(place, "all-one", "--count", "10", "--after-loss", "--json")
+        assert (code, errors) == (0, "")
+        assert [json.loads(line)["n"] for line in output.splitlines()] == list(range(20, 30))
+
+
+async def tail(place: Path, *words: str) -> tuple[int | None, str, str]:
+    """`headgate tail` as a program: its exit code, and what it wrote."""
+    command = (sys.executable, "-m", "headgate.cli", "tail", *words, "--state-dir", str(place))
+    pipe = asyncio.subprocess.PIPE
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    program = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, env=environment)
+    output, errors = await program.communicate()
+    return program.returncode, output.decode(), " ".join(errors.decode().split())
 
 
 @sync

@@ -146,7 +146,7 @@ def test_a_paused_job_ends_and_starts_again(tmp_path: Path, monkeypatch: pytest.
         assert second != first
         assert job.restarts == 0  # a pause is no failure
         await job.stop()
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, 60)
 
     asyncio.run(run())
 

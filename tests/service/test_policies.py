@@ -57,7 +57,7 @@ def test_an_inbox_that_is_not_read_keeps_what_its_policy_wants(tmp_path: Path, n
                 async def arrived(rows: int = 50 * (batch + 1)) -> bool:
                     return (await live.runtime.status())["subscriptions"]["there"]["delivered"] >= rows
 
-                await until(arrived, 30)
+                await until(arrived)
             live.readers.start(["away"])
             line = _check(live, await live.settle(), "away", 600)
             assert line["reduced"] > 200

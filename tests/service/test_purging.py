@@ -18,11 +18,11 @@ from headgate.model import Deployment, Schema, Site, Source, Stream
 from headgate.pipeline.commit import pin_batch
 from headgate.pipeline.sources import generate
 from headgate.protocol.port import GoneError
-from headgate.protocol.records import Pin, Purging
+from headgate.protocol.records import Pin, Purging, RangeRequest
 from headgate.protocol.reports import RelayReport
+from headgate.relay.asking import fetch_blocks
 from headgate.relay.holds import Held
 from headgate.relay.node import RelayNode
-from headgate.relay.repair import fetch_range
 from headgate.relay.tables import Tables, publish_snapshot
 from headgate.service.purging import Purger, TableRules
 from headgate.service.room import Room
@@ -64,7 +64,7 @@ async def _settled(live: Live, upto: int, *sites: str) -> None:
         return all(each.get("fleet", (0, 0))[0] >= upto for each in found)
 
     logs = live.client.fabric.logs
-    await until(stated, 20)
+    await until(stated)
 
 
 async def _arrived(live: Live, name: str, messages: int) -> None:
@@ -76,7 +76,12 @@ async def _arrived(live: Live, name: str, messages: int) -> None:
     async def stored() -> bool:
         return (await fabric.subjects(fabric.logs.inbox(site), subject)).get(subject, 0) >= messages
 
-    await until(stored, 20)
+    await until(stored)
+
+
+def forgotten(upto: int) -> RangeRequest:
+    """The question of a site how far a root has forgotten a range."""
+    return RangeRequest(stream="fleet", after=0, upto=upto, child="leaf", past=True)
 
 
 def _purger(live: Live) -> Purger:
@@ -115,7 +120,7 @@ def test_named_versions_stay_for_those_who_are_away_and_all_others_go(tmp_path: 
             first = await _commit(live, 0)
             await _arrived(live, "away", 1)
             with pytest.raises(FabricError, match="root has nothing of 'fleet'"):  # rows are the parent's to send
-                await fetch_range(live.client.fabric, "root", "fleet", 0, 50, child="leaf", past=True)
+                await fetch_blocks(live.client.fabric, "root", forgotten(50))
             # From here on the site log of `leaf` is all that names some versions.
             await _cut_off(live, "leaf")
             await _change(live, 3)
@@ -128,7 +133,7 @@ def test_named_versions_stay_for_those_who_are_away_and_all_others_go(tmp_path: 
             async def only_named() -> bool:
                 return await _look(live) == [first, second, third, head - 1, head]
 
-            await until(only_named, 20)
+            await until(only_named)
             status = await live.runtime.status()
             assert status["tables"]["versions"] == 5
             assert "'leaf'" in status["tables"]["held_by"]
@@ -144,14 +149,14 @@ def test_named_versions_stay_for_those_who_are_away_and_all_others_go(tmp_path: 
             async def let_go() -> bool:
                 return await _look(live) == [third, head - 1, head]
 
-            await until(let_go, 20)  # of the past that the root log kept, too
+            await until(let_go)  # of the past that the root log kept, too
             assert await live.client.fabric.subjects(logs.root("fleet"), logs.commit("fleet")) == {
                 logs.commit("fleet"): 1
             }
             with pytest.raises(GoneError, match=f"version {first} of the catalog is gone"):
                 await Tables(live.client.fabric).snapshot(first)
             # Sites that come back are told that nothing is owed to them there, readers that they come too late.
-            answer = await fetch_range(live.client.fabric, "root", "fleet", 0, 120, child="leaf", past=True)
+            answer = await fetch_blocks(live.client.fabric, "root", forgotten(120))
             assert [block_range(each) for each in answer] == [(0, 100)]
             begin = live.readers.deliveries["other"][0].position
             with pytest.raises(ClientError, match="rows 51 to 100 of 'fleet' are no longer kept"):  # noqa: PT012

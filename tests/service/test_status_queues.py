@@ -9,7 +9,7 @@ from tests.relay.test_bounds import block, child, receiver
 
 from headgate.cli.status import queue_tables
 from headgate.model import Deployment, Plan, Site, Subscription, Tree
-from headgate.protocol.reports import OutputReport, RelayReport
+from headgate.protocol.reports import RelayReport
 from headgate.relay.output import Output, QueueLimits
 from headgate.service.status import queued_for
 from headgate.wire.snapshot import Snapshot
@@ -38,7 +38,7 @@ def test_rows_bytes_and_waits_are_summed_over_the_path() -> None:
     queues = {"root": ("to~s~mid", first), "mid": ("to~s~leaf", second), "leaf": ("sub~s~1~0", inbox)}
     relays = {}
     for site, (token, output) in queues.items():
-        report = RelayReport(site=site, time_ms=0, outputs={token: OutputReport(**output.report(110.0))})
+        report = RelayReport(site=site, time_ms=0, outputs={token: output.report(110.0)})
         relays[site] = RelayReport.decode(report.encode())
     found = {name: queued_for(_snapshot(), name, relays) for name in NAMES}
     assert found["whole"]["queued_rows"] == 160

@@ -71,6 +71,7 @@ def test_parameters_are_replaced_by_name():
         study.with_parameters({"kin": 1})
 
 
+@pytest.mark.slow
 def test_a_run_leaves_page_chart_and_rows_and_the_same_bytes_twice(tmp_path, capsys):
     first = run_study(declared(), out=tmp_path / "one")
     run_study(declared(), out=tmp_path / "two")

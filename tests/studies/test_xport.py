@@ -40,6 +40,7 @@ def test_every_study_of_the_tuner_is_tried():
     assert set(SMALL) == {name for name in STUDIES if name.startswith(("xport-", "feeds-"))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_a_small_run(name):
     study = load(name)

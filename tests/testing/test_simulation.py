@@ -13,8 +13,13 @@ from headgate.protocol.records import RangeRequest
 from headgate.protocol.trace import Trace
 from headgate.wire.block import Block
 from headgate.wire.snapshot import Snapshot
-from headgate_studies.testing.world.families import first_messages_refused, make_scenario, two_relays
-from headgate_studies.testing.world.faults import MUTANTS
+from headgate_studies.testing.world.families import (
+    first_messages_refused,
+    make_scenario,
+    named_scenario,
+    two_relays,
+)
+from headgate_studies.testing.world.faults import MUTANTS, Mutant
 from headgate_studies.testing.world.mutants import planted
 from headgate_studies.testing.world.scenario import SCHEMA, Action, Scenario
 from headgate_studies.testing.world.shrink import kind_of, shrink
@@ -119,6 +124,7 @@ def test_a_relay_that_is_overtaken_starts_again_and_repeats_nothing(name: str, s
     assert Simulation(failed).run().violation is None
 
 
+@pytest.mark.slow
 def test_rows_that_are_gone_at_the_root_and_further_down_are_declared_once() -> None:
     """Messages end inside of commits, so only pieces of a commit are asked for again when its parts are damaged."""
     damage = [
@@ -187,6 +193,11 @@ def test_versions_go_that_nobody_names_and_no_others() -> None:
         assert "of t0 names it" in str(Simulation(replace(scenario, squeeze=False)).run().violation)
 
 
+def test_a_relay_whose_newest_version_is_deleted_before_it_has_it_takes_the_next() -> None:
+    """It was cut off between two questions: which version is the newest, and what it says."""
+    assert Simulation(named_scenario("old_versions", 61)).run().violation is None
+
+
 def test_history_is_gone_on_with_after_a_restart() -> None:
     """A relay that stopped while it passed on the past of a new subscription left out the rest of it."""
     scenarios = [first_messages_refused(seed, Random(seed)) for seed in (35, *range(60))]
@@ -195,6 +206,66 @@ def test_history_is_gone_on_with_after_a_restart() -> None:
     assert Simulation(failed).run().violation is None
 
 
+def test_the_last_message_of_a_link_is_damaged_and_then_the_plan_changes() -> None:
+    """Nothing that the old parent gets later shows that it misses something: the site below it has to ask."""
+
+    def reached() -> int | None:
+        simulation = Simulation(small(1, {"u0": Subscription("u0", "t0", "s2")}))
+        simulation.begin()
+        simulation._commit(Action(0.0, "commit", "t0", number=20.0))
+        simulation.until(3.0)
+        simulation.relays["s1"].kill()
+        simulation._commit(Action(0.0, "commit", "t0", number=20.0))
+        simulation.until(5.0)
+        simulation._flip_last(Action(0.0, "flip_last", "s1"))
+        without = Plan({"t0": Tree("t0", "s0", {"s2": "s0"})})
+        simulation.publish(replace(simulation.snapshot, revision=2, plan=without))
+        simulation._revive("s1")
+        simulation._commit(Action(0.0, "commit", "t0", number=20.0))
+        simulation.until(60.0)
+        return simulation.subscribers["u0"].mark
+
+    assert reached() == 60
+    for name in ("the parent of an earlier plan is not asked", "a parent does not look for what its child is owed"):
+        with planted(BY_NAME[name]):
+            assert reached() == 20
+
+
+def test_an_inbox_full_of_damaged_messages_takes_others_again() -> None:
+    """Its reader acknowledges their places, so that there is room for the one that shows what is missing."""
+    commits = [Action(1.0 + each / 5, "commit", "t0", number=5.0) for each in range(20)]
+    damage = [Action(6.0 + each / 50, "flip_inbox", "s2", number=1.0) for each in range(80)]
+    away = Action(1.1, "kill_reader", "s2", number=8.0)
+    scenario = small(1, {"u0": Subscription("u0", "t0", "s2")}, away, *commits, *damage, inbox_messages=4)
+    assert Simulation(scenario).run().violation is None
+    with planted(Mutant("as before", "client.reader", "                self._pass(stored.sequence)\n", "")):
+        assert "after the last fault u0 has" in str(Simulation(scenario).run().violation)
+
+
+def test_rows_that_come_while_an_inbox_expires_are_sent() -> None:
+    """The sending slept while the expiry was on its way, and nothing woke it after that."""
+    scenario = named_scenario("damaged_inside_a_commit", 30)
+    assert Simulation(scenario).run().violation is None
+    with planted(BY_NAME["nothing wakes the sending after an expiry"]):
+        assert "after the last fault u0 has" in str(Simulation(scenario).run().violation)
+
+
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [
+        ("a block that the loop was not handed is acknowledged", 2),
+        ("a loop goes on behind a block that the one before it was not handed", 0),
+    ],
+)
+def test_a_consumer_that_leaves_its_loop_at_any_time_misses_nothing(name: str, seed: int) -> None:
+    """A block was counted, and lay ready for a loop that ended before it took it."""
+    scenarios = [named_scenario("loops", each) for each in (seed, *range(10))]
+    with planted(BY_NAME[name]):
+        failed = next(each for each in scenarios if Simulation(each).run().violation is not None)
+    assert Simulation(failed).run().violation is None
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["restore_site", "old_ack", "flip_ack", "oversize", "lock_catalog", "flip_rows"])
 def test_state_that_moves_backwards_or_is_damaged_is_never_silent(kind: str) -> None:
     """Readers get what they are owed, or are told: by a declaration, or by what they acknowledge from then on."""

@@ -13,9 +13,9 @@ from headgate.tuning.evaluate import TreeView, evaluate
 from headgate.tuning.joint import adds_up
 from headgate.tuning.language import ObjectiveError
 from headgate.tuning.overlay import MatrixMetric, Overlay
-from headgate.tuning.protocol import Settings, Simulation
+from headgate.tuning.protocol import TuningSettings, TuningSimulation
 from headgate.tuning.protocol.decide import choose, joins
-from headgate.tuning.protocol.messages import Proposal, Report
+from headgate.tuning.protocol.messages import Proposal, SubtreeReport
 from headgate.tuning.protocol.neighbourhood import ROOT
 from headgate.tuning.protocol.participation import period_of, weight
 from headgate.tuning.protocol.simulation import setting_of
@@ -29,8 +29,8 @@ from headgate_studies.workloads.tuning import plane_overlay, random_shape, zipf_
 
 
 def _simulation(overlay, text, *, loss=0.0, seed=0, **options):
-    settings = Settings(compile_objective(text), setting_of(overlay), **options)
-    return Simulation(overlay, settings, loss=loss, seed=seed)
+    settings = TuningSettings(compile_objective(text), setting_of(overlay), **options)
+    return TuningSimulation(overlay, settings, loss=loss, seed=seed)
 
 
 EVERY_TYPE = [
@@ -151,7 +151,7 @@ def test_profiles_travel_up_until_covered():
     act = simulation.network.act
 
     def watch(site, actions):
-        carried.extend(a.message for a in actions if isinstance(getattr(a, "message", None), Report))
+        carried.extend(a.message for a in actions if isinstance(getattr(a, "message", None), SubtreeReport))
         act(site, actions)
 
     simulation.network.act = watch

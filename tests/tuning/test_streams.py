@@ -13,7 +13,7 @@ from headgate.tuning.constraints import compile_constraint
 from headgate.tuning.deployment import PlanTuner
 from headgate.tuning.evaluate import TreeView, evaluate, together
 from headgate.tuning.language import ObjectiveError
-from headgate.tuning.protocol import Settings, StreamSimulation
+from headgate.tuning.protocol import StreamSimulation, TuningSettings
 from headgate.tuning.protocol.simulation import setting_of
 from headgate.tuning.protocol.streams import IMPLICIT
 from headgate.tuning.scene import Scene
@@ -24,7 +24,7 @@ from headgate_studies.workloads.tuning import stream_trees
 def _simulation(overlays, text, limits=IMPLICIT, **options):
     loss, seed = options.pop("loss", 0.0), options.pop("seed", 0)
     compiled = tuple(compile_constraint(limit) for limit in limits)
-    settings = Settings(compile_objective(text), setting_of(overlays[0]), limits=compiled, **options)
+    settings = TuningSettings(compile_objective(text), setting_of(overlays[0]), limits=compiled, **options)
     return StreamSimulation(overlays, settings, loss=loss, seed=seed)
 
 
@@ -68,6 +68,7 @@ def test_what_is_proposed_holds_over_all_trees(text):
         assert _kept(missed, [limit.of(views) for limit in simulation.settings.limits])
 
 
+@pytest.mark.slow
 def test_no_step_breaks_a_bound_that_counts_all_trees():
     overlays, shapes = stream_trees(np.random.default_rng(0), 10, 3)
     simulation = _simulation(overlays, "minimise sum(path_latency)")

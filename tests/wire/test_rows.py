@@ -51,6 +51,7 @@ def batches(draw: st.DrawFn) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names=[f"c{i}" for i in range(len(arrays))])
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(batches(), st.data())
 def test_any_slice_of_any_batch_comes_back(batch: pa.RecordBatch, data: st.DataObject) -> None:

@@ -107,7 +107,8 @@ def living(connection: sa.Connection, name: str) -> versions.Life:
     found = versions.life(connection, name)
     if found is None:
         known = sorted(life.name for life in versions.lives(connection))
-        raise CatalogError(f"unknown subscription {name!r}", hint=suggestion(name, known, "subscriptions"))
+        hint = suggestion(name, known, "subscriptions")
+        raise CatalogError(f"unknown subscription {name!r}", hint=hint, kind="unknown")
     return found
 
 

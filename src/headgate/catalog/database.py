@@ -37,6 +37,8 @@ class CatalogError(HeadgateError):
 class CatalogBusyError(CatalogError):
     """Another program has held the catalog's lock for too long; nothing was changed."""
 
+    usual_kind = "busy"
+
 
 def open_database(address: str) -> sa.Engine:
     """An engine for a database whose schema is current."""

@@ -65,7 +65,7 @@ class Edit:
         """Add a subscription under a new name."""
         if versions.life(self._connection, subscription.name) is not None:
             hint = "change that one, or choose another name"
-            raise CatalogError(f"there is already a subscription {subscription.name!r}", hint=hint)
+            raise CatalogError(f"there is already a subscription {subscription.name!r}", hint=hint, kind="conflict")
         found = class_of(self._connection, subscription, world(self._connection))
         versions.begin_life(
             self._connection, subscription.name, "live", found, body_of(subscription), self._change.revision

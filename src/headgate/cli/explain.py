@@ -162,11 +162,10 @@ def _rows_of(lines: list[tuple[int, bytes]], schema: Schema) -> tuple[list[pa.Re
 
 def describe(subscription: Subscription, stream: Stream, statistics: StreamStatistics) -> dict[str, Any]:
     """What is known of one subscription's filter."""
-    from headgate.filters import bind, context_types, filter_cost, normal_form, simplify
-    from headgate.filters.algebra.express import domain_expression
-    from headgate.filters.profiles import profile_type, relational
-    from headgate.filters.render import render
+    from headgate.filters import context_types
+    from headgate.filters.profiles import profile_type
     from headgate.grid.predicate import Both, grid_predicate
+    from headgate.service.describing import filter_document
 
     kind = profile_type(subscription.profile)
     profile = kind.compile(subscription.where, stream.schema, context_types(subscription.context))
@@ -174,30 +173,17 @@ def describe(subscription: Subscription, stream: Stream, statistics: StreamStati
     taken: Any = profile if grid is None else Both(profile, grid)
     share = statistics.selectivity(taken, subscription.context)
     size = statistics.amortised_bytes(taken, subscription.select, subscription.context)
-    found: dict[str, Any] = {
+    return {
         "stream": subscription.stream,
         "profile": subscription.profile,
-        "where": profile.text,
         "columns": sorted(taken.columns),
-        "grid": None if grid is None else grid.text,
         "context": sorted(taken.parameters),
         "selectivity": share.value if statistics.rows else None,
         "selectivity_error": share.error if statistics.rows else None,
         "bytes_per_stream_row": size.value if statistics.rows else None,
         "profile_object": profile,
+        **filter_document(subscription, stream),
     }
-    where = relational(profile)
-    if where is not None:
-        bound = bind(where, subscription.context)
-        form = normal_form(bound)
-        found["cost"] = filter_cost(bound.expr, subscription.context).document()
-        found["simplified"] = simplify(bound).text
-        found["exact"] = form.exact
-        found["boxes"] = [
-            {name: render(domain_expression(each, form.attributes[name])) for name, each in box.domains.items()}
-            for box in form.boxes
-        ]
-    return found
 
 
 def _relate(deployment: Deployment, found: dict[str, dict[str, Any]]) -> None:

@@ -23,7 +23,8 @@ from headgate.grid import Field, GridError, layout_of, parse_resolution
 from headgate.model.roots import members_named
 from headgate.parts import part
 from headgate.protocol.acks import read_tally
-from headgate.relay.repair import fetch_history, fetch_range
+from headgate.protocol.records import RangeRequest
+from headgate.relay.asking import ask_blocks, fetch_blocks
 from headgate.wire.block import Block
 from headgate.wire.ledger import Tally
 from headgate.wire.message import block_version, decode_block
@@ -138,9 +139,17 @@ async def _read_again(
     """Blocks of what a subscription was sent after a place; of the time before it existed, what its class was sent."""
     fabric, root = client.fabric, stream.root
     with noted(CLIENT, f"{name} asks for what its class was sent", FabricError):
-        return await fetch_range(fabric, root, stream.name, after, tally.mark, subscription=tally.subscription)
+        mine = RangeRequest(stream=stream.name, after=after, upto=tally.mark, subscription=tally.subscription)
+        return await fetch_blocks(fabric, root, mine)
     columns = stream.schema.select(snapshot.deployment.subscriptions[name].select).names
-    return await fetch_history(fabric, root, stream.name, after, tally.mark, snapshot.class_ids[name], list(columns))
+    history = RangeRequest(
+        stream=stream.name,
+        after=after,
+        upto=tally.mark,
+        class_id=snapshot.class_ids[name],
+        columns=list(columns),
+    )
+    return await ask_blocks(fabric, root, history)
 
 
 async def _add(client: Client, field: Field, wanted: Subscription, data: bytes, after: int) -> Block:

@@ -14,7 +14,7 @@ from headgate.errors import HeadgateError
 
 if TYPE_CHECKING:
     from headgate.model import Deployment, Plan
-    from headgate.planning import PlanResult, Prediction, Sizes
+    from headgate.planning import PlanResult, Sizes
 
 
 def register(app: typer.Typer) -> None:
@@ -75,28 +75,29 @@ def plan(
     from headgate.cli.deployment import read_deployment
     from headgate.planning.svg import draw
     from headgate.planning.what_if import change
+    from headgate.service.proposing import carry_over, propose, result_document
 
     deployment = _with_rates(read_deployment(file), rate or [])
     sizes = _measured(nats, state_dir, namespace, creds) if measured else None
     before, asked = None, deployment
     if what_if:
-        before = _plan(deployment, algorithm, objective, seed, sizes)
+        before = propose(deployment, algorithm, objective, seed, sizes)
         for text in what_if:
             deployment = change(deployment, text)
     if compare:
         _compare(deployment, objective, seed, as_json, sizes)
         return
-    result = _plan(deployment, algorithm, objective, seed, sizes)
+    result = propose(deployment, algorithm, objective, seed, sizes)
     gone = sorted(asked.subscriptions.keys() - deployment.subscriptions.keys())
     kept: dict[str, Any] = {}
     if keep:
         if before is None:
             raise HeadgateError("nothing changes", hint='--keep goes with --what-if, such as "without site lyon"')
-        result, kept = _keep(before.plan, result, seed)
+        result, kept = carry_over(before.plan, result, seed)
     if svg is not None:
         svg.write_text(draw(result.graph, result.unknown_rates), encoding="utf-8")
     if as_json:
-        typer.echo(json.dumps({**_document(result), "subscriptions_gone": gone, **kept}))
+        typer.echo(json.dumps({**result_document(result), "subscriptions_gone": gone, **kept}))
         return
     _print(result, before)
     if gone:
@@ -111,23 +112,6 @@ def plan(
         )
     if svg is not None:
         typer.echo(f"drawn to {svg}")
-
-
-def _keep(before: Plan, anew: PlanResult, seed: int) -> tuple[PlanResult, dict[str, Any]]:
-    """The plan carried over to what has changed, and how it compares with planning anew."""
-    from headgate.planning.difference import difference, moves
-    from headgate.planning.life import Life
-    from headgate.planning.planner import result_of
-
-    life = Life(anew.problem, seed=seed, plan=before)
-    life.settle(before)
-    result = result_of(life.graph, "kept")
-    return result, {
-        "steps": [str(step) for step in difference(before, result.plan)],
-        "moves": moves(before, result.plan),
-        "moves_anew": moves(before, anew.plan),
-        "quality_anew": anew.metrics.geometric_mean,
-    }
 
 
 def _live(nats: str | None, state_dir: Path, namespace: str, creds: Path | None, as_json: bool) -> None:
@@ -162,37 +146,12 @@ def _with_rates(deployment: Deployment, texts: list[str]) -> Deployment:
 def _measured(nats: str | None, state_dir: Path, namespace: str, creds: Path | None) -> Sizes:
     """What the planner of a running deployment has measured of its streams and subscriptions."""
     from headgate.cli.status import read_document
-    from headgate.planning import Sizes
+    from headgate.service.proposing import measured_sizes
 
-    found = o.run(read_document(nats, state_dir, namespace, creds))["planner"]
-    if not found:
+    found = measured_sizes(o.run(read_document(nats, state_dir, namespace, creds))["planner"])
+    if found is None:
         raise HeadgateError("nothing was measured yet", hint="the planner looks every half minute while rows flow")
-    shares = {name: each["selectivity"] for name, each in found["subscriptions"].items()}
-    return Sizes(
-        {name: each["row_bytes"] for name, each in found["streams"].items()},
-        {name: each["rate"] for name, each in found["streams"].items()},
-        {name: share for name, share in shares.items() if share is not None},
-    )
-
-
-def _plan(
-    deployment: Deployment, algorithm: str, objective: str, seed: int, sizes: Sizes | None, *, terms: bool = True
-) -> PlanResult:
-    """The plan of an algorithm; with `terms` within the constraints of the file and by its objective, as `up` plans."""
-    from headgate.planning import plan_deployment
-    from headgate.planning.search import Search, parse_objective
-    from headgate.service.extending import FIRST_S, deadline
-    from headgate.tuning.terms import Terms, plan_within
-
-    search = None
-    if algorithm in ("search", "optimum"):
-        steps = min(400_000, max(4_000, 500 * len(deployment.subscriptions)))
-        search = Search(steps=steps, objective=parse_objective(objective))
-    if terms and deployment.plan is None:
-        return plan_within(deployment, algorithm, seed, search, sizes=sizes, stop=deadline(FIRST_S))
-    result = plan_deployment(deployment, algorithm, seed, sizes, search)
-    misses = Terms.of(deployment).misses(result.problem, result.plan) if terms else ()
-    return replace(result, explanation="\n".join([result.explanation, *map(str, misses)]))
+    return found
 
 
 def _print(result: PlanResult, before: PlanResult | None) -> None:
@@ -239,9 +198,10 @@ def _compare(deployment: Deployment, objective: str, seed: int, as_json: bool, s
     from rich.table import Table
 
     from headgate.planning import ALGORITHMS
+    from headgate.service.proposing import propose
 
     names = [*(found.name for found in ALGORITHMS), "search"]
-    results = {name: _plan(deployment, name, objective, seed, sizes, terms=False).metrics for name in names}
+    results = {name: propose(deployment, name, objective, seed, sizes, terms=False).metrics for name in names}
     if as_json:
         typer.echo(json.dumps({name: metrics.as_dict() for name, metrics in results.items()}))
         return
@@ -273,40 +233,13 @@ def _compare(deployment: Deployment, objective: str, seed: int, as_json: bool, s
     Console().print(table, markup=False)
 
 
-def _document(result: PlanResult) -> dict[str, Any]:
-    from headgate.planning.document import plan_document
-
-    def known(found: Prediction, value: Any) -> Any:
-        return None if found.stream in result.unknown_rates else value
-
-    return {
-        "algorithm": result.algorithm,
-        "plan": plan_document(result.plan),
-        "metrics": result.metrics.as_dict(),
-        "subscriptions": {
-            name: {
-                "stream": found.stream,
-                "site": found.site,
-                "drop": known(found, found.drop),
-                "delay_s": found.delay_s,
-                "quality": known(found, found.quality),
-                "at_least": found.at_least,
-                "met": known(found, found.met),
-                "binds": known(found, found.binds),
-            }
-            for name, found in result.subscriptions.items()
-        },
-        "rates_unknown": list(result.unknown_rates),
-        "overloads": [str(found) for found in result.overloads],
-    }
-
-
 def _evaluate(files: list[Path], as_json: bool) -> None:
     """Judge a plan of any origin for a problem, both as JSON documents."""
     from headgate.planning import Graph, edges_of, violations
     from headgate.planning.document import parse_plan, parse_problem
     from headgate.planning.graph import parents_of
     from headgate.planning.planner import result_of
+    from headgate.service.proposing import result_document
 
     if len(files) != 2:
         raise HeadgateError("evaluate takes a problem and a plan", hint="headgate plan evaluate PROBLEM.json PLAN.json")
@@ -319,7 +252,7 @@ def _evaluate(files: list[Path], as_json: bool) -> None:
             typer.echo("\n".join(str(found) for found in broken))
         raise typer.Exit(1)
     result = result_of(Graph.of(problem, given), "given")
-    document = {"valid": True, **_document(result)}
+    document = {"valid": True, **result_document(result)}
     if as_json:
         typer.echo(json.dumps(document))
     else:

@@ -39,6 +39,9 @@ def tail(
     peek: Annotated[
         bool, typer.Option("--peek", help="Read along: acknowledge nothing, take nothing from another reader.")
     ] = False,
+    after_loss: Annotated[
+        bool, typer.Option("--after-loss", help="Read on although the stream began anew: rows in between are lost.")
+    ] = False,
     state_dir: o.StateDir = o.STATE_DIR,
     nats: o.Nats = None,
     namespace: o.Namespace = "hg",
@@ -49,12 +52,15 @@ def tail(
     Rows that were printed are acknowledged: the next `tail` goes on after them. A subscription has one reader at a
     time; a second one takes over, unless it says --peek.
     """
-    o.run(_tail(o.connect(nats, state_dir, namespace, creds), name, count, as_json=as_json, peek=peek))
+    connecting = o.connect(nats, state_dir, namespace, creds)
+    o.run(_tail(connecting, name, count, as_json=as_json, peek=peek, after_loss=after_loss))
 
 
-async def _tail(connecting: Awaitable[Client], name: str, count: int | None, *, as_json: bool, peek: bool) -> None:
+async def _tail(
+    connecting: Awaitable[Client], name: str, count: int | None, *, as_json: bool, peek: bool, after_loss: bool
+) -> None:
     async with await connecting as client:
-        inbox = await client.subscribe(name, peek=peek, max_rows=count)
+        inbox = await client.subscribe(name, peek=peek, max_rows=count, after_loss=after_loss)
         if isinstance(inbox, MergedInbox) and count is not None:
             inbox.limit(1)  # one row at a time, since every root reads ahead
         waiting = Waiting(client, name)

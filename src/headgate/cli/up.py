@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import signal
+import sys
+import time
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -32,6 +34,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("up")(up)
     app.command("relay")(relay)
+    app.command("login")(login)
 
 
 def up(
@@ -81,6 +84,13 @@ def up(
     disk_reserve: Annotated[
         str, typer.Option(help="Pause intake when less than this is free on the disk of the state directory.")
     ] = "64 MB",
+    http: Annotated[
+        str | None,
+        typer.Option(
+            "--http", help="Where to serve the HTTP API, as HOST:PORT; default: port 8787 of 127.0.0.1, or a free one."
+        ),
+    ] = None,
+    no_http: Annotated[bool, typer.Option("--no-http", help="Serve no HTTP API.")] = False,
     for_: Annotated[str | None, typer.Option("--for", help="Stop by itself after this long, such as `10 min`.")] = None,
     log_level: o.LogLevel = "warning",
     log_format: o.LogFormat = "text",
@@ -88,9 +98,12 @@ def up(
     """Run a deployment until stopped (Ctrl-C). A second start resumes where the first ended."""
     from headgate.cli.deployment import read_deployment
     from headgate.model import parse_bytes, parse_duration
+    from headgate.service.face import parse_address
     from headgate.service.runtime import Settings
 
     configure(log_level, log_format)
+    if http is not None:
+        parse_address(http)
     deployment = read_deployment(file)
     place = deployment.nats
     embedded = nats is None and place.url is None
@@ -115,6 +128,8 @@ def up(
         log_level=log_level,
         log_format=log_format,
         disk_reserve_bytes=int(parse_bytes(disk_reserve)),
+        http=not no_http,
+        http_address=http,
     )
     limit_s = parse_duration(for_) if for_ else None
     asyncio.run(_up(settings, deployment, limit_s, Teller(log_format)))
@@ -183,6 +198,8 @@ async def _serve(
     async with open_runtime(settings, deployment) as runtime:
         started.set()
         tell(f"NATS at {runtime.listens_at}, state in {runtime.settings.state_dir}")
+        if runtime.face is not None:
+            tell(_invitation(runtime.face.address, settings.state_dir))
         for line in runtime.told:
             tell(line)
         async with Crew() as crew:
@@ -199,6 +216,32 @@ async def _serve(
         if runtime.failure.done():
             await runtime.failure
         tell("stopping")
+
+
+def _invitation(address: str, state_dir: Path) -> str:
+    """Where the page and the API are: to a terminal a link that logs its owner in, to a log only the address."""
+    from headgate.service.access import login_link, read_token
+
+    if sys.stderr.isatty():
+        return f"page and HTTP API at {login_link(address, read_token(state_dir), time.time())} (works once, for 5 min)"
+    return f"page and HTTP API at {address}; `headgate login` prints a link that opens it"
+
+
+def login(
+    state_dir: o.StateDir = o.STATE_DIR,
+    token: Annotated[bool, typer.Option("--token", help="Print the bearer token instead, for scripts.")] = False,
+) -> None:
+    """Print a link that opens the page of a running deployment in a browser; it works once, within five minutes."""
+    from headgate.service.access import login_link, read_token
+
+    secret = read_token(state_dir)
+    address = state_dir / "http" / "address"
+    if token:
+        typer.echo(secret)
+    elif not address.exists():
+        raise HeadgateError(f"no HTTP API was started in {state_dir}", hint="start it with `headgate up`")
+    else:
+        typer.echo(login_link(address.read_text(encoding="utf-8"), secret, time.time()))
 
 
 def _stopping() -> asyncio.Event:

@@ -139,7 +139,7 @@ def _new_file(out: Path | None, name: str) -> Path:
 
 
 def _write(place: Path, answer: dict[str, Any]) -> None:
-    write_whole(place, answer["credentials"], durable=True)
+    write_whole(place, answer["credentials"])
     typer.echo(f"{answer['name']} is a {answer['role']}; the credentials are in {place}", err=True)
 
 

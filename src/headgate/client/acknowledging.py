@@ -36,6 +36,8 @@ class Acknowledger:
     def run_in(self, port: MachinePort) -> None:
         """Belong to a machine from now on."""
         self._port, self._storing, self._task = port, Mutex(port.machine), None
+        if self.pending is not None:
+            self._task = port.machine.spawn(self._soon(port), "acknowledge")
 
     def note(self, tally: Tally) -> None:
         """The consumer is done with everything in a tally: store it soon."""
@@ -75,7 +77,9 @@ class Acknowledger:
             await self._append(port, sent)
         except FencedError as error:
             raise ClientError(
-                f"another client has taken over the subscription {self._name!r}", hint="one reader at a time"
+                f"another client has taken over the subscription {self._name!r}",
+                hint="one reader at a time",
+                kind="conflict",
             ) from error
         except FabricError:
             return  # stored or not: the next acknowledgement finds out

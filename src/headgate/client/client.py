@@ -8,18 +8,21 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet, WeakValueDictionary
 
-from headgate.client.delivery import Inbox, closing, decode_position, encode_position, read_position
+from headgate.client.acknowledging import Acknowledger
+from headgate.client.delivery import Inbox, OnDigest, closing, decode_position, encode_position, read_position
 from headgate.client.errors import ClientError
 from headgate.client.fields import empty_field
 from headgate.client.merged import MergedInbox, join_positions, split_positions
 from headgate.client.past import began_anew, check_acknowledged, check_input, check_position, new_runs, read_runs
 from headgate.client.publishing import encode_rows
+from headgate.client.reader import OnGap, Reading
 from headgate.client.sender import Sender
 from headgate.diagnostics import CLIENT, noted
 from headgate.errors import nearest
@@ -31,7 +34,7 @@ from headgate.model.roots import members_named
 from headgate.protocol.published import head_revision
 from headgate.relay.tables import Tables
 from headgate.wire.identity import new_id
-from headgate.wire.ledger import Tally
+from headgate.wire.ledger import Account, Tally
 from headgate.wire.logs import Logs
 from headgate.wire.snapshot import Snapshot
 
@@ -45,6 +48,8 @@ _PATIENCE_S: Final = 30.0
 
 class BusyError(ClientError):
     """The service could not make a change for now, and made none: try again."""
+
+    usual_kind = "busy"
 
 
 def find_url(url: str | None, state_dir: Path | None) -> str:
@@ -103,7 +108,8 @@ class Client:
         """The deployment as it is now."""
         revision = await head_revision(self.fabric)
         if revision is None:
-            raise ClientError("no deployment is published here", hint="is `headgate up` running, is --namespace right?")
+            hint = "is `headgate up` running, is --namespace right?"
+            raise ClientError("no deployment is published here", hint=hint, kind="unavailable")
         return await self.tables.snapshot(revision)
 
     async def control(self, verb: str, *, request: str | None = None, **arguments: Any) -> dict[str, Any]:
@@ -119,6 +125,9 @@ class Client:
         """
         identity = request or uuid.uuid4().hex
         data = json.dumps({**arguments, "request": identity, **self._myself}).encode()
+        if len(data) > self.fabric.max_payload:
+            taken = f"the request has {len(data):,} bytes, and NATS takes {self.fabric.max_payload:,}"
+            raise ClientError(taken, hint="ask for less at a time", kind="too-large")
         given_up_s = time.monotonic() + _PATIENCE_S
         while True:
             document = await self._asked(verb, data, identity)
@@ -127,7 +136,8 @@ class Client:
                 break
             await asyncio.sleep(again_s)
         if "error" in document:
-            raise (BusyError if document.get("busy") else ClientError)(document["error"])
+            kind = document.get("kind")
+            raise (BusyError if kind == BusyError.usual_kind else ClientError)(document["error"], kind=kind)
         return document
 
     async def _asked(self, verb: str, data: bytes, identity: str) -> dict[str, Any]:
@@ -141,6 +151,7 @@ class Client:
                     raise ClientError(
                         f"the service does not answer to {verb!r}; what was asked for may still be done",
                         hint=f"look with `headgate status`, or ask again with request={identity!r}: it is done once",
+                        kind="unavailable",
                     ) from error
         try:
             document = json.loads(answer)
@@ -157,9 +168,11 @@ class Client:
         position: str | None = None,
         peek: bool = False,
         max_rows: int | None = None,
-        on_digest: Callable[[Mapping[str, int], int, int], None] | None = None,
-        on_gap: Callable[[int, int], None] | None = None,
+        on_digest: OnDigest | None = None,
+        on_gap: OnGap | None = None,
         after_loss: bool = False,
+        confirming: bool = False,
+        batch: int = 256,
         **subscription: Any,
     ) -> Inbox | MergedInbox:
         """Open a subscription for reading, from a position token or from what was last acknowledged.
@@ -172,22 +185,33 @@ class Client:
         order of each root; its position token holds the position at each.
 
         Where rows of the stream were lost and that was accepted, the stream has begun anew: who was there before is
-        told by a `LossError`, and reads what came since with `after_loss`.
+        told by a `LossError`, and reads what came since with `after_loss`. With `confirming`, what the loop takes is
+        not acknowledged before `inbox.confirm(delivery.position)` is called, for who passes rows on to somebody else.
+        `batch` bounds how many messages of the inbox are in memory at a time.
         """
         if subscription:
             await self.control("subscribe", name=name, subscription=subscription, change=True)
         snapshot = await self.snapshot()
-        options: dict[str, Any] = {"peek": peek, "max_rows": max_rows, "on_digest": on_digest, "on_gap": on_gap}
-        options["after_loss"] = after_loss
+        opened = partial(
+            self._open,
+            snapshot,
+            peek=peek,
+            max_rows=max_rows,
+            on_digest=on_digest,
+            on_gap=on_gap,
+            after_loss=after_loss,
+            confirming=confirming,
+            batch=batch,
+        )
         if name in snapshot.subscription_ids:
-            return await self._open(snapshot, name, position, **options)
-        members = _known_names(name, snapshot)
+            return await opened(name, position)
+        members = known_names(name, snapshot)
         given = {} if position is None else _positions(position, name)
         if position is not None and not given.keys() & {snapshot.subscription_ids[each] for each in members}:
             raise ClientError(f"this is not a position of {name!r}", hint="use `Delivery.position` as it was given")
         # A root that the token does not know was added since: it is read from what was acknowledged.
         places = {each: given.get(snapshot.subscription_ids[each]) for each in members}
-        return MergedInbox(name, [await self._open(snapshot, *place, **options) for place in places.items()])
+        return MergedInbox(name, [await opened(*place) for place in places.items()])
 
     async def field(
         self, *names: str, values: tuple[str, ...] | None = None, steps: int = 24
@@ -209,9 +233,17 @@ class Client:
                 yield field
 
     async def _open(
-        self, snapshot: Snapshot, name: str, position: str | None, *, peek: bool, after_loss: bool, **options: Any
+        self,
+        snapshot: Snapshot,
+        name: str,
+        position: str | None,
+        *,
+        peek: bool,
+        after_loss: bool,
+        on_digest: OnDigest | None,
+        **reading: Any,
     ) -> Inbox:
-        """One subscription's inbox."""
+        """One subscription's inbox; `reading` is as in `Reading`."""
         number, stream = snapshot.subscription_ids[name], snapshot.deployment.subscriptions[name].stream
         given = None if position is None else decode_position(position, number)
         if given is not None:
@@ -221,16 +253,10 @@ class Client:
         known, sequence = await self._known(number, place) if peek else await self._take_over(number, place)
         if given is not None:
             given.incarnation, given.run, given.reader = known.incarnation, known.run, known.reader
-        inbox = Inbox(
-            self.fabric,
-            self.tables,
-            name,
-            snapshot,
-            known if given is None else given,
-            None if peek else sequence,
-            floor=known.boundary,
-            **options,
-        )
+        tally, floor = known if given is None else given, known.boundary
+        acks = Acknowledger(name, None if peek else sequence, floor, tally.reader)
+        opened = Reading(name, snapshot, Account(tally), acks, floor, **reading)
+        inbox = Inbox(self.fabric, self.tables, opened, on_digest)
         self._inboxes.add(inbox)
         if self._watching is None and known.incarnation:
             self._watching = asyncio.create_task(self._watch())
@@ -300,7 +326,7 @@ class Client:
         snapshot = await self.snapshot()
         grace_s = parse_duration(expires) if isinstance(expires, str) else expires
         positions = [
-            await self._detach(snapshot.subscription_ids[each], grace_s) for each in _known_names(name, snapshot)
+            await self._detach(snapshot.subscription_ids[each], grace_s) for each in known_names(name, snapshot)
         ]
         return positions[0] if name in snapshot.subscription_ids else join_positions(positions)
 
@@ -359,15 +385,22 @@ class Client:
         """
         return list((await self.control("refine", name=name, resolution=resolution, add=add))["missing"])
 
-    async def publish(self, stream: str, rows: Any) -> int:
+    async def publish(self, stream: str, rows: Any, *, key: str | None = None) -> int:
         """Publish rows into a stream whose source is `nats`; returns the log's last sequence once all are stored.
 
         Rows are a record batch, a table, a pandas frame or a list of dicts; columns are found by name. They are sent
         as the source's `payload` says. Rows that do not fit the stream become dead letters there, not errors here.
+        Rows that are published again under the same `key`, within two hours, are stored once.
         """
         messages = encode_rows(rows, (await self._input(stream)).source, stream, self.fabric.max_payload)
         subject = self.fabric.logs.published(stream)
-        places = await asyncio.gather(*(self.fabric.publish(subject, message) for message in messages))
+        ids = [None if key is None else f"{key}.{number}" for number in range(len(messages))]
+        places = await asyncio.gather(
+            *(
+                self.fabric.publish(subject, message, message_id=identity)
+                for message, identity in zip(messages, ids, strict=True)
+            )
+        )
         return max(places, default=0)
 
     async def sender(self, stream: str, policy: Mapping[str, Any] | None = None, **options: Any) -> Sender:
@@ -383,19 +416,20 @@ class Client:
         snapshot = await self.snapshot()
         streams = snapshot.deployment.streams
         if name not in streams:
-            raise ClientError(f"no stream {name!r}", hint=_suggest(name, streams))
+            raise ClientError(f"no stream {name!r}", hint=_suggest(name, streams), kind="unknown")
         if streams[name].source.format == "nats" and not isinstance(self.fabric, GatedFabric):
             await check_input(self.fabric, name, snapshot.identity)
         return streams[name]
 
 
-def _known_names(name: str, snapshot: Snapshot) -> list[str]:
+def known_names(name: str, snapshot: Snapshot) -> list[str]:
     """The subscription of a name, or those at each root of its stream."""
     if name in snapshot.subscription_ids:
         return [name]
     members = members_named(snapshot.deployment.streams, snapshot.subscription_ids, name)
     if not members:
-        raise ClientError(f"no subscription {name!r}", hint=_suggest(name, snapshot.subscription_ids))
+        hint = _suggest(name, snapshot.subscription_ids)
+        raise ClientError(f"no subscription {name!r}", hint=hint, kind="unknown")
     return members
 
 

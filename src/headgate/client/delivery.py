@@ -13,18 +13,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headgate.client.acknowledging import Acknowledger
 from headgate.client.errors import ClientError
-from headgate.client.reader import DONE, STORE, ReaderMachine, Reading
+from headgate.client.reader import DONE, STORE, TAKEN, ReaderMachine, Reading
 from headgate.fabric import Fabric, cancel_all
 from headgate.fabric.runner import Runner
 from headgate.parts import part
 from headgate.relay.tables import Tables
 from headgate.wire.block import Block
 from headgate.wire.frame import WireError
-from headgate.wire.ledger import Account, Tally
-from headgate.wire.snapshot import Snapshot
+from headgate.wire.ledger import Tally
 from headgate.wire.unsent import show_unsent
+
+OnDigest = Callable[[Mapping[str, int], int, int], None]
+"""Hears what was given up, by reason, and the range (after, upto] that it was given up in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,11 @@ class Delivery:
 
 def encode_position(tally: Tally) -> str:
     """A tally as a token."""
-    return base64.urlsafe_b64encode(tally.encode()).decode("ascii")
+    return _token(tally.encode())
+
+
+def _token(tally: bytes) -> str:
+    return base64.urlsafe_b64encode(tally).decode("ascii")
 
 
 def read_position(token: str) -> Tally:
@@ -96,36 +101,22 @@ class Inbox:
         self,
         fabric: Fabric,
         tables: Tables,
-        name: str,
-        snapshot: Snapshot,
-        tally: Tally,
-        ack_sequence: int | None,
-        *,
-        floor: int = 0,
-        max_rows: int | None = None,
-        on_digest: Callable[[Mapping[str, int], int, int], None] | None = None,
-        on_gap: Callable[[int, int], None] | None = None,
+        reading: Reading,
+        on_digest: OnDigest | None = None,
     ) -> None:
         """Made by `Client.subscribe`.
 
-        `ack_sequence` is the place of the acknowledgement that this reader stands on, None for one that only looks.
-        `floor` is the boundary that was acknowledged before. `ahead` is set by whoever reads ahead of the consumer, for
-        whom the last delivery then still is.
+        `ahead` is set by whoever reads ahead of the consumer, for whom the last delivery then still is.
         """
-        self.name = name
-        self.id = snapshot.subscription_ids[name]
-        self.stream = snapshot.deployment.subscriptions[name].stream
+        self.name, self.id, self.stream = reading.name, reading.id, reading.stream
         self._fabric = fabric
         self._tables = tables
-        acks = Acknowledger(name, ack_sequence, floor, tally.reader)
-        self._reading = Reading(name, snapshot, Account(tally), acks, floor, max_rows, on_gap)
+        self._reading = reading
         self._runner: Runner | None = None
         self._handed: asyncio.Queue[tuple[Block, asyncio.Future[None]]] = asyncio.Queue()
         self._detached = asyncio.Event()
-        self._position = encode_position(tally)
-        # Whether the consumer has the last block that was counted: the machine may be one block ahead of it.
-        self._taken = False
         self.ahead = False
+        self._confirmed = -1
         self._on_digest = on_digest
 
     @property
@@ -136,7 +127,12 @@ class Inbox:
     @property
     def position(self) -> str:
         """The token of what was handed over so far."""
-        return self._position
+        return _token(self._reading.position)
+
+    @property
+    def confirming(self) -> bool:
+        """Whether only what is confirmed is acknowledged."""
+        return self._reading.confirming
 
     @property
     def max_rows(self) -> int | None:
@@ -151,32 +147,23 @@ class Inbox:
         await self.close()
         if self._reading.acks.taken_over is not None:
             raise self._reading.acks.taken_over
-        self._go_back()
         fabric = self._fabric
         machine = ReaderMachine(self._reading, fabric.logs, fabric.max_payload, fabric.codec, fabric.quarantine)
-        self._handed, self._taken = asyncio.Queue(), False
+        self._handed = asyncio.Queue()
         async with Runner(self._fabric, machine, self._tables.snapshot, consumer=self._consume) as runner:
             self._runner = runner
             try:
                 while (handed := await self._next(runner)) is not None and not self.gone():
                     block, done = handed
-                    self._taken = True
+                    runner.tell(TAKEN)
                     yield self._delivery(block)
                     if self.gone():
                         return
-                    self._taken = False
                     done.set_result(None)
             finally:
                 await self.close()
                 if self._runner is runner:
                     self._runner = None
-
-    def _go_back(self) -> None:
-        """Count on from the last delivery: an earlier loop may have ended with a block counted and not yet taken."""
-        if not self._taken:
-            tally = read_position(self._position)
-            tally.incarnation, tally.run, tally.reader = self.tally.incarnation, self.tally.run, self.tally.reader
-            self._reading.account = Account(tally)
 
     async def _consume(self, block: Block) -> None:
         """Wait until the loop has taken a block and asks for the next one."""
@@ -218,13 +205,26 @@ class Inbox:
         unsent = show_unsent(block.unsent)
         reasons = unsent.get("reasons", {})
         covers = (block.rows, block.seqs, block.after, block.upto)
-        self._position = encode_position(self.tally)
         return Delivery(*covers, given_up, self.position, digest, shed, reasons, unsent)
 
     def done(self) -> None:
         """Say that the last delivery was dealt with, without asking for another; it is acknowledged soon."""
-        if self._runner is not None and self._taken:
+        if self._runner is not None and not self.confirming:
             self._runner.tell(DONE)
+
+    def confirm(self, position: str) -> None:
+        """Say that everything up to a position was dealt with; with `confirming` nothing else is acknowledged."""
+        tally = decode_position(position, self.id)
+        tally.incarnation, tally.run, tally.reader = self.tally.incarnation, self.tally.run, self.tally.reader
+        if tally.mark > self.tally.mark:
+            raise ClientError(f"the position is past what was read of {self.name!r}", hint="confirm what was received")
+        if tally.mark <= self._confirmed:
+            return  # confirmed before, or later than what came after it
+        self._confirmed = tally.mark
+        if self._runner is not None:
+            self._runner.tell(DONE, tally)
+        else:
+            self._reading.acks.note(tally)
 
     async def detach(self) -> None:
         """End the reading: what was handed over counts as done, and the loop ends."""
@@ -255,6 +255,10 @@ class Readable(Protocol):
 
     def done(self) -> None:
         """Say that the last delivery was dealt with."""
+        ...
+
+    def confirm(self, position: str) -> None:
+        """Say that everything up to a position was dealt with."""
         ...
 
     async def close(self) -> None:

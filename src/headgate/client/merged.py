@@ -12,7 +12,7 @@ import json
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 
-from headgate.client.delivery import Delivery, Inbox
+from headgate.client.delivery import Delivery, Inbox, read_position
 from headgate.client.errors import ClientError
 from headgate.fabric import cancel_all
 
@@ -101,6 +101,13 @@ class MergedInbox:
         """Say that the last delivery was dealt with, without asking for another; it is acknowledged soon."""
         if self._last is not None:
             self._last.done()
+
+    def confirm(self, position: str) -> None:
+        """Say that everything up to a position, which has one of every root, was dealt with."""
+        given = {read_position(each).subscription: each for each in split_positions(position, self.name)}
+        for inbox in self.inboxes:
+            if inbox.id in given:
+                inbox.confirm(given[inbox.id])
 
     async def close(self) -> None:
         """Acknowledge what the consumer was done with."""

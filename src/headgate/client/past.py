@@ -25,6 +25,8 @@ _POLL_S: Final = 5.0
 class LossError(ClientError):
     """A reader's place is of another past of its stream."""
 
+    usual_kind = "gone"
+
     def __init__(self, message: str, hint: str, before: str, now: Incarnation) -> None:
         super().__init__(message, hint=hint)
         self.before = before

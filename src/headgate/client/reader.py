@@ -1,7 +1,8 @@
 """A subscriber's reader as a machine: messages of its inboxes in, blocks in order and without duplicates out.
 
-A block is handed to the consumer (`HandOver`) and counts as done when the consumer asks for the next one. What is done
-is acknowledged. A range that is missing is asked for, first at the site that should have sent it, then at the root.
+A block is handed to the consumer (`HandOver`), which says when its loop has taken it (`TAKEN`); until then the machine
+is one block ahead of it. The block counts as done when the consumer asks for the next one. What is done is
+acknowledged. A range that is missing is asked for, first at the site that should have sent it, then at the root.
 """
 
 from __future__ import annotations
@@ -19,24 +20,32 @@ from headgate.protocol.codec import Codec
 from headgate.protocol.kernel import Machine
 from headgate.protocol.port import FabricError, MachinePort
 from headgate.protocol.quarantine import Quarantine
-from headgate.relay.repair import fetch_range, forgotten_past
+from headgate.protocol.records import RangeRequest
+from headgate.relay.asking import fetch_blocks, forgotten_past
 from headgate.relay.tables import MachineTables
 from headgate.wire.block import Block
 from headgate.wire.frame import WireError
-from headgate.wire.ledger import Account, counted_by
+from headgate.wire.ledger import Account, Tally, counted_by
 from headgate.wire.logs import Logs
 from headgate.wire.snapshot import Snapshot
 from headgate.wire.unreadable import UnreadableError
 
 _REPAIR_S: Final = 60.0
 _STALL_S: Final = 0.5
+OnGap = Callable[[int, int], None]
+"""Hears of a range (after, upto] that did not arrive and is fetched again."""
+TAKEN: Final = "taken"
 DONE: Final = "done"
 STORE: Final = "store"
 
 
 @dataclass
 class Reading:
-    """What stays of a reader between two loops over it: its account, its acknowledgements, what it is asked for."""
+    """What stays of a reader between two loops over it: its account, its acknowledgements, what it is asked for.
+
+    `floor` is the boundary that was acknowledged before it. A delivery has at most `max_rows` rows. `on_gap` hears of a
+    range that did not arrive.
+    """
 
     name: str
     snapshot: Snapshot
@@ -44,16 +53,37 @@ class Reading:
     acks: Acknowledger
     floor: int = 0
     max_rows: int | None = None
-    on_gap: Callable[[int, int], None] | None = None
+    on_gap: OnGap | None = None
+    confirming: bool = False
+    """Whether only what the consumer confirms is acknowledged, and not what it has taken."""
+    batch: int = 256
+    """How many messages of the inbox are read at a time, which is what a consumer that stands still keeps in memory."""
     site: str = field(init=False)
+    position: bytes = field(init=False)
+    """The tally up to the last block that the consumer has taken."""
+    taken: bool = field(init=False, default=True)
+    """Whether the consumer has taken the last block that was counted."""
 
     def __post_init__(self) -> None:
         self.site = self.snapshot.deployment.subscriptions[self.name].site
+        self.position = self.account.tally.encode()
+
+    def go_back(self) -> None:
+        """Count on from the consumer's place: an earlier loop may have ended with a block counted and not yet taken."""
+        if not self.taken:
+            tally, known = Tally.decode(self.position), self.account.tally
+            tally.incarnation, tally.run, tally.reader = known.incarnation, known.run, known.reader
+            self.account, self.taken = Account(tally), True
 
     @property
     def id(self) -> int:
         """The subscription."""
         return self.snapshot.subscription_ids[self.name]
+
+    @property
+    def stream(self) -> str:
+        """The stream that it is of."""
+        return self.snapshot.deployment.subscriptions[self.name].stream
 
 
 class ReaderMachine(Machine):
@@ -68,21 +98,30 @@ class ReaderMachine(Machine):
         quarantine: Quarantine | None = None,
     ) -> None:
         super().__init__(f"reader {reading.name}")
+        reading.go_back()
         self._reading = reading
         self._port = MachinePort(self, logs, max_payload, codec, quarantine)
         self._tables = MachineTables(self._port)
-        subscription = reading.snapshot.deployment.subscriptions[reading.name]
-        self._stream = subscription.stream
-        self._root = reading.snapshot.deployment.streams[subscription.stream].root
-        self._stays = Stays(self._port, self._tables, reading.name, reading.snapshot, reading.account, reading.floor)
+        self._stream = reading.stream
+        self._root = reading.snapshot.deployment.streams[reading.stream].root
+        held = (reading.account, reading.floor, reading.batch)
+        self._stays = Stays(self._port, self._tables, reading.name, reading.snapshot, *held)
         reading.acks.run_in(self._port)
+        self.serve(TAKEN, self._taken)
         self.serve(DONE, self._done)
         self.serve(STORE, self._store)
         self.spawn(self._read(), "read")
 
-    async def _done(self, _: Any) -> None:
-        """The consumer is done with what it was handed, without asking for more."""
-        self._reading.acks.note(self._reading.account.tally)
+    async def _taken(self, _: Any) -> None:
+        """The consumer's loop has taken the last block."""
+        self._reading.taken, self._reading.position = True, self._reading.account.tally.encode()
+
+    async def _done(self, confirmed: Any) -> None:
+        """The consumer is done with what it has taken, or with as much of it as the given tally has."""
+        if confirmed is not None:
+            self._reading.acks.note(confirmed)
+        elif self._reading.taken:
+            self._reading.acks.note(self._reading.account.tally)
 
     async def _store(self, _: Any) -> ClientError | None:
         """Acknowledge now; an error is the answer where another reader has taken over."""
@@ -103,8 +142,10 @@ class ReaderMachine(Machine):
                     # A message counts as read with its last row, so that a reader can stop inside of it.
                     inbox = place if piece.upto == block.upto else place - 1
                     told = reading.account.add(piece, inbox, int(self._port.wall_s * 1000))
+                    reading.taken = False
                     await self._port.hand_over(told)
-                    reading.acks.note(reading.account.tally)
+                    if not reading.confirming:
+                        reading.acks.note(reading.account.tally)
 
     def _enter(self, stay: Stay) -> None:
         """Read on in the inbox of a stay: those before it are finished with."""
@@ -135,9 +176,16 @@ class ReaderMachine(Machine):
                 log = self._port.logs.inbox(found.stay.site).name
                 spoilt = UnreadableError(log, stored.subject, stored.sequence, str(error))
                 self._port.quarantine.add(spoilt, "what it held is fetched again")
+                await self._stays.begin_as_booked()
+                self._pass(stored.sequence)
                 continue
             async for block in self._in_order(whole):
                 yield block, stored.sequence if block.upto == whole.upto else stored.sequence - 1
+
+    def _pass(self, place: int) -> None:
+        """Acknowledge the place of a message that cannot be read: an inbox full of such ones would take no other."""
+        self._reading.account.tally.inbox = place
+        self._reading.acks.note(self._reading.account.tally)
 
     async def _decode(self, data: Any) -> Block:
         """A message of the inbox, in the columns of the version that it came under."""
@@ -176,11 +224,10 @@ class ReaderMachine(Machine):
         """
         deadline = self._port.now + _REPAIR_S
         stream, site, root = self._stream, self._reading.site, self._root
+        request = RangeRequest(stream=stream, after=after, upto=upto, subscription=self._reading.id)
         for number, place in enumerate(itertools.cycle((site, root))):
             try:
-                return await fetch_range(
-                    self._port, place, stream, after, upto, subscription=self._reading.id, tries=number // 2
-                )
+                return await fetch_blocks(self._port, place, request, tries=number // 2)
             except FabricError as error:
                 past = await self._past()
                 if after < past:
@@ -190,6 +237,7 @@ class ReaderMachine(Machine):
                         f"rows {after + 1} to {upto} of {stream!r} are missing, and neither {site!r} nor {root!r} sends"
                         " them again",
                         hint="are the sites' relays running?",
+                        kind="unavailable",
                     ) from error
                 await self._port.sleep(_STALL_S)
         raise AssertionError("unreachable")
@@ -205,4 +253,5 @@ class ReaderMachine(Machine):
         return ClientError(
             f"rows {after + 1} to {upto} of {self._stream!r} are no longer kept",
             hint="read on from what was last acknowledged, without a position",
+            kind="gone",
         )

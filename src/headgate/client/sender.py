@@ -18,7 +18,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -27,7 +27,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headgate.client.errors import ClientError
-from headgate.client.publishing import encode_rows, to_table
+from headgate.client.publishing import check_published, cut_rows, to_table
 from headgate.diagnostics import CLIENT, noted
 from headgate.fabric import Fabric, FabricError, cancel_all
 from headgate.model import Stream
@@ -42,7 +42,7 @@ _RETRY_S: Final = 0.1
 _ATTEMPT_S: Final = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Sent:
     """What became of the rows of a sender: offered = stored + reduced + expired + unsure + waiting.
 
@@ -51,16 +51,16 @@ class Sent:
     out, and may or may not have been stored. `again` counts messages that were sent more than once, under one id.
     """
 
-    offered: int
-    stored: int
-    waiting: int
-    reduced: Mapping[str, int]
-    expired: int
-    unsure: int
-    level: int
-    messages: int
-    again: int
-    declared: int
+    offered: int = 0
+    stored: int = 0
+    waiting: int = 0
+    reduced: Mapping[str, int] = field(default_factory=dict)
+    expired: int = 0
+    unsure: int = 0
+    level: int = 0
+    messages: int = 0
+    again: int = 0
+    declared: int = 0
 
 
 @dataclass(slots=True)
@@ -82,17 +82,6 @@ class _Declaration:
     id: str
     digest: Unsent
     tried_s: float | None = None
-
-
-@dataclass(slots=True)
-class _Counts:
-    offered: int = 0
-    stored: int = 0
-    expired: int = 0
-    unsure: int = 0
-    messages: int = 0
-    again: int = 0
-    declared: int = 0
 
 
 class Sender:
@@ -118,7 +107,7 @@ class Sender:
                 f"rows cannot wait {expires_s:g} s",
                 hint=f"at most {ID_WINDOW_S / 2:g} s: the server has to know a message again that is sent twice",
             )
-        encode_rows([], stream.source, stream.name, fabric.max_payload)  # refuses streams that nobody publishes into
+        check_published(stream.source, stream.name)
         self.stream = stream
         self._fabric = fabric
         self._queue = ReductionQueue(parse_policy(policy, stream.schema, "policy"), stream.schema, max_rows)
@@ -127,8 +116,7 @@ class Sender:
         self._on_digest = on_digest
         self._on_level = on_level
         self._name = uuid.uuid4().hex
-        self._counts = _Counts()
-        self._level = 0
+        self._counts = Sent()
         self._under_way: deque[_Message] = deque()
         self._unsent: Unsent | None = None
         self._declaring: _Declaration | None = None
@@ -180,20 +168,15 @@ class Sender:
 
     def report(self) -> Sent:
         """What has become of everything so far."""
-        counts = self._counts
-        reduced = {**self._queue.reduced}
+        counts, reduced = self._counts, {**self._queue.reduced}
         expired = counts.expired + reduced.pop(EXPIRED, 0)
         waiting = len(self._queue) + sum(message.rows.num_rows for message in self._under_way)
-        return Sent(
-            counts.offered, counts.stored, waiting, reduced, expired, counts.unsure, self._level, counts.messages,
-            counts.again, counts.declared,
-        )  # fmt: skip
+        return replace(counts, waiting=waiting, reduced=reduced, expired=expired)
 
     def _tell_level(self) -> None:
-        if self._queue.level != self._level:
-            before, self._level = self._level, self._queue.level
-            if self._on_level:
-                self._on_level(before, self._level)
+        before, self._counts.level = self._counts.level, self._queue.level
+        if self._on_level and before != self._counts.level:
+            self._on_level(before, self._counts.level)
 
     async def _run(self) -> None:
         while True:
@@ -217,14 +200,13 @@ class Sender:
             self._give_up(taken.digest)
         if self._unsent is not None:
             self._declaring, self._unsent = _Declaration(uuid.uuid4().hex, self._unsent), None
-        rows, source = taken.rows, self.stream.source
-        for start, stop in self._cuts(rows) if len(taken.seqs) else []:
-            part = rows.slice(start, stop - start)
-            (data,) = encode_rows(part, source, self.stream.name, self._fabric.max_payload)
-            self._counts.messages += 1
+        start, table = 0, pa.Table.from_batches([taken.rows])
+        for count, data in cut_rows(table, self.stream.source, self._fabric.max_payload) if len(taken.seqs) else ():
             assert since is not None
-            identity = f"{self._name}-{self._counts.messages}"
-            self._under_way.append(_Message(data, identity, part, taken.seqs[start:stop], since))
+            self._counts.messages += 1
+            identity, seqs = f"{self._name}-{self._counts.messages}", taken.seqs[start : start + count]
+            self._under_way.append(_Message(data, identity, taken.rows.slice(start, count), seqs, since))
+            start += count
 
     def _give_up(self, digest: Unsent) -> None:
         """Tell the owner of what was given up, and keep it to be declared."""
@@ -232,30 +214,16 @@ class Sender:
         if self._on_digest:
             self._on_digest(dict(digest.reasons), digest.show())
 
-    def _cuts(self, rows: pa.RecordBatch) -> list[tuple[int, int]]:
-        """Ranges of rows that fit one message each."""
-        found: list[tuple[int, int]] = []
-        todo = [(0, rows.num_rows)]
-        while todo:
-            start, stop = todo.pop()
-            part = rows.slice(start, stop - start)
-            if len(encode_rows(part, self.stream.source, self.stream.name, self._fabric.max_payload)) == 1:
-                found.append((start, stop))
-            else:
-                half = (start + stop) // 2
-                todo += [(half, stop), (start, half)]
-        return found
-
     async def _send(self, message: _Message) -> None:
         """Try once; the message stays first until it is stored or its time has run out."""
         count = message.rows.num_rows
         if time.time() - message.since > self._expires_s:
             self._under_way.popleft()
             reason = EXPIRED if message.tried_s is None else UNSURE
-            if reason == UNSURE:
-                self._counts.unsure += count
-            else:
+            if message.tried_s is None:
                 self._counts.expired += count
+            else:
+                self._counts.unsure += count
             why = np.zeros(count, dtype=np.int64)
             digesters = self._queue.policy.digesters
             digest = DigestTable.of(message.rows, message.seqs, why, (reason,), digesters).total()

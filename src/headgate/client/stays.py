@@ -44,7 +44,14 @@ class Stays:
     """Follows a subscription from inbox to inbox."""
 
     def __init__(
-        self, port: MachinePort, tables: MachineTables, name: str, snapshot: Snapshot, account: Account, floor: int
+        self,
+        port: MachinePort,
+        tables: MachineTables,
+        name: str,
+        snapshot: Snapshot,
+        account: Account,
+        floor: int,
+        batch: int = 256,
     ) -> None:
         """`floor` is what was acknowledged before: who goes back behind it does not wait for what was purged."""
         self.chain = snapshot.deployment.subscriptions[name].stays
@@ -56,6 +63,7 @@ class Stays:
         self._revision = snapshot.revision
         self._account = account
         self._floor = floor
+        self._batch = batch
 
     def _subject(self, stay: Stay) -> str:
         return self._port.logs.delivery(stay.site, self._id, stay.number)
@@ -68,7 +76,7 @@ class Stays:
         moved_s = self._port.now
         while True:
             try:
-                found = await self._read(stay, place)
+                found = await self._read(stay, place, self._batch)
                 later = None if found else await self._later(stay)
                 begun = self._account.coverage is not None or (bool(found or later) and await self._begin())
             except FabricError:
@@ -91,7 +99,7 @@ class Stays:
         """How long to wait for a site that has been left: not at all for what it was allowed to purge."""
         return 0.0 if (self._account.coverage or 0) < self._floor else _PATIENCE_S
 
-    async def _read(self, stay: Stay, place: int, limit: int = 256) -> list[Stored]:
+    async def _read(self, stay: Stay, place: int, limit: int) -> list[Stored]:
         """The next messages of a stay; none while its site has never been up and has no log."""
         try:
             return await self._port.read(self._port.logs.inbox(stay.site), self._subject(stay), place, limit=limit)
@@ -136,8 +144,23 @@ class Stays:
         Who reads for the first time after a move cannot tell from the inboxes alone whether the first site still owes
         something: it may be behind. A subscription that has not moved begins with its first message.
         """
-        if len(self.chain) == 1 and self.chain[0].number == 0:
-            return True
+        return (len(self.chain) == 1 and self.chain[0].number == 0) or await self._as_booked()
+
+    async def begin_as_booked(self) -> None:
+        """Start to count where the ledger does, as soon as it says: the first message cannot be read.
+
+        A reader that has lost its place counts from what is left, and says so in every acknowledgement.
+        """
+        while self._account.coverage is None and not self._account.tally.lost:
+            try:
+                begun = await self._as_booked()
+            except FabricError:
+                begun = False
+            if not begun:
+                await self._pause()
+
+    async def _as_booked(self) -> bool:
+        """Start to count where the ledger does; False while it does not say."""
         port = self._port
         stored = await port.last(port.logs.state, port.logs.ledger(self._stream))
         reader = partial(Matched.decode, stream=self._stream)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+import contextlib
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from headgate.client.client import Client
-from headgate.client.delivery import Delivery, Readable
+from headgate.client.delivery import Delivery, OnDigest, Readable
+from headgate.client.reader import OnGap
 from headgate.client.sender import Sender, Sent
-
-T = TypeVar("T")
+from headgate.fabric.sync import LoopThread
 
 
 class SyncSender:
@@ -59,17 +59,9 @@ class SyncClient:
     def __init__(
         self, url: str | None = None, *, state_dir: Path | None = None, namespace: str = "hg", **options: Any
     ) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="headgate-client", daemon=True)
-        self._thread.start()
-        try:
-            self._client = self._run(Client.connect(url, state_dir=state_dir, namespace=namespace, **options))
-        except BaseException:
-            self._stop()
-            raise
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        opening = Client.connect(url, state_dir=state_dir, namespace=namespace, **options)
+        self._loop, self._client = LoopThread.opened("headgate-client", opening)
+        self._run = self._loop.run
 
     def __enter__(self) -> Self:
         return self
@@ -81,15 +73,8 @@ class SyncClient:
 
     def close(self) -> None:
         """Close the connection and end the thread."""
-        try:
+        with contextlib.closing(self._loop):
             self._run(self._client.close())
-        finally:
-            self._stop()
-
-    def _stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5.0)
-        self._loop.close()
 
     def subscribe(
         self,
@@ -99,8 +84,8 @@ class SyncClient:
         peek: bool = False,
         max_rows: int | None = None,
         timeout_s: float | None = None,
-        on_digest: Callable[[Mapping[str, int], int, int], None] | None = None,
-        on_gap: Callable[[int, int], None] | None = None,
+        on_digest: OnDigest | None = None,
+        on_gap: OnGap | None = None,
         after_loss: bool = False,
         **subscription: Any,
     ) -> Iterator[Delivery]:

@@ -4,7 +4,8 @@ This is the only package that speaks to NATS. Logs, subjects and limits stand in
 append that decides something is fenced by the expected last sequence of its subject.
 """
 
-from headgate.fabric.client import LASTS, Fabric, LogState
+from headgate.fabric.administration import LogState
+from headgate.fabric.client import LASTS, Fabric
 from headgate.fabric.crew import Crew, cancel_all, in_daemon
 from headgate.fabric.quarantine import keep_quarantine, read_quarantine, report_quarantine
 from headgate.fabric.server import EmbeddedServer, find_server

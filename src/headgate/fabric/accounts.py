@@ -70,7 +70,7 @@ class Keys:
             raise _lost(path, f"cannot be read: {type(error).__name__}") from None
         keys = cls(KeyPair.new("operator"), {name: KeyPair.new("account") for name in ACCOUNTS})
         seeds = {name: pair.seed for name, pair in keys.accounts.items()}
-        write_whole(path, json.dumps({"operator": keys.operator.seed, "accounts": seeds}), durable=True)
+        write_whole(path, json.dumps({"operator": keys.operator.seed, "accounts": seeds}))
         return keys
 
     def configuration(self, directory: Path, revoked: Mapping[str, int]) -> str:

@@ -10,8 +10,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -19,11 +18,11 @@ from typing import Any, Final, Self, TypeVar
 from nats.aio.client import Client
 from nats.errors import AuthorizationError, NoRespondersError
 from nats.errors import Error as NatsError
-from nats.js import api
-from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
+from nats.js.errors import APIError, NoStreamResponseError
 
 from headgate.diagnostics import FABRIC
 from headgate.fabric.address import reach
+from headgate.fabric.administration import Administration, translated
 from headgate.fabric.place import connect
 from headgate.fabric.serving import FAILED, Call, receive, serve
 from headgate.protocol.codec import Codec, WireCodec
@@ -31,7 +30,6 @@ from headgate.protocol.port import (
     FabricError,
     FencedError,
     LogFullError,
-    LogInfo,
     NoAnswerError,
     NoLogError,
     Stored,
@@ -46,8 +44,6 @@ _POLL_S: Final = 1.0
 _WRONG_LAST = frozenset({10071, 10164})
 _FULL = frozenset({10047, 10054, 10077, 10122})
 _STORE_FAILED: Final = 10077
-_EXISTS: Final = 10058
-_NO_LOG: Final = 10059
 LASTS: Final = 512
 _LET_IN: Final = (
     "give --creds FILE, or HEADGATE_NATS_USER and HEADGATE_NATS_PASSWORD; on the machine of an embedded server give "
@@ -57,40 +53,17 @@ T = TypeVar("T")
 F = TypeVar("F", bound="Fabric")
 
 
-@dataclass(frozen=True, slots=True)
-class LogState:
-    """A log as the server describes it: its metadata, its last sequence, how many messages it holds and has lost.
-
-    `lost` are the sequences of messages that the server found to be damaged when it opened its files.
-    """
-
-    name: str
-    marks: Mapping[str, str]
-    last: int
-    messages: int
-    lost: tuple[int, ...] = ()
-
-    @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Self:
-        """From the server's answer."""
-        config, state = document["config"], document["state"]
-        lost = (state.get("lost") or {}).get("msgs") or ()
-        return cls(config["name"], config.get("metadata") or {}, state["last_seq"], state["messages"], tuple(lost))
-
-
-class Fabric:
+class Fabric(Administration):
     """One connection, one namespace. Owns the connection: use it as an async context manager or call `close`."""
 
     def __init__(self, client: Client, logs: Logs) -> None:
         self._client = client
-        self._js = client.jetstream(timeout=_TIMEOUT_S)
+        super().__init__(client.jetstream(timeout=_TIMEOUT_S))
         self.logs = logs
         self.codec: Codec = WireCodec()
         self.quarantine = Quarantine(time.time)
         self.user = "operator"
         """Who is connected, by its credentials."""
-        self.marks: Mapping[str, str] = {}
-        """Written into the metadata of every log that is made through this connection: whose it is."""
 
     @classmethod
     async def connect(cls, url: str, logs: Logs | None = None, **options: Any) -> Self:
@@ -142,36 +115,6 @@ class Fabric:
     def connected(self) -> bool:
         """Whether the server can be reached at the moment."""
         return bool(self._client.is_connected)
-
-    async def ensure(self, log: Log, marks: Mapping[str, str] | None = None) -> None:
-        """Make a log, or bring it to the table's limits; what it holds is kept.
-
-        A log that is made gets `marks`, and those of the connection, as its metadata. One that exists keeps its own.
-        """
-        discard = api.DiscardPolicy.OLD if log.latest_only else api.DiscardPolicy.NEW
-        config = api.StreamConfig(
-            name=log.name,
-            subjects=list(log.subjects),
-            retention=api.RetentionPolicy.LIMITS,
-            storage=api.StorageType.FILE,
-            discard=discard,
-            discard_new_per_subject=log.max_per_subject > 0 and not log.latest_only,
-            max_bytes=log.max_bytes,
-            max_msgs_per_subject=log.max_per_subject,
-            max_age=0,
-            duplicate_window=log.id_window_s,
-            allow_direct=True,
-            allow_rollup_hdrs=True,
-            metadata={**self.marks, **(marks or {})} or None,
-        )
-        with _translated(f"cannot make the log {log.name}"):
-            try:
-                await self._js.add_stream(config)
-            except APIError as error:
-                if error.err_code != _EXISTS:
-                    raise
-                config.metadata = (await self._js.stream_info(log.name)).config.metadata
-                await self._js.update_stream(config)
 
     async def publish(
         self,
@@ -251,7 +194,7 @@ class Fabric:
     async def _direct(self, log: Log, request: Mapping[str, Any]) -> list[Stored]:
         inbox = self._client.new_inbox()
         answers: asyncio.Queue[Any] = asyncio.Queue()
-        with _translated(f"cannot read {log.name}"):
+        with translated(f"cannot read {log.name}"):
             subscription = await self._client.subscribe(inbox, cb=answers.put)
         found: list[Stored] = []
         single = "batch" not in request
@@ -352,90 +295,6 @@ class Fabric:
 
         return end
 
-    async def purge(self, log: Log, subject: str, below: int) -> None:
-        """Delete a subject's messages with a sequence below this one. Only the owner of a log calls this."""
-        if below <= 1:  # there are none, and the server takes a 0 for "all of them"
-            return
-        with _translated(f"cannot purge {log.name}"):
-            await self._js.purge_stream(log.name, subject=subject, seq=below)
-
-    async def remove(self, log: Log, sequence: int) -> None:
-        """Delete one message, such as one that cannot be read."""
-        with _translated(f"cannot delete message {sequence} of {log.name}"):
-            await self._js.delete_msg(log.name, sequence)
-
-    async def info(self, log: Log) -> api.StreamInfo | None:
-        """What the server knows of a log, None when it does not exist."""
-        with _translated(f"cannot ask about {log.name}"):
-            try:
-                return await self._js.stream_info(log.name)
-            except NotFoundError:
-                return None
-
-    async def usage(self, log: Log) -> LogInfo | None:
-        """How full a log is, None when there is none."""
-        info = await self.info(log)
-        return None if info is None else LogInfo(info.state.bytes, info.state.messages)
-
-    async def subjects(self, log: Log, pattern: str) -> dict[str, int]:
-        """Subjects of a log that hold messages, and how many; none when there is no such log."""
-        found: dict[str, int] = {}
-        while True:
-            asked = {"subjects_filter": pattern, "offset": len(found)}
-            answer = await self._ask(f"STREAM.INFO.{log.name}", asked)
-            if answer.get("error", {}).get("err_code") == _NO_LOG:
-                return {}
-            page = _granted(answer, log.name)["state"].get("subjects") or {}
-            found |= page
-            if not page or len(found) >= int(answer.get("total", 0)):
-                return found
-
-    async def infos(self, subject: str) -> dict[str, LogState]:
-        """What the server knows of every log that takes messages of a subject (wildcards allowed), by name."""
-        found: dict[str, LogState] = {}
-        while True:
-            answer = _granted(await self._ask("STREAM.LIST", {"subject": subject, "offset": len(found)}), subject)
-            page = answer.get("streams") or []
-            found |= {each["config"]["name"]: LogState.of(each) for each in page}
-            if not page or len(found) >= int(answer.get("total", 0)):
-                return found
-
-    async def names(self, subject: str) -> list[str]:
-        """The names of all logs that take messages of a subject (wildcards allowed), in order."""
-        found: list[str] = []
-        while True:
-            answer = _granted(await self._ask("STREAM.NAMES", {"subject": subject, "offset": len(found)}), subject)
-            page = answer.get("streams") or []
-            found += page
-            if not page or len(found) >= int(answer.get("total", 0)):
-                return sorted(found)
-
-    async def _ask(self, verb: str, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask JetStream itself; the answer may be an error."""
-        answer: dict[str, Any] = json.loads(await self.request(f"$JS.API.{verb}", json.dumps(document).encode()))
-        return answer
-
-    async def clear(self, log: Log, subject: str) -> None:
-        """Delete every message of a subject (wildcards allowed), the last one too; nothing when there is no log."""
-        with _translated(f"cannot clear {log.name}"):
-            try:
-                await self._js.purge_stream(log.name, subject=subject)
-            except NotFoundError:
-                FABRIC.debug("there is no log %s to clear", log.name)
-
-    async def delete(self, log: Log | str) -> None:
-        """Delete a whole log."""
-        name = log if isinstance(log, str) else log.name
-        with _translated(f"cannot delete {name}"):
-            await self._js.delete_stream(name)
-
-    async def discard(self, log: Log | str) -> None:
-        """Delete a whole log, if it is there."""
-        try:
-            await self.delete(log)
-        except NoLogError:
-            FABRIC.debug("there is no log %s to delete", log)
-
     async def request(self, subject: str, data: bytes, timeout_s: float = _TIMEOUT_S) -> bytes:
         """Ask a service and return its answer.
 
@@ -465,25 +324,6 @@ class Fabric:
     async def receive(self, subject: str, take: Callable[[Call], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
         """Hand requests to a subject (wildcards allowed) to whoever decides when to answer. Returns what ends it."""
         return await receive(self._client, subject, take)
-
-
-def _granted(answer: dict[str, Any], what: str) -> dict[str, Any]:
-    """An answer of JetStream that is no error."""
-    if "error" in answer:
-        raise FabricError(f"cannot ask about {what}: {answer['error'].get('description')}")
-    return answer
-
-
-@contextlib.contextmanager
-def _translated(what: str) -> Iterator[None]:
-    """Whatever NATS raises, as an error of ours."""
-    try:
-        yield
-    except APIError as error:
-        kind = NoLogError if error.err_code == _NO_LOG else FabricError
-        raise kind(f"{what}: {error.description}") from error
-    except (NatsError, TimeoutError, OSError) as error:
-        raise FabricError(f"{what}: {error!r}") from error
 
 
 async def _log(error: Exception) -> None:

@@ -7,13 +7,12 @@ anything else.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import random
 import socket
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -21,10 +20,13 @@ from nats.aio.client import Client, Server
 from nats.errors import Error as NatsError
 
 from headgate.diagnostics import FABRIC, noted
+from headgate.wire.frame import WireError
+from headgate.wire.record import read_record, write_record
 
 HOST: Final = "127.0.0.1"
 PORT_FILE: Final = "port.json"
 _ANY_HOST: Final = ("0.0.0.0", "::")  # noqa: S104 - names of what is listened on, compared and not bound
+_KIND: Final = "server-place"
 _RANGE_FILE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _USUAL_RANGE: Final = (32_768, 60_999)
 _LOWEST: Final = 10_240
@@ -59,32 +61,30 @@ class ServerPlace:
     @classmethod
     def read(cls, path: Path) -> Self | None:
         """What a file says, None when it is missing or unreadable."""
-        with noted(FABRIC, "where the server is cannot be read", OSError, ValueError, KeyError, TypeError):
-            found = json.loads(path.read_text(encoding="utf-8"))
-            more = {key: str(found[key]) for key in ("host", "certificate") if key in found}
-            return cls(int(found["port"]), int(found["pid"]), str(found["name"]), **more)
+        with noted(FABRIC, "where the server is cannot be read", OSError, WireError):
+            return read_record(_KIND, cls, path.read_bytes())
         return None
 
     def write(self, path: Path) -> None:
         """Write the file in one step: a reader sees the old one or the new one, also when the disk is full."""
-        write_whole(path, json.dumps(asdict(self)))
+        write_whole(path, write_record(_KIND, self))
 
 
-def write_whole(path: Path, text: str, *, durable: bool = False) -> None:
-    """Replace a file that only its owner may read, in one step; nothing is done where it already has that text.
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Replace a file that only its owner may read, in one step and synced to disk.
 
-    One that is `durable` survives a power cut.
+    Nothing is done where it already has that content.
     """
-    with noted(FABRIC, "the file that is to be replaced cannot be read", OSError, ValueError):
-        if path.read_text(encoding="utf-8") == text:
+    data = content.encode() if isinstance(content, str) else content
+    with noted(FABRIC, "the file that is to be replaced cannot be read", OSError):
+        if path.read_bytes() == data:
             return
     other = path.with_name(path.name + ".new")
-    with os.fdopen(os.open(other, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+    with os.fdopen(os.open(other, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         os.fchmod(file.fileno(), 0o600)  # it may have been there
-        file.write(text)
+        file.write(data)
         file.flush()
-        if durable:
-            os.fsync(file.fileno())
+        os.fsync(file.fileno())
     other.replace(path)
 
 

@@ -78,7 +78,7 @@ class Registry:
     def write(self, directory: Path) -> None:
         """Store the registry in one step."""
         document = {"users": [asdict(user) for user in self.users.values()], "revoked": dict(self.revoked)}
-        write_whole(directory / USER_FILE, json.dumps(document, indent=1), durable=True)
+        write_whole(directory / USER_FILE, json.dumps(document, indent=1))
 
     def user(self, name: str) -> User:
         """The user of a name."""

@@ -25,6 +25,7 @@ from typing import Final, Self
 from headgate.diagnostics import FABRIC, noted
 from headgate.fabric.accounts import HOME, OPERATOR_FILE, SYSTEM, SYSTEM_FILE, Keys
 from headgate.fabric.address import address_of, is_loopback
+from headgate.fabric.descriptions import Descriptions
 from headgate.fabric.place import HOST, PORT_FILE, ServerPlace, choose_port, is_free, is_running, write_whole
 from headgate.fabric.registry import Registry
 from headgate.private import PRIVATE_UMASK, make_private, open_private
@@ -111,6 +112,9 @@ class EmbeddedServer:
         self._listening = listening or Listening()
         self._process: subprocess.Popen[bytes] | None = None
         self._log_end = 0
+        self._descriptions = Descriptions(self.directory)
+        self.left_out: list[Path] = []
+        """The files of logs that the server could not read, as their descriptions are damaged and have no copy."""
         self.port = 0
         self.name = ""
 
@@ -150,13 +154,14 @@ class EmbeddedServer:
             self._keys = Keys.open(self.directory)
             for file, account in ((OPERATOR_FILE, HOME), (SYSTEM_FILE, SYSTEM)):
                 if not (self.directory / file).exists():
-                    write_whole(self.directory / file, self._keys.all_rights(account, "operator"), durable=True)
+                    write_whole(self.directory / file, self._keys.all_rights(account, "operator"))
             known = ServerPlace.read(self.port_file)
             self.name = known.name if known else f"headgate-{secrets.token_hex(8)}"
             self.port = self._choose_port(known)
             for again in (True, True, False):
                 try:
-                    pid = self._launch()
+                    self._launch()
+                    pid = self._mend()
                     break
                 except FabricError:
                     if not again or self._listening.port or is_free(self.port, self._listening.host):
@@ -203,6 +208,32 @@ class EmbeddedServer:
             )
         self._wait_ready()
         return self._process.pid
+
+    def _mend(self) -> int:
+        """Put damaged descriptions of logs back from their copies and start the server again for them; its process."""
+        assert self._process is not None
+        self.left_out = self._descriptions.left_out(self._restored())
+        mended = [log for log in self.left_out if self._descriptions.put_back(log)]
+        if mended:
+            names = ", ".join(log.name for log in mended)
+            _log.warning("the descriptions of the logs %s were damaged: they were put back from their copies", names)
+            self.stop()
+            self._launch()
+            self.left_out = self._descriptions.left_out(self._restored())
+        self._descriptions.keep(self.left_out)
+        return self._process.pid
+
+    def _restored(self) -> set[str]:
+        """The logs that the server began to read from its files in this start."""
+        with (self.directory / "server.log").open(encoding="utf-8", errors="replace") as log:
+            log.seek(self._log_end)
+            return {name for verb, name in _RESTORES.findall(log.read()) if verb == "Starting restore"}
+
+    def move_left_out(self) -> list[str]:
+        """Move the files of logs that could not be read out of the store; says what and where to, in sentences."""
+        moved = [(log.name, self._descriptions.move_away(log)) for log in self.left_out]
+        self.left_out = []
+        return [f"the files of the log {name} could not be read and are now in {place}" for name, place in moved]
 
     def write_error(self) -> str | None:
         """What the server said of a log that it can no longer write, since it was started; None when it can.
@@ -266,6 +297,8 @@ class EmbeddedServer:
         """Stop the server and wait for it."""
         if self._process is None or self._process.poll() is not None:
             return
+        with noted(FABRIC, "the descriptions of logs cannot be copied", OSError):
+            self._descriptions.keep(self.left_out)
         self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(_STOP_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Coroutine
 from types import TracebackType
@@ -17,23 +18,45 @@ from headgate.wire.logs import Log, Logs
 T = TypeVar("T")
 
 
+class LoopThread:
+    """An event loop in a daemon thread of its own, for code without one. Safe to use from several threads."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def opened(cls, name: str, work: Coroutine[Any, Any, T]) -> tuple[Self, T]:
+        """A loop and what was opened on it; the loop ends where that fails."""
+        loop = cls(name)
+        try:
+            return loop, loop.run(work)
+        except BaseException:
+            loop.close()
+            raise
+
+    def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """Run a coroutine on the loop and wait for its result."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
+
+    def close(self) -> None:
+        """End the loop and its thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5.0)
+        self._loop.close()
+
+
 class SyncFabric:
     """A `Fabric` on an event loop of its own, in a daemon thread. Safe to use from several threads."""
 
     def __init__(self, url: str, logs: Logs | None = None, **options: Any) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="headgate-fabric", daemon=True)
-        self._thread.start()
-        try:
-            self.fabric = self.run(Fabric.connect(url, logs, **options))
-        except BaseException:
-            self._stop()
-            raise
+        self._loop, self.fabric = LoopThread.opened("headgate-fabric", Fabric.connect(url, logs, **options))
         self.logs = self.fabric.logs
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = 60.0) -> T:
         """Run a coroutine on the connection's loop and wait for its result."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
+        return self._loop.run(work, timeout_s)
 
     def __enter__(self) -> Self:
         return self
@@ -45,15 +68,8 @@ class SyncFabric:
 
     def close(self) -> None:
         """Close the connection and end the thread."""
-        try:
+        with contextlib.closing(self._loop):
             self.run(self.fabric.close(), 5.0)
-        finally:
-            self._stop()
-
-    def _stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5.0)
-        self._loop.close()
 
     @property
     def max_payload(self) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from headgate.feeds.fetch import Fetched
 from headgate.feeds.items import DeadLetter, Item
@@ -146,29 +145,6 @@ class Poller:
         for key in list(keys)[: max(0, len(keys) - REMEMBERED)]:
             del keys[key]
 
-    def saved(self) -> dict[str, Any]:
-        """The state as a JSON-ready document."""
-        return {
-            name: {
-                "due_s": state.due_s,
-                "etag": state.etag,
-                "modified": state.modified,
-                "failures": state.failures,
-                "gone": state.gone,
-                "keys": list(state.keys),
-            }
-            for name, state in self.states.items()
-        }
-
-    def restore(self, document: Mapping[str, Any]) -> None:
-        """Go on from a saved state; feeds that are no longer listed are forgotten, new ones start fresh."""
-        for name, found in document.items():
-            if name in self.states:
-                self.states[name] = FeedState(
-                    float(found["due_s"]),
-                    found["etag"],
-                    found["modified"],
-                    int(found["failures"]),
-                    bool(found["gone"]),
-                    dict.fromkeys(found["keys"]),
-                )
+    def restore(self, states: Mapping[str, FeedState]) -> None:
+        """Go on from saved states; feeds that are no longer listed are forgotten, new ones start fresh."""
+        self.states |= {name: state for name, state in states.items() if name in self.states}

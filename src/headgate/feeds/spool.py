@@ -14,11 +14,26 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from headgate.fabric.place import write_whole
 from headgate.feeds.items import DeadLetter, Item
 from headgate.feeds.listing import FeedsError
-from headgate.feeds.poller import Polled, Poller
+from headgate.feeds.poller import FeedState, Polled, Poller
+from headgate.protocol.records import Record
+from headgate.wire.frame import WireError
+from headgate.wire.record import Count
+
+
+class SpoolState(Record, frozen=True, kw_only=True):
+    """What a restart needs: the number of the last file, the state of each feed, and what the next file holds.
+
+    `pending` has the new keys of each feed in a file that is being written; none where no file is.
+    """
+
+    kind_name = "feed-spool"
+    number: Count
+    feeds: dict[str, FeedState]
+    pending: dict[str, list[str]]
 
 
 class Spool:
@@ -40,17 +55,16 @@ class Spool:
         if not self._state.exists():
             return
         try:
-            document = json.loads(self._state.read_text())
-            poller.restore(document["feeds"])
-            self.number = int(document["number"])
-        except (KeyError, TypeError, ValueError) as error:
+            state = SpoolState.decode(self._state.read_bytes())
+        except WireError as error:
             raise FeedsError(
                 f"the state {self._state} is broken: {error}", hint="remove it to publish everything again"
             ) from None
-        pending = document.get("pending")
-        if pending and (self.items / _name(self.number + 1)).exists():
+        poller.restore(state.feeds)
+        self.number = state.number
+        if state.pending and (self.items / _name(self.number + 1)).exists():
             self.number += 1
-            for feed, keys in pending.items():
+            for feed, keys in state.pending.items():
                 if feed in poller.states:
                     poller.states[feed].keys.update(dict.fromkeys(keys))
 
@@ -67,7 +81,7 @@ class Spool:
             self.number += 1
             for part in polled:
                 poller.accept(part)
-        self._save(poller, None)
+        self._save(poller, {})
         return len(items)
 
     def _write(self, items: Sequence[Item], letters: Sequence[DeadLetter], now_s: float) -> None:
@@ -88,14 +102,8 @@ class Spool:
             for letter in letters:
                 file.write(json.dumps(letter.row(now_s), ensure_ascii=False) + "\n")
 
-    def _save(self, poller: Poller, pending: dict[str, list[str]] | None) -> None:
-        document: dict[str, Any] = {"number": self.number, "feeds": poller.saved(), "pending": pending}
-        hidden = self.directory / ".state.json.part"
-        with hidden.open("w", encoding="utf-8") as file:
-            json.dump(document, file)
-            file.flush()
-            os.fsync(file.fileno())
-        hidden.rename(self._state)
+    def _save(self, poller: Poller, pending: dict[str, list[str]]) -> None:
+        write_whole(self._state, SpoolState(number=self.number, feeds=poller.states, pending=pending).encode())
 
 
 def _name(number: int) -> str:

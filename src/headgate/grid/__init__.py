@@ -6,14 +6,14 @@ and `errors`; no Spark, no network, no clock.
 
 from headgate.grid.axis import Axis
 from headgate.grid.bounds import place_schema, with_places
-from headgate.grid.decompose import Cover, bounded_batch, choose_depths, decompose, decompose_batch, overlaps
+from headgate.grid.decompose import DzCover, bounded_batch, choose_depths, decompose, decompose_batch, overlaps
 from headgate.grid.dzset import DzSet
 from headgate.grid.errors import GridError
 from headgate.grid.field import Field
 from headgate.grid.layout import GridLayout, layout_of, parse_layout
 from headgate.grid.permutation import Interval, gap_bound, line_rank, plane_gap_bound, plane_rank
 from headgate.grid.predicate import Both, GridPredicate, grid_predicate, with_grid
-from headgate.grid.region import Box, Circle, Polygon, Region, parse_region
+from headgate.grid.region import BoxRegion, Circle, Polygon, Region, parse_region
 from headgate.grid.resolution import Resolution, parse_resolution
 from headgate.grid.shape import GridShape, ShapeFactory, grid_shape, shape_space
 from headgate.grid.space import DzSpace
@@ -23,10 +23,10 @@ from headgate.grid.words import Word, compact
 __all__ = [
     "Axis",
     "Both",
-    "Box",
+    "BoxRegion",
     "Candidates",
     "Circle",
-    "Cover",
+    "DzCover",
     "DzSet",
     "DzSpace",
     "Field",

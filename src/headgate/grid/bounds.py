@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headgate.grid.axis import Axis
 from headgate.grid.layout import GridLayout
-from headgate.grid.region import EARTH_RADIUS_KM, Box, Circle, Polygon, Region
+from headgate.grid.region import EARTH_RADIUS_KM, BoxRegion, Circle, Polygon, Region
 from headgate.grid.resolution import Resolution
 from headgate.model import Column, Schema
 
@@ -67,7 +67,7 @@ def _ranks(ends: tuple[int, int]) -> Span:
 
 def _places(layout: GridLayout, region: Region, context: Mapping[str, Any]) -> tuple[list[dict[str, Span]], bool]:
     match region:
-        case Box():
+        case BoxRegion():
             y = region.y if region.y[1] == layout.y.high else (region.y[0], _below(region.y[1]))
             return [{**x, layout.y.column: y} for x in _box_x(layout.x, region.x)], True
         case Polygon():

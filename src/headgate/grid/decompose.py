@@ -21,7 +21,7 @@ _LOOK_AHEAD = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Cover:
+class DzCover:
     """Expressions that cover a region, and how many finest cells they take in beyond it."""
 
     cells: DzSet
@@ -232,7 +232,7 @@ def decompose(
     *,
     depth: int | None = None,
     at_most: int | None = None,
-) -> Cover:
+) -> DzCover:
     """The cover of a box of finest cells; dimensions that are not named are taken whole.
 
     `depth` limits the length of the expressions, `at_most` their number. Without either the cover is exact.
@@ -256,7 +256,7 @@ def decompose(
     else:
         _, codes, lengths = bounded_batch(space, low, high, at_most, depth=depth)
     cells = DzSet.from_expressions(space, codes, lengths)
-    return Cover(cells, cells.cells - own)
+    return DzCover(cells, cells.cells - own)
 
 
 def choose_depths(

@@ -51,7 +51,7 @@ class Region(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class BoxRegion:
     """Sides parallel to the axes; `x` may reach beyond the upper bound of an axis that wraps."""
 
     x_axis: Axis
@@ -219,7 +219,7 @@ def parse_region(document: Any, layout: GridLayout, *, where: str | None = "regi
     return _parse_polygon(value, layout, place) if kind == "polygon" else _parse_circle(value, layout, place)
 
 
-def _parse_box(value: Any, layout: GridLayout, where: str) -> Box:
+def _parse_box(value: Any, layout: GridLayout, where: str) -> BoxRegion:
     if isinstance(value, (list, tuple)) and len(value) == 4:
         value = {"x": [value[0], value[2]], "y": [value[1], value[3]]}
     found = check_keys(value, ("x", "y"), where, "{x: [0, 10], y: [0, 10]} or [x0, y0, x1, y1]")
@@ -241,7 +241,7 @@ def _parse_box(value: Any, layout: GridLayout, where: str) -> Box:
         if high - low > axis.extent:
             raise GridError(f"[{low:g}, {high:g}] goes round more than once", where=place)
         sides.append((low, high))
-    return Box(layout.x, layout.y, sides[0], sides[1])
+    return BoxRegion(layout.x, layout.y, sides[0], sides[1])
 
 
 def _parse_polygon(value: Any, layout: GridLayout, where: str) -> Polygon:

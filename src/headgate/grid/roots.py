@@ -22,7 +22,7 @@ from typing import Any
 from headgate.grid.bounds import Span, bounds_of
 from headgate.grid.errors import GridError, at
 from headgate.grid.layout import GridLayout, layout_of
-from headgate.grid.region import Box, Region, parse_region
+from headgate.grid.region import BoxRegion, Region, parse_region
 from headgate.grid.resolution import Resolution
 from headgate.model import Stream, Subscription
 from headgate.model.roots import member_name, root_region
@@ -33,10 +33,10 @@ def check_roots(regions: Mapping[str, Mapping[str, Any]], stream: Stream) -> Non
     where, layout = f"stream {stream.name!r}, roots", layout_of(stream)
     if layout is None:
         raise GridError("region roots need a grid", where=where, hint="give the stream a `grid:`, or one `root`")
-    boxes: dict[str, Box] = {}
+    boxes: dict[str, BoxRegion] = {}
     for name, document in regions.items():
         found = parse_region(document, layout, where=at(where, f"{name}.region"))
-        if not isinstance(found, Box):
+        if not isinstance(found, BoxRegion):
             raise GridError("the region of a root is a box", where=at(where, f"{name}.region"), hint="write {box: ...}")
         boxes[name] = found
     names = list(boxes)
@@ -58,7 +58,7 @@ def check_roots(regions: Mapping[str, Mapping[str, Any]], stream: Stream) -> Non
         )
 
 
-def _share(one: Box, other: Box, layout: GridLayout) -> bool:
+def _share(one: BoxRegion, other: BoxRegion, layout: GridLayout) -> bool:
     if max(one.y[0], other.y[0]) >= min(one.y[1], other.y[1]):
         return False
     turns = (-layout.x.extent, 0.0, layout.x.extent) if layout.x.wrap else (0.0,)

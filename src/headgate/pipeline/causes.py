@@ -13,6 +13,12 @@ LONGEST: Final = 1000
 """Characters of a cause that are kept."""
 
 _PYTHON: Final = re.compile(r"^((?:\w+\.)*)(\w*(?:Error|Exception|Interrupt|Exit|Warning)): (.+)$", re.MULTILINE)
+_JAVA: Final = (
+    re.compile(r"^Caused by: (.+)$", re.MULTILINE),
+    re.compile(r"most recent failure: Lost task .*?\): (.+)$", re.MULTILINE),
+    re.compile(r"^An error occurred while calling .*\n: (.+)$", re.MULTILINE),
+)
+"""Where the innermost Java error stands, the first that is found; of several the last one caused the others."""
 _STREAM: Final = re.compile(r"terminated with exception: (.*?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
 
 
@@ -29,5 +35,7 @@ def cause_of(error: object) -> str:
         return ours[-1][3].strip()[:LONGEST]
     if found:
         return f"{found[-1][2]}: {found[-1][3].strip()}"[:LONGEST]
-    streamed = _STREAM.search(text)
-    return (streamed[1] if streamed else text.split("\n", 1)[0])[:LONGEST]
+    for pattern in (*_JAVA, _STREAM):
+        if causes := pattern.findall(text):
+            return str(causes[-1]).strip()[:LONGEST]
+    return text.split("\n", 1)[0][:LONGEST]

@@ -6,21 +6,17 @@ without an event loop.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from functools import reduce
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from headgate.fabric import SyncFabric
-from headgate.pipeline.counts import read_counts
+from headgate.pipeline.staged import Staged
 from headgate.protocol import commits
 from headgate.protocol.records import Pin
-from headgate.reduction import merged
-from headgate.wire.manifest import Manifest, PartRef, SourceRange
-from headgate.wire.unsent import Unsent, decode_unsent
+from headgate.wire.manifest import Manifest, SourceRange
 
 
 async def _same_files(last: Manifest | None) -> int:
@@ -55,12 +51,12 @@ def commit(
     lineage: str,
     batch: int,
     pin: Pin,
-    staged: Sequence[Any],
+    staged: Staged,
     reading: Reading = NO_SOURCE,
 ) -> Manifest | None:
     """Append the manifest of a batch, None when the batch was committed before.
 
-    `staged` are the rows that the match pass returned, in partition order.
+    `staged` is what the match pass told.
     """
 
     async def draft(last: Manifest | None, now_ms: int) -> Manifest:
@@ -71,14 +67,11 @@ def commit(
 
 
 def build_manifest(
-    stream: str, lineage: str, batch: int, pin: Pin, staged: Sequence[Any], after: int, now_ms: int
+    stream: str, lineage: str, batch: int, pin: Pin, staged: Staged, after: int, now_ms: int
 ) -> Manifest:
     """The manifest of what was staged, with sequence numbers by prefix sums."""
-    parts = [row for row in staged if row["kind"] == "part"]
-    dead = [row for row in staged if row["kind"] == "dead"]
-    class_ids, totals = read_counts(staged)
-    events = sum(row["events"] for row in parts)
-    mean_ms = sum(row["event_ms"] * row["events"] for row in parts) / events if events else float(now_ms)
+    class_ids, class_counts = staged.class_counts()
+    mean_ms = staged.mean_event_ms()
     return Manifest(
         stream=stream,
         lineage=lineage,
@@ -87,32 +80,17 @@ def build_manifest(
         context=pin.context,
         skipped=np.array(pin.skipped, np.uint64),
         partly=pin.left_out.partly,
-        withheld=withheld_of(staged),
-        unsent=unsent_of(staged),
+        withheld=staged.withheld(),
+        unsent=staged.unsent(),
         shed_updates=pin.shed_updates,
-        partly_shed=sum(row["partly_shed"] for row in staged),
+        partly_shed=staged.total("partly_shed"),
         after=after,
-        parts=tuple(PartRef(row["log_sequence"], row["evaluated"], row["kept"]) for row in parts),
+        parts=staged.parts(),
         class_ids=class_ids,
-        class_counts=totals,
-        dead=sum(row["dead"] for row in dead),
-        shed=sum(row["shed"] for row in staged),
-        dead_parts=tuple(PartRef(row["log_sequence"], 0, row["dead"]) for row in dead),
+        class_counts=class_counts,
+        dead=staged.total("dead"),
+        shed=staged.total("shed"),
+        dead_parts=staged.dead_letters(),
         time_ms=now_ms,
-        lag_ms=int(now_ms - mean_ms),
+        lag_ms=0 if mean_ms is None else int(now_ms - mean_ms),
     )
-
-
-def unsent_of(staged: Sequence[Any]) -> Unsent | None:
-    """What senders have given up, as declared in this batch."""
-    declared = (decode_unsent(row["unsent"]) for row in staged if row["unsent"])
-    return reduce(merged, declared, None)
-
-
-def withheld_of(staged: Sequence[Any]) -> dict[str, int]:
-    """By what groups of classes tolerate, how many rows were withheld from each."""
-    found: dict[str, int] = {}
-    for row in staged:
-        for tolerance, count in json.loads(row["withheld"] or "{}").items():
-            found[tolerance] = found.get(tolerance, 0) + count
-    return found

@@ -7,9 +7,9 @@ here and travels with the pin.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from headgate.matching.admission import (
 )
 from headgate.model import Admission, Stream
 from headgate.pipeline.classes import tolerances_of, true_states
+from headgate.pipeline.staged import Staged
 from headgate.protocol.port import LogPort
 from headgate.protocol.published import require_snapshot
 from headgate.wire.context import context_size, decode_context, encode_context
@@ -94,16 +95,15 @@ class Controller:
         """The method in force, as a deployment file names it; a requirement has chosen it."""
         return self._gate.method
 
-    def learn(self, staged: Sequence[Any]) -> None:
+    def learn(self, staged: Staged) -> None:
         """Take in what a batch took."""
-        rows, updates = sum(row["evaluated"] for row in staged), sum(row["updates"] for row in staged)
+        rows, updates = staged.total("evaluated"), staged.total("updates")
         if rows:
-            self.row_cost_s = _smooth(self.row_cost_s, sum(row["busy_s"] for row in staged) / rows)
+            self.row_cost_s = _smooth(self.row_cost_s, staged.total("busy_s") / rows)
         if updates:
-            self.update_cost_s = _smooth(self.update_cost_s, sum(row["update_s"] for row in staged) / updates)
-        self.late_rows += sum(row["late"] for row in staged)
-        self._rows = max((row["given"] for row in staged), default=0)
-        self._age_s = max((row["age_s"] for row in staged), default=0.0)
+            self.update_cost_s = _smooth(self.update_cost_s, staged.total("update_s") / updates)
+        self.late_rows += staged.total("late")
+        self._rows, self._age_s = staged.most("given"), staged.most("age_s")
 
     async def demands(self, port: LogPort, version: int) -> Demands:
         """What the classes of a version demand; nothing is read where control could not act on it."""

@@ -7,14 +7,14 @@ of a megabyte instead of four.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from headgate.matching import ClassLists
-from headgate.wire.integers import decode_sorted, decode_uints, encode_sorted, encode_uints
+from headgate.wire.integers import encode_sorted, encode_uints
 
 UInts = npt.NDArray[np.uint64]
 Counts = tuple[npt.NDArray[Any], npt.NDArray[Any]]
@@ -35,21 +35,10 @@ class Counted:
         if len(self._parts) > _MERGE_AT:
             self._parts = [sum_counts(self._parts)]
 
-    def packed(self) -> dict[str, Any]:
-        """The counts as a staged row holds them."""
+    def packed(self) -> tuple[int, bytes, bytes]:
+        """How many classes were counted, and their ids and counts as a staged row holds them."""
         ids, counts = sum_counts(self._parts)
-        return {"classes": len(ids), "class_ids": encode_sorted(ids), "class_counts": encode_uints(counts)}
-
-
-def read_counts(staged: Iterable[Any]) -> tuple[UInts, UInts]:
-    """The counts of all staged rows together."""
-    return sum_counts(
-        [
-            (decode_sorted(row["class_ids"], row["classes"]), decode_uints(row["class_counts"], row["classes"]))
-            for row in staged
-            if row["classes"]
-        ]
-    )
+        return len(ids), encode_sorted(ids), encode_uints(counts)
 
 
 def sum_counts(parts: Sequence[Counts]) -> tuple[UInts, UInts]:

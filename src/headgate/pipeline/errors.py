@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from headgate.fabric import SyncFabric
 from headgate.matching.admission import ErrorEstimate
+from headgate.pipeline.staged import Staged
 from headgate.protocol.reports import ErrorsReport
 
 _SUMS = ErrorsReport.__struct_fields__
@@ -26,9 +26,9 @@ class Errors(ErrorsReport, frozen=True):
         fabric.report_quarantine(f"driver-{stream}")
         return found or cls()
 
-    def after(self, staged: Sequence[Any], fabric: SyncFabric, stream: str) -> Errors:
+    def after(self, staged: Staged, fabric: SyncFabric, stream: str) -> Errors:
         """With one more batch; reported, for `headgate status` and the next driver, if that gave anything up."""
-        found = Errors(*(getattr(self, name) + sum(row[name] for row in staged) for name in _SUMS))
+        found = Errors(*(getattr(self, name) + staged.total(name) for name in _SUMS))
         if found != self:
             fabric.publish(fabric.logs.stats("errors", stream), found.encode())
         return found

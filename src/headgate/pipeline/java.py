@@ -62,7 +62,7 @@ def java_home(state_dir: Path | None = None, environ: Mapping[str, str] = os.env
     write; no path is limited in its characters.
     """
     seen = []
-    for candidate in _candidates(environ):
+    for candidate in find_java(environ):
         if candidate.major >= OLDEST:
             return _wrapped(candidate.home, _wrapper_dir(state_dir, environ))
         seen.append(f"{candidate.home} is Java {candidate.major}")
@@ -72,7 +72,8 @@ def java_home(state_dir: Path | None = None, environ: Mapping[str, str] = os.env
     )
 
 
-def _candidates(environ: Mapping[str, str]) -> Iterator[Java]:
+def find_java(environ: Mapping[str, str] = os.environ) -> Iterator[Java]:
+    """Every Java that is found, in the order in which they are tried."""
     if given := environ.get("JAVA_HOME"):
         yield from _inspect(Path(given) / "bin" / "java")
     if found := shutil.which("java", path=environ.get("PATH", os.defpath)):

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -25,8 +25,10 @@ from headgate.fabric import SyncFabric
 from headgate.model import Stream
 from headgate.pipeline.causes import cause_of
 from headgate.pipeline.stages import Stages
+from headgate.protocol.records import Record
 from headgate.protocol.reports import JobReport
 from headgate.wire.logs import Logs
+from headgate.wire.record import read_record, write_record
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,8 +41,17 @@ _RESTART_S: Final = 2.0
 _SAY_S: Final = 5.0
 _FIRST_S: Final = 90.0
 CONNECTION: Final = "HEADGATE_JOB_CONNECTION"
-"""The environment variable with the job's address of NATS and its credentials, as JSON."""
+"""The environment variable with the job's address of NATS and its credentials, as a record."""
+_KIND: Final = "job-config"
 _STOP_S: Final = 10.0
+
+
+class JobConnection(Record, frozen=True, kw_only=True):
+    """The job's address of NATS and its credentials."""
+
+    kind_name = "job-connection"
+    url: str
+    nats_options: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -60,19 +71,23 @@ class JobConfig:
     log_level: str = "warning"
     log_format: str = "text"
 
-    def shown(self) -> dict[str, Any]:
+    def shown(self) -> bytes:
         """What is written into the state directory, for everybody to read: how to prove who we are is left out."""
-        return {**asdict(self), "url": masked(self.url), "nats_options": {}}
+        return write_record(_KIND, replace(self, url=masked(self.url), nats_options={}))
 
     def connection(self) -> str:
         """What is left out there, for the job's environment, which only its own user can read."""
-        return json.dumps({"url": self.url, "nats_options": dict(self.nats_options)})
+        return JobConnection(url=self.url, nats_options=dict(self.nats_options)).encode().decode()
 
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read a configuration file, and the connection from the environment, which no child process inherits."""
-        document = json.loads(path.read_text(encoding="utf-8"))
-        return cls(**{**document, **json.loads(os.environ.pop(CONNECTION, "{}"))})
+        config = read_record(_KIND, cls, path.read_bytes())
+        given = os.environ.pop(CONNECTION, None)
+        if given is None:
+            return config
+        connection = JobConnection.decode(given.encode())
+        return replace(config, url=connection.url, nats_options=connection.nats_options)
 
     @property
     def address(self) -> Address:
@@ -162,19 +177,21 @@ class Job:
         self._say(fabric, "failed", stream=name, error=cause)
 
     def _start(self, spark: SparkSession, fabric: SyncFabric, stream: Stream) -> None:
-        from headgate.pipeline.query import start_query
+        from headgate.pipeline.query import QuerySettings, start_query
 
-        count = self.config.partitions
+        settings = QuerySettings(
+            trigger_s=float(stream.options.get("trigger_s", self.config.trigger_s)),
+            partitions=self.config.partitions,
+            new_lineage=self.config.new_lineage,
+            told=lambda _: self.stages.end("first commit"),
+        )
         self._queries[stream.name] = start_query(
             spark,
             stream,
             self.config.address,
             fabric,
             Path(self.config.state_dir) / "checkpoints" / stream.name,
-            trigger_s=float(stream.options.get("trigger_s", self.config.trigger_s)),
-            new_lineage=self.config.new_lineage,
-            shape=None if count is None else lambda frame: frame.repartition(count),
-            told=lambda _: self.stages.end("first commit"),
+            settings,
         )
 
     def _warm_up(self, spark: SparkSession) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headgate.errors import HeadgateError
 from headgate.fabric import SyncFabric
@@ -26,7 +26,7 @@ from headgate.pipeline.record import note, resume
 from headgate.pipeline.roots import own_rows
 from headgate.pipeline.session import local_uri
 from headgate.pipeline.sources import read
-from headgate.pipeline.staged import STAGED_DDL
+from headgate.pipeline.staged import STAGED_DDL, Staged
 from headgate.pipeline.validate import validate
 from headgate.pipeline.worker import Address
 from headgate.protocol.reports import JobReport
@@ -91,19 +91,17 @@ class Batches:
             self.address,
             name,
             pin,
-            os.getpid(),
-            batch,
-            self.control.row_cost_s,
-            time.time(),
-            index,
-            demands.levels,
-            demands.in_order,
+            driver_pid=os.getpid(),
+            row_cost_s=self.control.row_cost_s,
+            began_s=time.time(),
+            index=index,
+            levels=demands.levels,
+            in_order=demands.in_order,
         )
         rows = frame if self.gridding is None else self.gridding(frame, batch)
-        staged = match(own_rows(rows, self.stream), work).collect()
+        staged = Staged.collected(match(own_rows(rows, self.stream), work).collect())
         self.control.learn(staged)
-        troubles = {row["trouble"] for row in staged if row["trouble"]}
-        if troubles:
+        if troubles := staged.troubles():
             self.keeper.complained(pin.version, troubles)
         manifest = commit(self.fabric, name, self.lineage, batch, pin, staged, self._reading(batch))
         if manifest is not None:
@@ -133,17 +131,17 @@ class Batches:
             self.fabric.purge(logs.root(self.stream.name), logs.context(self.stream.name), self.keeper.base)
             self._purged = self.keeper.base
 
-    def _report(self, batch: int, rows: int, staged: list[Any], seconds: float) -> None:
+    def _report(self, batch: int, rows: int, staged: Staged, seconds: float) -> None:
         report = JobReport(
             stream=self.stream.name,
             state="running",
             batch=batch,
             rows=rows,
             batch_s=round(seconds, 4),
-            work_s=round(sum(row["busy_s"] for row in staged), 4),
-            match_s=round(sum(row["match_s"] for row in staged), 4),
-            class_s=round(sum(row["class_s"] for row in staged), 4),
-            class_bytes=sum(row["class_bytes"] for row in staged),
+            work_s=round(staged.total("busy_s"), 4),
+            match_s=round(staged.total("match_s"), 4),
+            class_s=round(staged.total("class_s"), 4),
+            class_bytes=staged.total("class_bytes"),
             admission=self.control.method,
             row_cost_s=self.control.row_cost_s,
             update_cost_s=self.control.update_cost_s,
@@ -160,19 +158,28 @@ def match(frame: DataFrame, work: MatchPass) -> DataFrame:
     return frame.mapInArrow(work, STAGED_DDL)
 
 
+@dataclass(frozen=True, slots=True)
+class QuerySettings:
+    """How a stream's query runs: how often, in how many partitions its rows are matched; `told` hears each report.
+
+    With `new_lineage` a checkpoint that the root log does not lead up to is taken as it is.
+    """
+
+    trigger_s: float = 1.0
+    partitions: int | None = None
+    new_lineage: bool = False
+    told: Callable[[JobReport], None] | None = None
+
+
 def start_query(
     spark: SparkSession,
     stream: Stream,
     address: Address,
     fabric: SyncFabric,
     checkpoint: Path,
-    *,
-    trigger_s: float = 1.0,
-    new_lineage: bool = False,
-    shape: Callable[[DataFrame], DataFrame] | None = None,
-    told: Callable[[JobReport], None] | None = None,
+    settings: QuerySettings,
 ) -> StreamingQuery:
-    """Start a stream's query. `shape` may repartition the rows before they are matched, `told` hears each report."""
+    """Start a stream's query."""
     fabric.ensure(fabric.logs.root(stream.name))
     if stream.source.format == "nats":
         fabric.ensure(fabric.logs.input(stream.name))
@@ -181,14 +188,14 @@ def start_query(
     given = stream if gridding is None else replace(stream, schema=station_schema(stream))
     frame = validate(read(spark, given, nats=server), given)
     frame = frame if gridding is None else gridding.with_marks(frame)
-    frame = shape(frame) if shape else frame
+    frame = frame if settings.partitions is None else frame.repartition(settings.partitions)
     compact_every = int(str(spark.conf.get("spark.sql.streaming.fileSource.log.compactInterval", "10")))
-    lineage = resume(fabric, stream, checkpoint, accept=new_lineage, compact_every=compact_every)
-    work = Batches(address, fabric, stream, checkpoint, lineage, gridding, told)
+    lineage = resume(fabric, stream, checkpoint, accept=settings.new_lineage, compact_every=compact_every)
+    work = Batches(address, fabric, stream, checkpoint, lineage, gridding, settings.told)
     return (
         frame.writeStream.queryName(stream.name)
         .foreachBatch(work)
         .option("checkpointLocation", local_uri(checkpoint / "spark"))
-        .trigger(processingTime=f"{int(trigger_s * 1000)} milliseconds")
+        .trigger(processingTime=f"{int(settings.trigger_s * 1000)} milliseconds")
         .start()
     )

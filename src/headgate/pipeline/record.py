@@ -8,7 +8,6 @@ the stream is refused, or with `--new-lineage` goes on and declares them. Nothin
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import time
@@ -26,7 +25,10 @@ from headgate.pipeline.checkpoint import SparkCheckpoint, listing_of
 from headgate.pipeline.filelists import FileListError, FileLists, Files, files_read, read_files
 from headgate.protocol.commits import LineageError, same_offsets
 from headgate.protocol.published import head_revision
+from headgate.protocol.records import Record
+from headgate.wire.frame import WireError
 from headgate.wire.manifest import Manifest, PartRef, decode_manifest, encode_manifest
+from headgate.wire.record import Count
 
 FILE_FORMATS: Final = frozenset({"csv", "json", "xml", "text", "orc", "parquet", "avro", "binaryfile"})
 """Sources of files: the root log keeps their lists of files."""
@@ -216,16 +218,24 @@ def _make_lineage(directory: Path, known: str | None) -> str:
     return lineage
 
 
+class CommitNote(Record, frozen=True, kw_only=True):
+    """The last commit, as noted beside a checkpoint."""
+
+    kind_name = "commit-note"
+    batch: Count
+    upto: Count
+
+
 def note(directory: Path, manifest: Manifest) -> None:
     """Note a commit beside the checkpoint; it is needed only where the root log has lost it."""
     fresh = directory / "committed.new"
-    fresh.write_text(json.dumps({"batch": manifest.batch, "upto": manifest.upto}), encoding="utf-8")
+    fresh.write_bytes(CommitNote(batch=manifest.batch, upto=manifest.upto).encode())
     fresh.replace(directory / "committed")
 
 
 def _noted_rows(directory: Path) -> int:
     """The last sequence number that was noted, 0 where nothing was."""
     try:
-        return int(json.loads((directory / "committed").read_text(encoding="utf-8"))["upto"])
-    except (OSError, ValueError, TypeError, KeyError):
+        return CommitNote.decode((directory / "committed").read_bytes()).upto
+    except (OSError, WireError):
         return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate.grid import Box, layout_of, parse_region
+from headgate.grid import BoxRegion, layout_of, parse_region
 from headgate.model import Stream
 from headgate.model.roots import root_region
 from headgate.pipeline.validate import DEAD
@@ -23,7 +23,7 @@ def own_rows(frame: DataFrame, stream: Stream) -> DataFrame:
     if mine is None or layout is None:
         return frame
     box = parse_region(mine.region, layout)
-    assert isinstance(box, Box)
+    assert isinstance(box, BoxRegion)
     x, y = (f.col(f"`{axis.column}`").cast("double") for axis in (layout.x, layout.y))
     on_grid = y.between(layout.y.low, layout.y.high)
     if layout.x.wrap:

@@ -1,55 +1,174 @@
-"""What a task tells the driver about what it staged: a row per part, per message of dead letters, and per partition."""
+"""What a task tells the driver about what it staged, as one typed record: its columns, its encoder and its decoder.
+
+`StagedRow` describes the columns. A task writes batches of them (`encode_staged`), Spark carries them to the driver,
+and there they are one table, `Staged`, which answers what the commit, the controller and the reports ask. Every row
+carries the version of the format, so that a worker that runs another version of Headgate is found out before anything
+is committed.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from functools import reduce
+from typing import Any, Final, Literal, Self
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-STAGED: Final = pa.schema(
-    [
-        ("kind", pa.string()),  # part, dead, unsent or counts
-        ("log_sequence", pa.int64()),
-        ("evaluated", pa.int64()),
-        ("kept", pa.int64()),
-        ("dead", pa.int64()),
-        ("shed", pa.int64()),
-        ("classes", pa.int64()),
-        ("class_ids", pa.binary()),
-        ("class_counts", pa.binary()),
-        ("event_ms", pa.float64()),
-        ("events", pa.int64()),
-        ("busy_s", pa.float64()),
-        ("match_s", pa.float64()),
-        ("class_s", pa.float64()),
-        ("class_bytes", pa.int64()),
-        ("sampled", pa.int64()),
-        ("missed", pa.float64()),
-        ("missed_var", pa.float64()),
-        ("wrong", pa.float64()),
-        ("wrong_var", pa.float64()),
-        ("trouble", pa.string()),
-        ("given", pa.int64()),
-        ("age_s", pa.float64()),
-        ("updates", pa.int64()),
-        ("update_s", pa.float64()),
-        ("partly_shed", pa.int64()),
-        ("withheld", pa.string()),
-        ("late", pa.int64()),
-        ("unsent", pa.string()),
-    ]
-)
+from headgate.pipeline.counts import sum_counts
+from headgate.reduction import merged
+from headgate.wire.frame import WireError
+from headgate.wire.integers import decode_sorted, decode_uints
+from headgate.wire.manifest import PartRef
+from headgate.wire.unsent import Unsent, decode_unsent
 
-_DDL: Final = {pa.string(): "string", pa.binary(): "binary", pa.int64(): "bigint", pa.float64(): "double"}
-_ZEROS: Final = {pa.string(): "", pa.binary(): b"", pa.int64(): 0, pa.float64(): 0.0}
+STAGED_FORMAT: Final = 1
 
-STAGED_DDL: Final = ", ".join(f"{field.name} {_DDL[field.type]}" for field in STAGED)
+UInts = npt.NDArray[np.uint64]
 
 
-def staged_row(**given: Any) -> dict[str, Any]:
-    """A row with these values and zeros for the others.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedRow:
+    """One row of what a task tells. The kind says which columns count; the others are zero or empty.
 
-    >>> staged_row(kind="part", evaluated=3)["kept"]
-    0
+    `part`: rows in the root log at `log_sequence` (0 where nobody wants any), of which `kept` of `evaluated` matched.
+    `dead`: a message of dead letters there, `dead` of them. `unsent`: a sender's declaration.
+    `withheld`: rows that were not matched for the classes of a `tolerance`.
+    `batch`: what became of one Arrow batch, what it took, and what samples say about errors of admission control.
+    `partition`: matched rows by class and what the context updates took, once at the end.
     """
-    return {**{field.name: _ZEROS[field.type] for field in STAGED}, **given}
+
+    kind: Literal["part", "dead", "unsent", "withheld", "batch", "partition"]
+    format: int = STAGED_FORMAT
+    log_sequence: int = 0
+    evaluated: int = 0
+    kept: int = 0
+    dead: int = 0
+    unsent: str = ""
+    tolerance: str = ""
+    withheld: int = 0
+    shed: int = 0
+    partly_shed: int = 0
+    late: int = 0
+    event_ms: float = 0.0
+    events: int = 0
+    busy_s: float = 0.0
+    match_s: float = 0.0
+    class_s: float = 0.0
+    class_bytes: int = 0
+    missed: float = 0.0
+    missed_var: float = 0.0
+    wrong: float = 0.0
+    wrong_var: float = 0.0
+    sampled: int = 0
+    trouble: str = ""
+    classes: int = 0
+    class_ids: bytes = b""
+    class_counts: bytes = b""
+    given: int = 0
+    age_s: float = 0.0
+    updates: int = 0
+    update_s: float = 0.0
+
+
+_COLUMNS: Final = tuple(column.name for column in fields(StagedRow))
+_ARROW: Final = {int: pa.int64(), float: pa.float64(), bytes: pa.binary(), str: pa.string()}
+_SPARK: Final = {int: "bigint", float: "double", bytes: "binary", str: "string"}
+_PYTHON: Final = {name: str if name == "kind" else type(getattr(StagedRow(kind="part"), name)) for name in _COLUMNS}
+
+STAGED: Final = pa.schema([(name, _ARROW[_PYTHON[name]]) for name in _COLUMNS])
+STAGED_DDL: Final = ", ".join(f"{name} {_SPARK[_PYTHON[name]]}" for name in _COLUMNS)
+
+
+def encode_staged(rows: Sequence[StagedRow]) -> pa.RecordBatch:
+    """The rows as a task gives them to Spark.
+
+    >>> encode_staged([StagedRow(kind="part", log_sequence=7, evaluated=3, kept=2)]).num_rows
+    1
+    """
+    columns = [pa.array([getattr(row, name) for row in rows], STAGED.field(name).type) for name in _COLUMNS]
+    return pa.RecordBatch.from_arrays(columns, schema=STAGED)
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """All that the tasks of a micro-batch told, in partition order."""
+
+    table: pa.Table
+
+    def __post_init__(self) -> None:
+        """Refuse what another version of Headgate wrote."""
+        formats = self.table.column("format").unique().to_pylist()
+        if formats not in ([], [STAGED_FORMAT]):
+            raise WireError(
+                f"workers told what they staged in the formats {formats}, this driver reads {STAGED_FORMAT}",
+                hint="give the workers of the Spark cluster the same version of Headgate as the driver",
+            )
+
+    @classmethod
+    def of(cls, batches: Iterable[pa.RecordBatch]) -> Self:
+        """From the batches of tasks that ran in this process."""
+        return cls(pa.Table.from_batches(batches, STAGED))
+
+    @classmethod
+    def collected(cls, rows: Sequence[Sequence[Any]]) -> Self:
+        """From the rows that Spark collected, each with a value for every column of `STAGED_DDL`."""
+        columns = zip(*rows, strict=True) if rows else [()] * len(_COLUMNS)
+        return cls(
+            pa.table([pa.array(values, field.type) for values, field in zip(columns, STAGED, strict=True)], STAGED)
+        )
+
+    def total(self, column: str) -> Any:
+        """The sum of a column.
+
+        >>> Staged.of([encode_staged([StagedRow(kind="part", kept=2), StagedRow(kind="part", kept=3)])]).total("kept")
+        5
+        """
+        return pc.sum(self.table.column(column), min_count=0).as_py()
+
+    def most(self, column: str) -> Any:
+        """The largest value of a column, 0 where nothing was told."""
+        return pc.max(self.table.column(column)).as_py() or 0
+
+    def parts(self) -> tuple[PartRef, ...]:
+        """The parts that were staged, in the order of their rows."""
+        return tuple(PartRef(*row) for row in self._of_kind("part", "log_sequence", "evaluated", "kept"))
+
+    def dead_letters(self) -> tuple[PartRef, ...]:
+        """The messages of dead letters that were staged."""
+        return tuple(PartRef(place, 0, dead) for place, dead in self._of_kind("dead", "log_sequence", "dead"))
+
+    def unsent(self) -> Unsent | None:
+        """What senders have given up, as declared in this micro-batch."""
+        return reduce(merged, (decode_unsent(text) for (text,) in self._of_kind("unsent", "unsent")), None)
+
+    def withheld(self) -> dict[str, int]:
+        """By what groups of classes tolerate, how many rows were withheld from each."""
+        found: dict[str, int] = {}
+        for tolerance, count in self._of_kind("withheld", "tolerance", "withheld"):
+            found[tolerance] = found.get(tolerance, 0) + count
+        return found
+
+    def class_counts(self) -> tuple[UInts, UInts]:
+        """Class ids, ascending, and how many rows matched each."""
+        rows = self._of_kind("partition", "classes", "class_ids", "class_counts")
+        return sum_counts(
+            [(decode_sorted(ids, size), decode_uints(counts, size)) for size, ids, counts in rows if size]
+        )
+
+    def troubles(self) -> set[str]:
+        """What workers complained of."""
+        return {text for (text,) in self._of_kind("batch", "trouble") if text}
+
+    def mean_event_ms(self) -> float | None:
+        """The mean time at which the rows were made, None where they do not say."""
+        events = self.total("events")
+        weighted = pc.multiply(self.table.column("event_ms"), self.table.column("events"))
+        return pc.sum(weighted).as_py() / events if events else None
+
+    def _of_kind(self, kind: str, *columns: str) -> list[tuple[Any, ...]]:
+        rows = self.table.filter(pc.equal(self.table.column("kind"), kind))
+        return list(zip(*(rows.column(name).to_pylist() for name in columns), strict=True))

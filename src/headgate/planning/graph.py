@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from headgate.model import Plan, Tree
 from headgate.planning.kernel.flow import evaluate, try_moves
-from headgate.planning.net import FALLBACKS, GOAL, REDUCED, TOLERANCE, TOUCHED, TRIALS, compile_problem
+from headgate.planning.net import TOLERANCE, compile_problem
 from headgate.planning.problem import Problem, ProblemError
 
 Parents = Mapping[tuple[str, str], str]  # (stream, site) -> parent site
@@ -26,7 +26,7 @@ class Graph:
     def __init__(self, problem: Problem, *, goal: int = 0) -> None:
         self.problem = problem
         self.net, self.layout = compile_problem(problem)
-        self.net.counter[GOAL] = goal
+        self.net.counter[0]["goal"] = goal
         self.settled = evaluate(self.net, True)
         self._names: list[tuple[str, str]] = [("", "")] * len(self.net.node)
         for name, node in self.layout.nodes.items():
@@ -114,10 +114,10 @@ class Graph:
         """What the incremental evaluation has done so far."""
         counter = self.net.counter
         return {
-            "trials": int(counter[TRIALS]),
-            "fallbacks": int(counter[FALLBACKS]),
-            "swept": int(counter[REDUCED]),
-            "touched_nodes_per_trial": float(counter[TOUCHED]) / max(1, int(counter[TRIALS])),
+            "trials": int(counter[0]["trials"]),
+            "fallbacks": int(counter[0]["fallbacks"]),
+            "swept": int(counter[0]["reduced"]),
+            "touched_nodes_per_trial": float(counter[0]["touched"]) / max(1, int(counter[0]["trials"])),
             "tolerance": float(self.net.rule[TOLERANCE]),
         }
 

@@ -21,15 +21,6 @@ I8 = npt.NDArray[np.int64]
 U1 = npt.NDArray[np.uint8]
 U4 = npt.NDArray[np.uint32]
 
-# Places in `Net.counter`: journal and queue positions, statistics, settings.
-TICK, N_NODES, N_RES, N_MASKS, N_OUTS, N_MOVED, HEAD, TAIL, ROUNDS, TRIALS, FALLBACKS, TOUCHED = range(12)
-LOW, HIGH, PHYSICAL, ROW_BYTES, GOAL, REDUCED, SWEEPS = range(12, 19)
-# Of trials by groups (`kernel.grouped`): whether they are on, whether all wants are of the template, how many groups,
-# active and doubtful resources, loose nodes, noted seats and noted groups there are; how many there were at the start
-# of the trial, and when groups were made.
-GROUPED, PLAIN, GROUPS, ACTIVE, DOUBTFUL, LOOSE, N_SEATS, N_GROUPS = range(19, 27)
-GROUPS_BEFORE, ACTIVE_BEFORE, DOUBTFUL_BEFORE, LOOSE_BEFORE, GROUPS_MADE, ACTIVE_MADE = range(27, 33)
-COUNTERS = 33
 # Places in `Net.rule`: the delay rule and the tolerance of the fixed point. Places in `Net.total`.
 BASE, PER_UNIT, MEAN, TOLERANCE = range(4)
 SCORE, ZEROS, BANDWIDTH, LOADS, SQUARES = range(5)
@@ -93,6 +84,26 @@ GROUPING = np.dtype(
     + [("stamp", _I8)],
     align=True,
 )
+# The one record of `Net.counter`. How far the journals of a trial have come (its number is `tick`): nodes, resources,
+# bit sets, outs, moved nodes; the queue of resources from `head` to `tail`, the depths with waiting nodes. Statistics.
+# Settings: whether only given links may be used, how many bytes of a bit set are rows, what is asked for.
+# Of trials by groups (`kernel.grouped`): whether they are on, whether all wants are of the template, how many groups,
+# active and doubtful resources, loose nodes, noted seats and noted groups there are; how many there were at the start
+# of the trial, and when groups were made.
+COUNTER = np.dtype(
+    [
+        (name, _I8)
+        for name in (
+            *("tick", "noted_nodes", "noted_resources", "noted_masks", "noted_outs", "moved"),
+            *("head", "tail", "low", "high"),
+            *("rounds", "trials", "fallbacks", "touched", "reduced", "sweeps"),
+            *("physical", "row_bytes", "goal"),
+            *("grouped", "plain", "groups", "active", "doubtful", "loose", "noted_seats", "noted_groups"),
+            *("groups_before", "active_before", "doubtful_before", "loose_before", "groups_made", "active_made"),
+        )
+    ],
+    align=True,
+)
 SLOT = np.dtype(
     [(name, _F8) for name in ("drop", "weight", "less", "met")] + [("want", _I4), ("node", _I4)], align=True
 )
@@ -124,7 +135,7 @@ class Net(NamedTuple):
     total: F8
     old_total: F8
     rule: F8
-    counter: I8
+    counter: Any  # (1,) COUNTER
     plane: I4  # (10, max(N, R) + 40), the reduced graph
     real: F8  # (6, max(N, R) + 40)
     entry_group: I4  # what loads a resource: at most three entries per node (trials by groups: two)
@@ -214,46 +225,48 @@ def compile_problem(problem: Problem) -> tuple[Net, Layout]:
     node["want_last"] = np.cumsum(np.bincount(np.array([at for at, _ in wants], np.int64), minlength=total))
     node["want_first"] = np.append(0, node["want_last"][:-1])
     want_records, want_data = _wants([want for _, want in wants])
-    count = np.zeros(COUNTERS, np.int64)
-    count[PHYSICAL], count[ROW_BYTES] = problem.physical, bytes_rows
+    counter = np.zeros(1, COUNTER)
+    counter["physical"], counter["row_bytes"] = problem.physical, bytes_rows
     work = np.zeros((14, max(total, len(resources)) + 40), np.int32)
     work[BUCKET] = -1
     site_nodes = np.argsort(site_of, kind="stable").astype(np.int32)
     node["seat"][site_nodes] = np.arange(total)
     groups = 4 * total + 128
+    weights, widths = _tables(problem, bytes_rows, bytes_columns)
     net = Net(
-        places,
-        site_nodes,
-        resources,
-        link,
-        ends,
-        matrix,
-        flow_records,
-        *_tables(problem, bytes_rows, bytes_columns),
-        want_records,
-        want_data,
-        node,
-        own,
-        own.copy(),
-        own.copy(),
-        np.zeros((total + 64, 2), np.int32),
-        work,
-        np.zeros(5),
-        np.zeros(5),
-        rule,
-        count,
-        np.zeros((10, work.shape[1]), np.int32),
-        np.zeros((6, work.shape[1])),
-        np.zeros(3 * total + 1, np.int32),
-        np.zeros(3 * total + 1),
-        np.zeros(total, SEAT),
-        np.zeros(groups, GROUPING),
-        np.zeros((4, groups), np.uint32),
-        np.zeros(groups),
-        np.zeros(groups, np.int32),
-        np.zeros(len(want_records), SLOT),
-        np.zeros(3 * total + 1, np.uint32),
-        np.zeros(3 * total + 1),
+        place=places,
+        site_nodes=site_nodes,
+        resource=resources,
+        link=link,
+        link_ends=ends,
+        delay=matrix,
+        flow=flow_records,
+        weight_table=weights,
+        width_table=widths,
+        want=want_records,
+        want_data=want_data,
+        node=node,
+        own=own,
+        mask=own.copy(),
+        old_mask=own.copy(),
+        moved=np.zeros((total + 64, 2), np.int32),
+        work=work,
+        total=np.zeros(5),
+        old_total=np.zeros(5),
+        rule=rule,
+        counter=counter,
+        plane=np.zeros((10, work.shape[1]), np.int32),
+        real=np.zeros((6, work.shape[1])),
+        entry_group=np.zeros(3 * total + 1, np.int32),
+        entry_load=np.zeros(3 * total + 1),
+        seat=np.zeros(total, SEAT),
+        group=np.zeros(groups, GROUPING),
+        path=np.zeros((4, groups), np.uint32),
+        kept=np.zeros(groups),
+        noted=np.zeros(groups, np.int32),
+        slot=np.zeros(len(want_records), SLOT),
+        packed_group=np.zeros(3 * total + 1, np.uint32),
+        packed_load=np.zeros(3 * total + 1),
     )
     return net, Layout(nodes, tuple(want.name for _, want in wants), relay)
 
@@ -329,4 +342,4 @@ def scalar_of(net: Net, wish: F8) -> tuple[float, float]:
     sites = len(net.place)
     variance = float(net.total[SQUARES] / sites - (net.total[LOADS] / sites) ** 2)
     score = float(wish[2] * net.total[SCORE] - wish[0] * net.total[BANDWIDTH] - wish[1] * variance)
-    return (-round(float(net.total[ZEROS]), 9) if net.counter[GOAL] == GEOMETRIC else 0.0, score)
+    return (-round(float(net.total[ZEROS]), 9) if net.counter[0]["goal"] == GEOMETRIC else 0.0, score)

@@ -11,15 +11,14 @@ import heapq
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
+_NO_HOOKS = (None, None)
 
 
-@dataclass(frozen=True, slots=True)
-class Instant:
+class Instant(NamedTuple):
     """A moment as a machine sees it: a clock that never goes back, the wall clock, and the CPU that it has used."""
 
     monotonic_s: float
@@ -27,29 +26,25 @@ class Instant:
     cpu_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(NamedTuple):
     """A command was carried out."""
 
     number: int
     value: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """A command could not be carried out, or nobody knows whether it was."""
 
     number: int
     error: Exception
 
 
-@dataclass(frozen=True, slots=True)
-class Woken:
+class Woken(NamedTuple):
     """The time of the last `WakeAt` has come."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """Somebody asks this machine for something; the answer is an `Answer` with the same number."""
 
     number: int
@@ -60,23 +55,20 @@ class Asked:
 Event = Completed | Failed | Woken | Asked
 
 
-@dataclass(frozen=True, slots=True)
-class Issued:
+class Issued(NamedTuple):
     """A command with the number under which its answer is expected."""
 
     number: int
     command: Any
 
 
-@dataclass(frozen=True, slots=True)
-class WakeAt:
+class WakeAt(NamedTuple):
     """Send `Woken` at this time; a later one replaces it."""
 
     monotonic_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """The answer to an `Asked`."""
 
     number: int
@@ -93,10 +85,12 @@ class _own_generators:  # noqa: N801 # it is used as a function of `contextlib` 
 
     def __enter__(self) -> None:
         self._hooks = sys.get_asyncgen_hooks()
-        sys.set_asyncgen_hooks(None, None)
+        if self._hooks != _NO_HOOKS:
+            sys.set_asyncgen_hooks(None, None)
 
     def __exit__(self, *_: object) -> None:
-        sys.set_asyncgen_hooks(*self._hooks)
+        if self._hooks != _NO_HOOKS:
+            sys.set_asyncgen_hooks(*self._hooks)
 
 
 class Task(Generic[T]):
@@ -136,21 +130,18 @@ class Task(Generic[T]):
         return self.result  # type: ignore[return-value] # done without an error
 
 
-@dataclass(frozen=True, slots=True)
-class _Join:
+class _Join(NamedTuple):
     task: Task[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Command:
+class _Command(NamedTuple):
     command: Any
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return (yield self)
 
 
-@dataclass(frozen=True, slots=True)
-class _Wait:
+class _Wait(NamedTuple):
     """Wait for a signal, for a time, or for whichever comes first."""
 
     signal: Signal | None
@@ -269,11 +260,13 @@ class Machine:
         if isinstance(event, Completed):
             waiting = self._pending.pop(event.number, None)
             if waiting is not None:
-                self.resume(*waiting, event.value, None)
+                task, turn = waiting
+                self.resume(task, turn, event.value, None)
         elif isinstance(event, Failed):
             waiting = self._pending.pop(event.number, None)
             if waiting is not None:
-                self.resume(*waiting, None, event.error)
+                task, turn = waiting
+                self.resume(task, turn, None, event.error)
         elif isinstance(event, Asked):
             self.spawn(self._answer(event.number, event.service, event.data), event.service)
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from headgate.errors import HeadgateError
 from headgate.protocol.codec import Codec, WireCodec
@@ -24,6 +24,8 @@ T = TypeVar("T")
 class FabricError(HeadgateError):
     """The fabric could not do what was asked, or nobody knows whether it has."""
 
+    usual_kind = "unavailable"
+
 
 class FencedError(FabricError):
     """An append expected another last message: somebody else has written to the subject."""
@@ -36,6 +38,8 @@ class NoAnswerError(FabricError):
 class LogFullError(FabricError):
     """An append was refused because the log, the subject or the disk is full."""
 
+    usual_kind = "full"
+
 
 class NoLogError(FabricError):
     """There is no log with this name, or none that takes this subject."""
@@ -43,6 +47,8 @@ class NoLogError(FabricError):
 
 class TooLargeError(FabricError):
     """A message is larger, with its headers, than the server takes."""
+
+    usual_kind = "too-large"
 
 
 class GoneError(FabricError):
@@ -79,8 +85,7 @@ class LogInfo:
     messages: int
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     """Append to a log. `expect` fences it, `replace` takes everything before it off the subject in the same step."""
 
     subject: str
@@ -89,24 +94,21 @@ class Append:
     replace: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Last:
+class Last(NamedTuple):
     """Read the last message of a subject."""
 
     log: Log
     subject: str
 
 
-@dataclass(frozen=True, slots=True)
-class Get:
+class Get(NamedTuple):
     """Read a message by its sequence."""
 
     log: Log
     sequence: int
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """Read the next messages of a subject after a sequence."""
 
     log: Log
@@ -115,8 +117,7 @@ class Read:
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
-class Next:
+class Next(NamedTuple):
     """As `Read`, but answered only when there is at least one message."""
 
     log: Log
@@ -125,8 +126,7 @@ class Next:
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
-class Listen:
+class Listen(NamedTuple):
     """Be woken when something is published on one of some subjects, or when the time is over.
 
     A hint only: it may be lost, so the time should be short enough to look without one.
@@ -136,31 +136,27 @@ class Listen:
     timeout_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Lasts:
+class Lasts(NamedTuple):
     """Read the last message of each of some subjects."""
 
     log: Log
     subjects: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Subjects:
+class Subjects(NamedTuple):
     """List the subjects of a log that hold messages, and how many."""
 
     log: Log
     pattern: str
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
+class Names(NamedTuple):
     """List the logs that take messages of a subject."""
 
     subject: str
 
 
-@dataclass(frozen=True, slots=True)
-class Purge:
+class Purge(NamedTuple):
     """Delete the messages of a subject with a sequence below this one."""
 
     log: Log
@@ -168,22 +164,19 @@ class Purge:
     below: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ensure:
+class Ensure(NamedTuple):
     """Make a log if there is none."""
 
     log: Log
 
 
-@dataclass(frozen=True, slots=True)
-class Info:
+class Info(NamedTuple):
     """Ask how full a log is."""
 
     log: Log
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """Ask a service for something and wait for its answer."""
 
     subject: str
@@ -191,22 +184,19 @@ class Ask:
     timeout_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class NeedTable:
+class NeedTable(NamedTuple):
     """Get a version of the catalog, as soon as it is there."""
 
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """Compute something that takes long; it may run beside other things and touches nothing but its own values."""
 
     run: Callable[[], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class HandOver:
+class HandOver(NamedTuple):
     """Give something to the consumer of a machine; answered when the consumer is done with it."""
 
     item: Any

@@ -23,15 +23,20 @@ async def head_revision(port: LogPort) -> int | None:
     """The newest announced revision that is there, None when none was announced."""
     logs = port.logs
     stored = await port.last(logs.state, logs.head)
-    if stored is None:
-        return None
-    revision = port.quarantine.take(logs.state, stored, read_number, _INSTEAD)
-    if revision is not None:
+    while stored is not None:
+        revision = port.quarantine.take(logs.state, stored, read_number, _INSTEAD)
+        if revision is None:
+            break
         if await port.subjects(logs.tables, logs.table(revision)):
             return revision
+        newer = await port.last(logs.state, logs.head)
+        if newer is not None and newer.sequence != stored.sequence:
+            stored = newer  # others were announced between the two questions, and that one was deleted
+            continue
         cause = f"it names revision {revision}, which is not in {logs.tables.name}"
         port.quarantine.add(UnreadableError(logs.state.name, stored.subject, stored.sequence, cause), _INSTEAD)
-    return await newest_readable(port)
+        break
+    return None if stored is None else await newest_readable(port)
 
 
 async def newest_readable(port: LogPort) -> int | None:

@@ -95,8 +95,9 @@ class RangeRequest(Record, frozen=True, kw_only=True):
     """What a site is asked about the range (after, upto] of a stream.
 
     Its rows are wanted as the site would send them to a `child` or to a `subscription`, or those of one delivery class
-    in some `columns`. With `past` a root says only how far it has forgotten the range, with `owed` where the rows begin
-    that are owed to that site, with `served` where those begin that were for a stay of that subscription before `stay`.
+    in some `columns`. With `past` a root says only how far it has forgotten the range, with `owed` which rows are the
+    first that are owed to that site, with `served` which were for a stay of that subscription before `stay` (`Owed`).
+    With `sent` a site says only how far it has sent the range to the child.
     """
 
     kind_name = "range-request"
@@ -111,6 +112,20 @@ class RangeRequest(Record, frozen=True, kw_only=True):
     owed: str | None = None
     served: Count | None = None
     stay: Count = 0
+    sent: bool = False
+
+
+class Owed(Record, frozen=True, kw_only=True):
+    """Where in a range the first rows lie that are owed to somebody: they come after `begins`, under a version.
+
+    The commits of that version go on up to `ends`, or the range ends there. Where nothing is owed, `begins` and `ends`
+    are the end of the range and `version` is 0.
+    """
+
+    kind_name = "owed"
+    begins: Count
+    ends: Count
+    version: Count = 0
 
 
 class Past(Record, frozen=True, kw_only=True):

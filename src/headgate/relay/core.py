@@ -59,11 +59,12 @@ def key_of(stream: str, target: Child | Receiver) -> Key:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A range that did not arrive: ask for it before going on."""
+    """A range that did not arrive: ask for it before going on. `shown`: by a later block, else a site below says so."""
 
     stream: str
     after: int
     upto: int
+    shown: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +99,14 @@ _ASKS: Final = 100
 
 @dataclass
 class _Input:
-    """What has come of a stream without a gap, and blocks past the first gap, in order."""
+    """What has come of a stream without a gap, and blocks past the first gap, in order.
+
+    A site below may know of rows that this one should have sent it: `expected` is where they end.
+    """
 
     coverage: int | None = None
     held: list[tuple[Block, Routes]] = field(default_factory=list)
+    expected: int = 0
 
     def hold(self, block: Block, routes: Routes, most: int) -> None:
         """Keep a block for later; past the limit it is dropped, and asked for again when its turn comes."""
@@ -149,11 +154,20 @@ class RelayCore:
             source.coverage = coverage
 
     def gap(self, stream: str) -> Gap | None:
-        """The first gap that blocks are held behind; the outputs that they are for must stay."""
+        """The first gap, if there is one; the outputs of blocks that are held behind it must stay."""
         found = self._inputs.get(stream)
-        if found is None or found.coverage is None or not found.held:
+        if found is None or found.coverage is None:
             return None
-        return Gap(stream, found.coverage, found.held[0][0].after)
+        if found.held:
+            return Gap(stream, found.coverage, found.held[0][0].after)
+        if found.expected > found.coverage:
+            return Gap(stream, found.coverage, found.expected, shown=False)
+        return None
+
+    def expect(self, stream: str, upto: int) -> None:
+        """Count what lies between the coverage of a stream that has begun and here as a gap, until it has come."""
+        source = self._inputs[stream]
+        source.expected = max(source.expected, upto)
 
     def let_go(self, stream: str) -> None:
         """Drop the blocks that are held behind a gap, but the last: they are asked for again when their turn comes."""
@@ -274,7 +288,7 @@ class RelayCore:
             self._evenly = Evenly(self.limits.shed_after_s)
         for key in self._active:
             if key.child is not None:
-                self.outputs[key].note_wait(now)
+                self.outputs[key].waited(now)
         if self._evenly.due(now):
             self._thin(self._evenly, now)
         return sorted(self._active, key=lambda key: self.outputs[key].oldest)

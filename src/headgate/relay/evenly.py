@@ -32,15 +32,6 @@ NEAR = 1.2
 OFTEN = 0.3
 
 
-def wait_of(passed: float, shed_after_s: float) -> float:
-    """How long rows wait, in seconds, where a part of them passes and the rest is shed evenly; 0 where all pass.
-
-    >>> wait_of(0.3, 2.0), wait_of(1.0, 2.0)
-    (2.0, 0.0)
-    """
-    return 0.0 if passed >= 1.0 else shed_after_s
-
-
 @dataclass(frozen=True, slots=True)
 class Queue:
     """An output as it stands: its longest wait of late in seconds, the rows that wait, how many it has ever sent.

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from headgate.protocol.kernel import Task
 from headgate.protocol.port import FabricError
-from headgate.relay.core import Gap
+from headgate.protocol.records import Owed, RangeRequest
+from headgate.relay.asking import ask_owed, ask_sent, fetch_blocks
+from headgate.relay.core import Gap, Key
 from headgate.relay.holds import Held
-from headgate.relay.owed import fetch_owed
-from headgate.relay.repair import fetch_range
 from headgate.relay.routes import Routes
 from headgate.relay.state import SiteState
 from headgate.wire.frame import WireError
@@ -33,6 +33,7 @@ class Gaps:
         self._held = held
         self._had: dict[str, int] = {}
         self._mending: dict[str, Task[None]] = {}
+        self._parents: dict[str, str] = {}
 
     async def restore(self) -> None:
         """Take up what this site has reported before."""
@@ -44,39 +45,44 @@ class Gaps:
 
     def mend(self, stream: str, parent: str, *, same: bool) -> None:
         """See to a gap, if nobody does yet. `same`: the block before it had the same version."""
+        self._parents[stream] = parent or self._parents.get(stream, "")
         if stream not in self._mending:
             # Where versions differ, this site may not have been in the tree in between: nothing will come by itself.
-            work = self._mend(stream, parent, _GRACE_S if same else 0.0)
+            work = self._mend(stream, _GRACE_S if same else 0.0)
             self._mending[stream] = self._state.port.machine.spawn(work, f"gap of {stream}")
 
-    async def _mend(self, stream: str, parent: str, grace_s: float) -> None:
+    async def _mend(self, stream: str, grace_s: float) -> None:
         try:
             await self._state.port.sleep(grace_s)
-            await self._fill(stream, parent, at_root=not grace_s)
+            await self._fill(stream, at_root=not grace_s)
         finally:
             self._mending.pop(stream, None)
 
-    async def _fill(self, stream: str, parent: str, *, at_root: bool) -> None:
-        """Ask for missing ranges until there are none, in turns the parent and the root.
+    async def _fill(self, stream: str, *, at_root: bool) -> None:
+        """Ask for missing ranges until there are none, in turns the parent, the root and the parent of an earlier plan.
 
         The parent is asked for rows. The root is asked what of a range is owed to this site at all, once for each
         range, and then how far it has forgotten the range. Rows that are owed and are not the parent's to send come
-        from the parent of an earlier plan, into the site log. What another parent had sent, and was purged to make room
-        (`headgate.relay.upkeep`), is asked for again there.
+        from the parent of an earlier plan, into the site log; what it has sent there and could not be read is asked for
+        again. What another parent had sent, and was purged to make room (`headgate.relay.upkeep`), is asked for again
+        there. The root is not asked for rows: what an earlier parent gave up of them, and is still to tell, would come
+        for a range that is covered by then.
         """
         state, turn, asked, failed = self._state, int(at_root), -1, 0
         while (gap := state.core.gap(stream)) is not None:
-            at_root = turn % 2 == 1
+            at_root = turn % 3 == 1
             try:
                 if at_root and gap.upto != asked:
                     await self._pass_over(gap)
                     turn, asked = 0, gap.upto
                     continue
-                place, upto = (await self._root_of(stream), gap.upto) if at_root else self._sender(gap, parent, failed)
-                answers = await fetch_range(
-                    state.port, place, stream, gap.after, upto, child=state.site, tries=turn, past=at_root
-                )
-                await self._take_all(stream, parent, answers)
+                if turn % 3 == 2 or not (gap.shown or at_root):
+                    answers = await self._sent_before(gap, turn)
+                else:
+                    place, upto = (await self._root_of(stream), gap.upto) if at_root else self._sender(gap, failed)
+                    request = RangeRequest(stream=stream, after=gap.after, upto=upto, child=state.site, past=at_root)
+                    answers = await fetch_blocks(state.port, place, request, turn)
+                await self._take_all(stream, answers)
             except (FabricError, WireError):
                 state.totals.failures += 1
                 turn, failed = turn + 1, failed + (not at_root)
@@ -84,12 +90,51 @@ class Gaps:
                 continue
             turn = 0
 
-    def _sender(self, gap: Gap, parent: str, failed: int) -> tuple[str, int]:
+    async def _sent_before(self, gap: Gap, tries: int) -> list[Any]:
+        """What the parent of the plan that a gap's first rows were routed by has sent of it, up to where it has.
+
+        What it has not sent is still to come, and perhaps not all of it: it may give rows up, and then says so in a
+        message of its own. So the answer ends where one of its messages does, and is taken in at once.
+        """
+        state, stream = self._state, gap.stream
+        owed = await self._owed(gap)
+        routes = await state.tables.routes(owed.version, state.site, stream) if owed.version else None
+        if routes is None or routes.parent is None or owed.begins > gap.after:
+            raise FabricError(f"nothing of {stream!r} in ({gap.after}, {gap.upto}] was sent to {state.site} before")
+        reached, found = gap.after, []
+        request = RangeRequest(stream=stream, after=reached, upto=owed.ends, child=state.site, sent=True)
+        end = await ask_sent(state.port, routes.parent, request)
+        while reached < end:
+            request = RangeRequest(stream=stream, after=reached, upto=end, child=state.site)
+            answers = await fetch_blocks(state.port, routes.parent, request, tries)
+            found += answers
+            reached = state.port.codec.coverage(answers[-1])[1]
+        if not found:
+            raise FabricError(f"{routes.parent} has sent nothing of {stream!r} in ({gap.after}, {owed.ends}] yet")
+        return found
+
+    def sent(self, request: RangeRequest) -> int:
+        """How far this site has sent a range to a child: up to the end of a message, or to what it has not got yet.
+
+        A child asks for what it is owed, and so this site is: what has not come here is a gap from now on.
+        """
+        state, stream = self._state, request.stream
+        mine = max(state.core.coverage(stream) or 0, self._had.get(stream, 0))
+        if mine < request.upto and stream not in state.roots:
+            self.begin(stream)
+            state.core.expect(stream, request.upto)
+            self.mend(stream, "", same=False)
+        output = state.core.outputs.get(Key(stream, child=request.child))
+        if output is not None and (output.queue or output.busy is not None or output.packing):
+            mine = min(mine, output.coverage or 0)
+        return min(max(mine, request.after), request.upto)
+
+    def _sender(self, gap: Gap, failed: int) -> tuple[str, int]:
         """Whom to ask for rows, and up to where: the parent, or after failures those whose later messages have come.
 
         Messages of one sender come in order, so it has sent everything of its own before the last of them.
         """
-        sent = {parent: gap.upto}
+        sent = {self._parents[gap.stream]: gap.upto}
         for each in self._state.taken.get(gap.stream, ()):
             if each.upto > gap.after:
                 sent.setdefault(each.subject.rsplit(".", 1)[-1], min(each.upto, gap.upto))
@@ -97,35 +142,38 @@ class Gaps:
 
     async def _pass_over(self, gap: Gap) -> None:
         """Count the beginning of a gap as received where nothing of it is owed to this site."""
-        state, stream = self._state, gap.stream
-        root = await self._root_of(stream)
-        begins = await fetch_owed(state.port, root, stream, gap.after, gap.upto, state.site)
-        if begins > gap.after:
+        state, owed = self._state, await self._owed(gap)
+        if owed.begins > gap.after:
             async with state.routing:
-                state.core.cover(stream, begins, state.port.now)
+                state.core.cover(gap.stream, owed.begins, state.port.now)
                 await state.pack_overfull()
 
-    async def _take_all(self, stream: str, parent: str, answers: list[Any]) -> None:
+    async def _owed(self, gap: Gap) -> Owed:
+        """What of a gap is owed to this site, as the root knows."""
+        request = RangeRequest(stream=gap.stream, after=gap.after, upto=gap.upto, owed=self._state.site)
+        return await ask_owed(self._state.port, await self._root_of(gap.stream), request)
+
+    async def _take_all(self, stream: str, answers: list[Any]) -> None:
         """Take in an answer, after stating that its versions are in use here."""
         codec = self._state.port.codec
         ends = {codec.version(data): codec.coverage(data)[1] for data in answers}
         if not await self._held.take(stream, ends):
             await self._state.port.sleep(self._state.stall_s)  # it came too late to be used: ask again
             return
-        for data in answers:
-            await self._take(stream, parent, data)
+        async with self._state.routing:  # of one message all or nothing, as a message that comes late declares for all
+            for data in answers:
+                await self._take(stream, data)
 
-    async def _take(self, stream: str, parent: str, data: Any) -> None:
+    async def _take(self, stream: str, data: Any) -> None:
         """Take in a block of an answer."""
         state, version = self._state, self._state.port.codec.version(data)
         routes = await state.tables.routes(version, state.site, stream)
         # A version that does not route the stream here has nothing in its range but the coverage.
-        routes = routes or Routes(state.site, stream, version, parent, pa.schema([]), (), ())
+        routes = routes or Routes(state.site, stream, version, self._parents[stream], pa.schema([]), (), ())
         block = state.port.codec.block(data, routes.schema)
-        async with state.routing:
-            await state.restore_outputs(routes)
-            state.core.receive(block, routes, state.port.now)
-            await state.pack_overfull()
+        await state.restore_outputs(routes)
+        state.core.receive(block, routes, state.port.now)
+        await state.pack_overfull()
         state.totals.repairs += 1
 
     async def _root_of(self, stream: str) -> str:

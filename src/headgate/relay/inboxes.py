@@ -76,6 +76,8 @@ class Inboxes:
         except FabricError:
             state.resume(key, output, *await state.tail(key))
             raise
+        finally:
+            state.waiting.set()  # nothing was sent meanwhile
         output.busy = None
         output.sequence = sequence
         output.give_up_all(lambda block: expire_rows(block, target.id))

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
 
-from headgate.protocol.port import FabricError, GoneError, Stored
-from headgate.protocol.records import RelayMark
+from msgspec import structs
+
+from headgate.protocol.port import GoneError, Stored
+from headgate.protocol.records import RangeRequest, RelayMark
+from headgate.relay.asking import ask_blocks, ask_owed
 from headgate.relay.core import key_of
 from headgate.relay.gaps import Gaps
-from headgate.relay.owed import fetch_served
-from headgate.relay.repair import HISTORY, fetch_history
+from headgate.relay.repair import HISTORY
 from headgate.relay.root import EARLIEST, load_block
 from headgate.relay.routes import Receiver, Routes
 from headgate.relay.state import Intake, SiteState
 from headgate.wire.block import Block
 from headgate.wire.frame import WireError
 from headgate.wire.manifest import Manifest
-
-T = TypeVar("T")
 
 
 class Intakes:
@@ -59,16 +57,8 @@ class Intakes:
         """Take in the rows of a manifest."""
         routes = await self._state.tables.routes(manifest.version, self._state.site, manifest.stream)
         if routes is not None:
-            await self._receive(await self._load(manifest, routes), routes, stored)
-
-    async def _load(self, manifest: Manifest, routes: Routes) -> Block:
-        """Read the rows of a manifest, however long the server takes to answer."""
-        while True:
-            try:
-                return await load_block(self._state.port, manifest, routes.schema, routes)
-            except FabricError:
-                self._state.totals.failures += 1
-                await self._state.port.sleep(self._state.stall_s)
+            block = await self._state.insist(partial(load_block, self._state.port, manifest, routes.schema, routes))
+            await self._receive(block, routes, stored)
 
     async def follow_site(self) -> None:
         """Read what parents have published into the site log."""
@@ -137,30 +127,27 @@ class Intakes:
             stream, port = routes.stream, state.port
             root = (await state.tables.snapshot(routes.version)).deployment.streams[stream].root
             # Where an earlier stay was served, it has the past. One that was left before its first commit has nothing.
-            served = partial(fetch_served, port, root, stream, upto, target.id)
-            if mine.stay and await self._ask(partial(served, mine.stay)) < upto:
+            served = RangeRequest(stream=stream, after=0, upto=upto, served=target.id, stay=mine.stay)
+            if mine.stay and (await state.insist(partial(ask_owed, port, root, served))).begins < upto:
                 continue
-            begins = await self._ask(partial(served, mine.stay + 1)) if output.reach is not None else upto
+            begins, served = upto, structs.replace(served, stay=mine.stay + 1)
+            if output.reach is not None:
+                begins = (await state.insist(partial(ask_owed, port, root, served))).begins
             while reached < begins:
-                names = target.schema.names
-                answers = await self._ask(
-                    partial(fetch_history, port, root, stream, reached, begins, target.class_id, names)
+                history = RangeRequest(
+                    stream=stream,
+                    after=reached,
+                    upto=begins,
+                    class_id=target.class_id,
+                    columns=target.schema.names,
                 )
+                answers = await state.insist(partial(ask_blocks, port, root, history))
                 if not answers:
                     break
                 for data in answers:
                     block = _as_own(port.codec.block(data, target.schema), target, routes.version)
                     output.offer(block, target, port.now)
                     reached = block.upto
-
-    async def _ask(self, question: Callable[[], Awaitable[T]]) -> T:
-        """Ask another site until it answers."""
-        while True:
-            try:
-                return await question()
-            except FabricError:
-                self._state.totals.failures += 1
-                await self._state.port.sleep(self._state.stall_s)
 
 
 def _as_own(block: Block, target: Receiver, version: int) -> Block:

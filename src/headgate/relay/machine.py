@@ -9,9 +9,11 @@ from the outputs and appends it (`Append`), fenced by what stands there. A range
 
 from __future__ import annotations
 
+from functools import partial
+
 from headgate.protocol.codec import Codec
 from headgate.protocol.kernel import Machine
-from headgate.protocol.port import FabricError, MachinePort
+from headgate.protocol.port import MachinePort
 from headgate.protocol.quarantine import Quarantine
 from headgate.relay.budget import Budgets
 from headgate.relay.gaps import Gaps
@@ -50,7 +52,7 @@ class RelayMachine(Machine):
         self._intakes = Intakes(self.state, self._gaps)
         self._sending = Sending(self.state)
         self._upkeep = Upkeep(self.state, held)
-        port.serve(self.service, RepairService(port, site, self.state.tables).answer)
+        port.serve(self.service, RepairService(port, site, self.state.tables, self._gaps.sent).answer)
         self.spawn(self._begin(), "start")
 
     async def _begin(self) -> None:
@@ -58,13 +60,7 @@ class RelayMachine(Machine):
         state = self.state
         logs = state.port.logs
         for log in (logs.site(state.site), logs.inbox(state.site)):
-            while True:
-                try:
-                    await state.port.ensure(log)
-                    break
-                except FabricError:
-                    state.totals.failures += 1
-                    await state.port.sleep(state.stall_s)
+            await state.insist(partial(state.port.ensure, log))
         snapshot = await state.tables.newest()
         deployment = snapshot.deployment
         state.take_incarnations(snapshot)

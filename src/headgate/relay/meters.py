@@ -7,7 +7,7 @@ Both keep the least of the last second, which a queue in the way does not blur.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
 
 
 class Least:
@@ -28,19 +28,10 @@ class Least:
         return {name: round(value, 6) for name, value in self._known.items()}
 
 
+@dataclass(slots=True)
 class Meters:
-    """One relay's measurements."""
+    """One relay's measurements: blocks since the start, and the latency parts of links by neighbour, in seconds."""
 
-    def __init__(self) -> None:
-        self.blocks = 0
-        self.sent = Least()
-        self.arrived = Least()
-
-    def report(self, cpu_s: float) -> dict[str, Any]:
-        """Totals since the start, and the latency parts of links by neighbour."""
-        return {
-            "blocks": self.blocks,
-            "cpu_s": round(cpu_s, 6),
-            "sent_s": self.sent.report(),
-            "arrived_s": self.arrived.report(),
-        }
+    blocks: int = 0
+    sent: Least = field(default_factory=Least)
+    arrived: Least = field(default_factory=Least)

@@ -10,11 +10,9 @@ from headgate.fabric import Fabric
 from headgate.fabric.runner import run_machine
 from headgate.protocol.trace import Trace
 from headgate.relay.budget import Budgets
-from headgate.relay.core import RelayCore
 from headgate.relay.machine import RelayMachine
-from headgate.relay.meters import Meters
 from headgate.relay.output import QueueLimits
-from headgate.relay.state import AnewError, OvertakenError, RelayTotals
+from headgate.relay.state import AnewError, OvertakenError
 from headgate.relay.tables import Tables
 
 _PAUSE_S: Final = 1.0
@@ -53,21 +51,6 @@ class RelayNode:
         )
         machine.tracer = self._tracer
         return machine
-
-    @property
-    def core(self) -> RelayCore:
-        """The relay's queues."""
-        return self.machine.state.core
-
-    @property
-    def stats(self) -> RelayTotals:
-        """What it has done since it started."""
-        return self.machine.state.totals
-
-    @property
-    def meters(self) -> Meters:
-        """What it has measured."""
-        return self.machine.state.meters
 
     async def run(self) -> None:
         """Relay until cancelled."""

@@ -18,15 +18,17 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from headgate.model import Deployment, parse_duration
+from headgate.protocol.reports import OutputReport
 from headgate.reduction.backlog import Limit
-from headgate.relay.bounds import LEFT_BEHIND, Bounds
+from headgate.relay.aging import Aging
+from headgate.relay.bounds import LEFT_BEHIND
 from headgate.relay.reducer import Reducer
 from headgate.relay.routes import Child, Receiver
-from headgate.relay.waiting import Waiting, for_decisions, front_of, meant_for
-from headgate.relay.waits import report
+from headgate.relay.waiting import Waiting, WaitingBlocks, for_decisions, front_of, meant_for
+from headgate.relay.waits import age_s, waits_by_class, withheld_rows
 from headgate.wire.block import Block, concat
 
 OLDEST: Final = "oldest"
@@ -59,18 +61,6 @@ def limits_of(deployment: Deployment, limits: QueueLimits) -> QueueLimits:
     return limits if after is None else replace(limits, shed_after_s=parse_duration(str(after)))
 
 
-def _join(first: Block, second: Block) -> bool:
-    """Whether two blocks may become one: they have no rows, and it stays known which commit their declarations are of.
-
-    Where rows of a commit cannot be read any more, its reader takes what was declared off the rows that it matched.
-    """
-    if len(first.seqs) or len(second.seqs):
-        return False
-    if not first.declared or first.commits[-1].upto == second.commits[-1].upto:
-        return True
-    return first.of_whole_commits and second.of_whole_commits
-
-
 class Output:
     """The queue of one output. `coverage` None means that nothing was ever published on it.
 
@@ -89,10 +79,9 @@ class Output:
         self._later: list[tuple[Block, Child | Receiver]] = []
         self.coverage = coverage
         self.sequence = sequence
-        self.queue: deque[Waiting] = deque()
         self.reducer = Reducer()
-        self.rows = 0
-        self.bytes = 0
+        self._blocks = WaitingBlocks()
+        self._aging = Aging(limits.shed_after_s)
         self.busy: Block | None = None
         self.stalled = False
         self.held: int | None = None
@@ -100,15 +89,25 @@ class Output:
         self.purged = 0
         self.came = 0
         self.went = 0
-        self._offered_s = self._looked_s = -math.inf
-        self._waits = (0.0, 0.0)
-        self._fresh = 0
-        self._owed = 0.0
         self._astray = 0
         self._message_rows = 1
         self._most_rows = _MOST_ROWS
-        self._bounds = Bounds(())
         self._expire_s = math.inf
+
+    @property
+    def queue(self) -> deque[Waiting]:
+        """The blocks that wait, in order; those on their way out are still among them."""
+        return self._blocks.entries
+
+    @property
+    def rows(self) -> int:
+        """How many rows wait."""
+        return self._blocks.rows
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes wait."""
+        return self._blocks.bytes
 
     @property
     def reach(self) -> int | None:
@@ -126,39 +125,18 @@ class Output:
         if reach is not None and block.upto <= reach:
             return
         block = meant_for(block if reach is None else block.since(reach), target)
-        span_s = min(now - self._offered_s, self.limits.shed_after_s or 0.0)
-        self._offered_s = now
+        span_s = self._aging.offered(len(block.seqs), now)
         known = bool(self.queue) and self.queue[-1].target is target
-        self.queue.append(Waiting(block, target, now, self.came, block.after, span_s))
-        self.came += len(block.seqs)
-        self._fresh += len(block.seqs)
-        self.rows += len(block.seqs)
-        self.bytes += block.rows.nbytes
         self.reducer.offered(block, target)
-        self._count_in(block, target)
+        self._blocks.add(Waiting(block, target, now, self.came, block.after, span_s), self.reducer.bounds(target))
+        self.came += len(block.seqs)
         self._expire_s = min(self._expire_s, self.reducer.next_expiry([self.queue[-1]], now) if known else -math.inf)
         limit = self.reducer.limit(target, self.limits.max_rows, self.limits.max_bytes)
-        if self.rows > (limit.rows or 0) or self.bytes > (limit.bytes or 0) or self._bounds.over:
+        if self.rows > (limit.rows or 0) or self.bytes > (limit.bytes or 0) or self._blocks.bounds.over:
             if self.defer and self._heavy(target):
                 self.overfull = True
             else:
                 self._reduce(limit, now)
-
-    def _count_in(self, block: Block, target: Child | Receiver) -> None:
-        """Count a block that came for the receivers with limits of their own."""
-        bounds = self.reducer.bounds(target)
-        if bounds is self._bounds:
-            if bounds:
-                bounds.add(block)
-        else:
-            self._bounds = bounds
-            self._recount()
-
-    def _recount(self) -> None:
-        if self._bounds:
-            self._bounds.clear()
-            for each in self.queue:
-                self._bounds.add(each.block)
 
     def _heavy(self, target: Child | Receiver) -> bool:
         """Whether a pack is better done apart; an inbox that expires changes its queue at any time, so not there."""
@@ -179,16 +157,9 @@ class Output:
         """Since when the rows of the next message have waited; infinite when there are none."""
         return self.queue[0].due(self._message_rows) if self.queue else math.inf
 
-    def note_wait(self, now: float) -> None:
-        """Look how long the next rows have waited."""
-        if now - self._looked_s > (self.limits.shed_after_s or 0.0) / 2:
-            self._looked_s, self._waits = now, (self._waits[1], 0.0)
-        self._waits = (self._waits[0], max(self._waits[1], now - self.oldest))
-
     def waited(self, now: float) -> float:
-        """The longest wait of late: an output that empties between two blocks has waited long only before its turn."""
-        self.note_wait(now)
-        return max(self._waits)
+        """The longest wait of late."""
+        return self._aging.waited(self.oldest, now)
 
     def thin(self, part: float, now: float) -> None:
         """Keep about that part of every class of what waits and is not on its way out."""
@@ -197,16 +168,10 @@ class Output:
             self._refill([*sent, *self.reducer.thin(waiting, part, now)])
 
     def thin_fresh(self, part: float, now: float) -> None:
-        """Give up as many rows as leave that part of what came since the last time, of every class that waits alike.
-
-        What has been sent meanwhile cannot be given up any more: as much of what waits or comes later goes instead.
-        """
-        self._owed = self._owed + (1.0 - part) * self._fresh if part < 1.0 else 0.0
-        self._fresh = 0
+        """Give up as many rows as leave that part of what came since the last time, of every class that waits alike."""
+        self._aging.keep(part)
         rows = self.rows - (len(self.busy.seqs) if self.busy is not None else 0)
-        if self._owed >= 1.0 and rows > 0 and not self.packing:
-            taken = min(self._owed, float(rows))
-            self._owed -= taken
+        if rows > 0 and not self.packing and (taken := self._aging.give_up(rows)):
             self.thin(1.0 - taken / rows, now)
 
     def _room_behind(self, sent: list[Waiting], limit: Limit) -> Limit | None:
@@ -219,9 +184,8 @@ class Output:
         sent_bytes = sum(each.block.rows.nbytes for each in sent)
         rows, size = limit.rows or 0, limit.bytes or 0
         room = Limit(max(rows - sent_rows, LEFT_BEHIND * rows), max(size - sent_bytes, LEFT_BEHIND * size))
-        over = (
-            self._bounds.over or self.rows - sent_rows > (room.rows or 0) or self.bytes - sent_bytes > (room.bytes or 0)
-        )
+        rows_over = self.rows - sent_rows > (room.rows or 0)
+        over = rows_over or self.bytes - sent_bytes > (room.bytes or 0) or self._blocks.bounds.over
         return room if over else None
 
     def begin_pack(self, now: float) -> Callable[[], list[Waiting]] | None:
@@ -231,11 +195,11 @@ class Output:
             return None
         limit = self.reducer.limit(self.queue[-1].target, self.limits.max_rows, self.limits.max_bytes)
         sent, waiting = self._apart()
-        front, rest = front_of(waiting, max(1, int(min(limit.rows or 0, self._bounds.least_rows) / _FRONT)))
+        front, rest = front_of(waiting, max(1, int(min(limit.rows or 0, self._blocks.bounds.least_rows) / _FRONT)))
         room = self._room_behind([*sent, *front], limit)
         if room is None or not rest:
             return None
-        self.queue = deque([*sent, *front])
+        self._blocks.entries = deque([*sent, *front])
         self.packing = True
         self._packed_after = rest[0].block.after
         came, went = self.came, self.went
@@ -253,19 +217,7 @@ class Output:
 
     def _apart(self) -> tuple[list[Waiting], list[Waiting]]:
         """What the message on its way covers, which must stay as it is, and the rest."""
-        if self.busy is None:
-            return [], list(self.queue)
-        upto = self.busy.upto
-        sent, waiting = [], []
-        for each in self.queue:
-            if each.block.upto <= upto:
-                sent.append(each)
-            elif each.block.after >= upto:
-                waiting.append(each)
-            else:
-                sent.append(replace(each, block=each.block.until(upto)))
-                waiting.append(replace(each, block=each.block.since(upto)))
-        return sent, waiting
+        return self._blocks.apart(None if self.busy is None else self.busy.upto)
 
     def _drop_ancient(self, waiting: list[Waiting]) -> list[Waiting]:
         """Give up what came before the last `SPAN` times the limit, whatever the policies say."""
@@ -280,30 +232,30 @@ class Output:
         return kept[::-1]
 
     def _refill(self, waiting: list[Waiting]) -> None:
-        """Put entries back; neighbours without rows become one, so that a queue is not much longer than its rows.
-
-        What is on its way out stays apart: it has declared its own, and the rest must not declare it again.
-        """
-        before, leaving = self.rows, self.busy.upto if self.busy is not None else -1
-        merged: list[Waiting] = []
-        for each in waiting:
-            last = merged[-1] if merged else None
-            alike = last is not None and each.target is last.target and each.block.version == last.block.version
-            if last is not None and alike and last.block.upto != leaving and _join(last.block, each.block):
-                decided = last.decided or each.decided
-                merged[-1] = replace(each, block=concat([last.block, each.block]), since=last.since, decided=decided)
-            else:
-                merged.append(each)
-        self.queue = deque(merged)
-        self.rows = sum(len(each.block.seqs) for each in merged)
-        self.bytes = sum(each.block.rows.nbytes for each in merged)
-        self._recount()
+        """Put back what is left; what is missing from it has been given up."""
+        before = self.rows
+        self._blocks.refill(waiting, self.busy.upto if self.busy is not None else -1)
         self.reduced += before - self.rows
 
-    def report(self, now: float) -> dict[str, Any]:
-        """What waits here, for status displays."""
-        link = bool(self.queue) and isinstance(self.queue[-1].target, Child)
-        return {"rows": self.rows, "bytes": self.bytes, **report(self.queue, now, link=link)}
+    def report(self, now: float) -> OutputReport:
+        """What waits here, and what was done with what came, for status displays."""
+        waited_s = age_s(self.queue, now)
+        link = waited_s > 0 and isinstance(self.queue[-1].target, Child)
+        return OutputReport(
+            rows=self.rows,
+            bytes=self.bytes,
+            age_s=waited_s,
+            classes=waits_by_class(self.queue, now) if link else {},
+            not_for=withheld_rows(self.queue) if link else {},
+            coverage=self.coverage,
+            stalled=self.stalled,
+            came=self.came,
+            reduced=self.reduced,
+            reasons=dict(self.reducer.reasons),
+            level=self.reducer.level,
+            packs=self.reducer.packs,
+            reorderings=self.reducer.reorderings,
+        )
 
     def due(self, now: float) -> bool:
         """Whether there is something that has waited long enough to be sent; rows past their age go first."""
@@ -377,20 +329,7 @@ class Output:
     def _advance(self, upto: int) -> None:
         self.coverage = upto
         self.held = None
-        while self.queue and self.queue[0].block.upto <= upto:
-            block = self.queue.popleft().block
-            self.rows -= len(block.seqs)
-            self.bytes -= block.rows.nbytes
-            if self._bounds:
-                self._bounds.take(block)
-        if self.queue and self.queue[0].block.after < upto:
-            block = self.queue[0].block
-            rest = block.since(upto)
-            self.rows -= len(block.seqs) - len(rest.seqs)
-            self.bytes -= block.rows.nbytes - rest.rows.nbytes
-            if self._bounds:
-                self._bounds.take(block.until(upto))
-            self.queue[0] = replace(self.queue[0], block=rest)
+        self._blocks.advance(upto)
 
     def too_large(self) -> None:
         """The message on its way is larger than the server takes: send fewer rows, or give up the one row that it is.
@@ -402,20 +341,9 @@ class Output:
         if len(message.seqs) > 1 and not self.queue[0].decided:
             self._most_rows = max(len(message.seqs) // 2, 1)
             return
-        sent: list[Waiting] = []
         message = self.queue[0].block if self.queue[0].decided else message
-        for each in self.queue:
-            if each.block.after < message.upto < each.block.upto:
-                sent += [replace(each, block=each.block.until(message.upto))]
-                sent += [replace(each, block=each.block.since(message.upto))]
-            else:
-                sent.append(each)
-        gone, rest = [], []
-        for each in sent:
-            if each.block.upto <= message.upto:
-                gone += [self.reducer.emptied(piece, OVERSIZE) for piece in for_decisions(each, _MOST_ROWS)]
-            else:
-                rest.append(each)
+        sent, rest = self._blocks.apart(message.upto)
+        gone = [self.reducer.emptied(piece, OVERSIZE) for each in sent for piece in for_decisions(each, _MOST_ROWS)]
         self._refill([*gone, *rest])
 
     def refused(self) -> None:
@@ -458,6 +386,4 @@ class Output:
         """Replace every queued block by what is left of it; nothing may be under way."""
         assert self.busy is None
         pieces = (piece for each in self.queue for piece in for_decisions(each, _MOST_ROWS))
-        self.queue = deque(replace(piece, block=change(piece.block), decided=True) for piece in pieces)
-        self.rows = self.bytes = 0
-        self._recount()
+        self._blocks.refill([replace(piece, block=change(piece.block), decided=True) for piece in pieces], -1)

@@ -10,35 +10,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from headgate.protocol.port import FabricError, LogPort
-from headgate.protocol.records import RangeRequest
+from headgate.protocol.port import LogPort
+from headgate.protocol.records import Owed, RangeRequest
 from headgate.relay.root import readable
 from headgate.relay.tables import TableCache
 from headgate.wire.manifest import Manifest
 
-_TIMEOUT_S: Final = 20.0
 _BATCH: Final = 256
-
-
-async def fetch_owed(port: LogPort, root: str, stream: str, after: int, upto: int, child: str) -> int:
-    """Ask a stream's root where in (after, upto] the rows begin that a site is owed; `upto` if nothing there is."""
-    request = RangeRequest(stream=stream, after=after, upto=upto, owed=child)
-    answer = await port.request(port.logs.repair(root), request.encode(), _TIMEOUT_S)
-    if not answer:
-        raise FabricError(f"{root} cannot say what of {stream!r} in ({after}, {upto}] is owed to {child}")
-    return int(answer)
-
-
-async def fetch_served(port: LogPort, root: str, stream: str, upto: int, subscription: int, stay: int) -> int:
-    """Ask a stream's root where the first commit begins that was for a stay of a subscription before this one.
-
-    It is `upto` where no commit up to there was.
-    """
-    request = RangeRequest(stream=stream, after=0, upto=upto, served=subscription, stay=stay)
-    answer = await port.request(port.logs.repair(root), request.encode(), _TIMEOUT_S)
-    if not answer:
-        raise FabricError(f"{root} cannot say what of {stream!r} up to {upto} was for subscription {subscription}")
-    return int(answer)
 
 
 async def was_at(tables: TableCache, version: int, subscription: int, stay: int) -> bool:
@@ -54,12 +32,13 @@ async def is_served(tables: TableCache, version: int, site: str, stream: str) ->
     return routes is not None and bool(routes.targets)
 
 
-async def owed_from(port: LogPort, stream: str, after: int, upto: int, serves: Callable[[int], Awaitable[bool]]) -> int:
-    """Where in (after, upto] the first commit begins whose version `serves` whoever asks; `upto` if none does.
+async def owed_from(port: LogPort, request: RangeRequest, serves: Callable[[int], Awaitable[bool]]) -> Owed:
+    """The first commits of a range whose version `serves` whoever asks.
 
     Versions only grow along a root log, so a long run of commits of one version is passed over by bisection. What the
     root log no longer has cannot be sent again by anybody, and counts as not owed.
     """
+    stream, after, upto = request.stream, request.after, request.upto
     logs, place = port.logs, 0
     served: dict[int, bool] = {}
     while batch := await port.read(logs.root(stream), logs.commit(stream), place, limit=_BATCH):
@@ -67,21 +46,31 @@ async def owed_from(port: LogPort, stream: str, after: int, upto: int, serves: C
         found = [manifest for _, manifest in readable(port, batch)]
         for manifest in found:
             if manifest.after >= upto:
-                return upto
+                return Owed(begins=upto, ends=upto)
             if not manifest.evaluated or manifest.upto <= after:
                 continue
             if manifest.version not in served:
                 served[manifest.version] = await serves(manifest.version)
             if served[manifest.version]:
-                return max(manifest.after, after)
+                last = [each for each in found if each.version == manifest.version][-1]
+                if last is found[-1]:
+                    last = await _last_of_run(port, stream, place, last, after)
+                return Owed(begins=max(manifest.after, after), ends=min(last.upto, upto), version=manifest.version)
         if found and _alike(found[0], found[-1], after):
             place = await _end_of_run(port, stream, place, found[-1], after)
-    return upto
+    return Owed(begins=upto, ends=upto)
 
 
 def _alike(one: Manifest, other: Manifest, after: int) -> bool:
     """Whether two commits, and so all between them, are of one version, and on one side of a sequence number."""
     return one.version == other.version and (one.upto <= after) == (other.upto <= after)
+
+
+async def _last_of_run(port: LogPort, stream: str, place: int, last: Manifest, after: int) -> Manifest:
+    """The last commit that is like the one at `place`."""
+    logs, end = port.logs, await _end_of_run(port, stream, place, last, after)
+    batch = await port.read(logs.root(stream), logs.commit(stream), end - 1, limit=1)
+    return next((manifest for _, manifest in readable(port, batch) if _alike(last, manifest, after)), last)
 
 
 async def _end_of_run(port: LogPort, stream: str, place: int, last: Manifest, after: int) -> int:

@@ -70,19 +70,19 @@ def _part(port: LogPort, stored: Stored | None, schema: pa.Schema) -> Part | Non
 
 def _matched(manifest: Manifest, routes: Routes) -> dict[int, int]:
     """How many rows of a manifest each subscription is owed."""
-    everyone = [*routes.local, *(receiver for child in routes.children for receiver in child.receivers)]
+    everyone = routes.receivers
     counts = manifest.matched(np.array([receiver.class_id for receiver in everyone], dtype=np.uint64))
     return {receiver.id: int(count) for receiver, count in zip(everyone, counts.tolist(), strict=True) if count}
 
 
 async def committed(port: LogPort, stream: str, upto: int) -> AsyncIterator[Manifest]:
-    """The manifests that the root log still holds up to a sequence number, oldest first."""
+    """The manifests that the root log still holds of rows up to a sequence number, oldest first."""
     logs = port.logs
     place = 0
     while batch := await port.read(logs.root(stream), logs.commit(stream), place):
         place = batch[-1].sequence
         for _, manifest in readable(port, batch):
-            if manifest.upto > upto:
+            if manifest.after >= upto:
                 return
             if manifest.evaluated:
                 yield manifest
@@ -95,16 +95,6 @@ def readable(port: LogPort, batch: Iterable[Stored]) -> Iterator[tuple[int, Mani
             yield stored.sequence, port.codec.manifest(stored.data)
         except WireError:
             continue
-
-
-async def manifests(port: LogPort, stream: str, after: int = 0) -> AsyncIterator[tuple[int, Manifest]]:
-    """Manifests of a stream with their place in the root log: what is there after a place, then what comes."""
-    logs = port.logs
-    while True:
-        batch = await port.next(logs.root(stream), logs.commit(stream), after)
-        after = batch[-1].sequence
-        for found in readable(port, batch):
-            yield found
 
 
 async def committed_head(port: LogPort, stream: str) -> int | None:

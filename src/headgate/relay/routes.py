@@ -79,6 +79,11 @@ class Routes:
         """Everything that the site passes blocks on to."""
         return (*self.children, *self.local)
 
+    @property
+    def receivers(self) -> tuple[Receiver, ...]:
+        """Everybody whose rows pass the site: at it, and below it."""
+        return (*self.local, *(receiver for child in self.children for receiver in child.receivers))
+
 
 Target = Child | Receiver
 """What an output leads to."""

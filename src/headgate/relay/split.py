@@ -122,7 +122,9 @@ def for_local(block: Block, receivers: tuple[Receiver, ...]) -> Iterator[tuple[R
     order = np.concatenate(list(groups.values())) if groups else np.zeros(0, dtype=np.int64)
     seqs = block.seqs[order]
     names = {name for receiver in receivers for name in receiver.schema.names}
-    taken = block.rows.select([name for name in block.rows.schema.names if name in names]).take(pa.array(order))
+    taken = block.rows.select([name for name in block.rows.schema.names if name in names])
+    if len(groups) != 1 or len(order) < len(block.seqs):  # else it is every row, in order
+        taken = taken.take(pa.array(order))
     starts: dict[int, tuple[int, int]] = {}
     position = 0
     for class_id, rows in groups.items():

@@ -6,8 +6,10 @@ one: everything that has to survive is in the logs.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from headgate.errors import HeadgateError
 from headgate.protocol.acks import read_tally
@@ -26,6 +28,7 @@ from headgate.wire.logs import Log
 from headgate.wire.snapshot import Snapshot
 from headgate.wire.unreadable import UnreadableError
 
+T = TypeVar("T")
 _EVERYTHING: Final = 1 << 62
 
 
@@ -120,18 +123,26 @@ class SiteState:
         """Count and name a message that cannot be read, and what is done instead."""
         self.port.quarantine.add(UnreadableError(log.name, stored.subject, stored.sequence, str(error)), action)
 
-    async def last(self, log: Log, subject: str) -> Stored | None:
-        """The last message of a subject, however long the server takes to answer; a log that is missing is made."""
+    async def insist(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """An answer, asked for until there is one: the server or another site may be away for a while."""
         while True:
             try:
-                return await self.port.last(log, subject)
+                return await ask()
             except FabricError:
                 self.totals.failures += 1
                 await self.port.sleep(self.stall_s)
+
+    async def last(self, log: Log, subject: str) -> Stored | None:
+        """The last message of a subject, however long the server takes to answer; a log that is missing is made."""
+
+        async def ask() -> Stored | None:
             try:
-                await self.port.ensure(log)
+                return await self.port.last(log, subject)
             except FabricError:
-                self.totals.failures += 1
+                await self.port.ensure(log)
+                raise
+
+        return await self.insist(ask)
 
     async def record(self, kind: Any, subject: str) -> Any:
         """A record of the state log, None where there is none or it cannot be read."""
@@ -177,21 +188,14 @@ class SiteState:
     async def _readable_tail(self, log: Log, subject: str) -> int | None:
         """The coverage of the last message of a subject that can be read, where the very last one cannot."""
         reached, place = None, 0
-        while True:
-            try:
-                batch = await self.port.read(log, subject, place)
-            except FabricError:
-                self.totals.failures += 1
-                await self.port.sleep(self.stall_s)
-                continue
-            if not batch:
-                return reached
+        while batch := await self.insist(partial(self.port.read, log, subject, place)):
             place = batch[-1].sequence
             for stored in batch:
                 try:
                     reached = self.port.codec.coverage(stored.data)[1]
                 except WireError:
                     continue  # it was counted when it was met as the last one, or will be by its reader
+        return reached
 
     async def restore_outputs(self, routes: Routes) -> None:
         """Take up each output where its log ends, before its first block."""
@@ -201,7 +205,7 @@ class SiteState:
             if key in self.core.outputs:
                 continue
             coverage, sequence = await self.tail(key)
-            if coverage is None and await self._read_out(key):
+            if coverage is None and key.subscription is not None and await self.insist(partial(self._read_out, key)):
                 coverage = _EVERYTHING
             log, subject = self.port.logs.site(self.site), self.port.logs.held(self.site, key.token)
             held = await self.last(log, subject)
@@ -224,14 +228,8 @@ class SiteState:
 
     async def _read_out(self, key: Key) -> bool:
         """Whether a reader has come to the end of an inbox and gone on at another site: nobody will read it again."""
-        if key.subscription is None:
-            return False
-        while True:
-            try:
-                return (await read_tally(self.port, key.subscription)).stay > key.stay
-            except FabricError:
-                self.totals.failures += 1
-                await self.port.sleep(self.stall_s)
+        assert key.subscription is not None
+        return (await read_tally(self.port, key.subscription)).stay > key.stay
 
     async def pack_overfull(self) -> None:
         """Give up rows where that takes long, beside everything else; `routing` is held, so nothing comes in."""

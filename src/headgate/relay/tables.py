@@ -107,7 +107,10 @@ class MachineTables(TableCache):
             except FabricError:
                 revision = None
             if revision is not None:
-                return await self.snapshot(revision)
+                try:
+                    return await self.snapshot(revision)
+                except GoneError:
+                    continue  # newer ones were announced meanwhile, and this one was deleted
             await self._port.sleep(_RETRY_S)
 
 

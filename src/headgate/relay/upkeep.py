@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Final
 
 from headgate.protocol.port import FabricError
 from headgate.protocol.records import Oldest, Past, RelayMark
-from headgate.protocol.reports import OutputReport, RelayReport
+from headgate.protocol.reports import RelayReport
 from headgate.relay.holds import Held
 from headgate.relay.inboxes import Inboxes
 from headgate.relay.state import Intake, SiteState
@@ -46,14 +47,8 @@ class Upkeep:
 
     async def _restore(self) -> None:
         """Go on with what was stated before."""
-        state = self._state
-        self._settled = await state.settled_before()
-        while True:
-            try:
-                return await self._held.begin()
-            except FabricError:
-                state.totals.failures += 1
-                await self._port.sleep(_UPKEEP_S)
+        self._settled = await self._state.settled_before()
+        await self._state.insist(self._held.begin)
 
     async def _keep_logs(self) -> None:
         await self._record_held()
@@ -211,31 +206,19 @@ class Upkeep:
     async def _report(self) -> None:
         """Publish what was measured, and state what is settled."""
         state, now = self._state, self._port.now
-        totals = {name: getattr(state.totals, name) for name in state.totals.__dataclass_fields__}
-        outputs = {
-            key.token: OutputReport(
-                **output.report(now),
-                coverage=output.coverage,
-                stalled=output.stalled,
-                came=output.came,
-                reduced=output.reduced,
-                reasons=dict(output.reducer.reasons),
-                level=output.reducer.level,
-                packs=output.reducer.packs,
-                reorderings=output.reducer.reorderings,
-            )
-            for key, output in state.core.outputs.items()
-        }
         stated = dict(self._settled)
         report = RelayReport(
             site=state.site,
             time_ms=int(self._port.wall_s * 1000),
             settled=stated,
             incarnations=state.incarnations,
-            outputs=outputs,
+            outputs={key.token: output.report(now) for key, output in state.core.outputs.items()},
             stopped=dict(state.stopped),
-            **totals,
-            **state.meters.report(state.port.machine.now.cpu_s),
+            blocks=state.meters.blocks,
+            cpu_s=round(self._port.machine.now.cpu_s, 6),
+            sent_s=state.meters.sent.report(),
+            arrived_s=state.meters.arrived.report(),
+            **asdict(state.totals),
         )
         await self._port.publish(self._port.logs.stats("relay", state.site), report.encode())
         self._stated = stated

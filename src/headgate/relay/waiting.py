@@ -1,12 +1,14 @@
-"""Blocks that wait in an output, and how they are taken together or apart for a pack."""
+"""Blocks that wait in an output: in order, with counts of what there is, taken together or apart for a pack."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from headgate.relay.bounds import Bounds
 from headgate.relay.routes import Child, Receiver
-from headgate.wire.block import Block
+from headgate.wire.block import Block, concat
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,97 @@ class Waiting:
         gone = min(max((self.block.after - self.first) / size, 0.0), 1.0)
         next_part = min(rows / waiting, 1.0) if waiting else 1.0
         return self.since + self.span_s * (gone + (1.0 - gone) * next_part / 2)
+
+
+class WaitingBlocks:
+    """The blocks of an output's queue, and how many rows and bytes they hold, in all and for those with own limits."""
+
+    def __init__(self) -> None:
+        self.entries: deque[Waiting] = deque()
+        self.rows = 0
+        self.bytes = 0
+        self.bounds = Bounds(())
+
+    def add(self, each: Waiting, bounds: Bounds) -> None:
+        """Put a block at the end; `bounds` are the limits of its receivers."""
+        self.entries.append(each)
+        self.rows += len(each.block.seqs)
+        self.bytes += each.block.rows.nbytes
+        if bounds is not self.bounds:
+            self.bounds = bounds
+            self._count_bounds()
+        elif bounds:
+            bounds.add(each.block)
+
+    def advance(self, upto: int) -> None:
+        """Take out what lies up to a sequence number."""
+        while self.entries and self.entries[0].block.upto <= upto:
+            block = self.entries.popleft().block
+            self.rows -= len(block.seqs)
+            self.bytes -= block.rows.nbytes
+            if self.bounds:
+                self.bounds.take(block)
+        if self.entries and self.entries[0].block.after < upto:
+            block = self.entries[0].block
+            rest = block.since(upto)
+            self.rows -= len(block.seqs) - len(rest.seqs)
+            self.bytes -= block.rows.nbytes - rest.rows.nbytes
+            if self.bounds:
+                self.bounds.take(block.until(upto))
+            self.entries[0] = replace(self.entries[0], block=rest)
+
+    def apart(self, upto: int | None) -> tuple[list[Waiting], list[Waiting]]:
+        """What lies up to a sequence number, and the rest; a block across it is cut there."""
+        if upto is None:
+            return [], list(self.entries)
+        before, behind = [], []
+        for each in self.entries:
+            if each.block.upto <= upto:
+                before.append(each)
+            elif each.block.after >= upto:
+                behind.append(each)
+            else:
+                before.append(replace(each, block=each.block.until(upto)))
+                behind.append(replace(each, block=each.block.since(upto)))
+        return before, behind
+
+    def refill(self, waiting: Sequence[Waiting], leaving: int) -> None:
+        """Put entries back; neighbours without rows become one, so that a queue is not much longer than its rows.
+
+        What is on its way out ends at `leaving` and stays apart: it has declared its own, and the rest must not declare
+        it again.
+        """
+        self.entries = deque()
+        for each in waiting:
+            last = self.entries[-1] if self.entries else None
+            alike = last is not None and each.target is last.target and each.block.version == last.block.version
+            if last is not None and alike and last.block.upto != leaving and _join(last.block, each.block):
+                decided = last.decided or each.decided
+                joined = concat([last.block, each.block])
+                self.entries[-1] = replace(each, block=joined, since=last.since, decided=decided)
+            else:
+                self.entries.append(each)
+        self.rows = sum(len(each.block.seqs) for each in self.entries)
+        self.bytes = sum(each.block.rows.nbytes for each in self.entries)
+        self._count_bounds()
+
+    def _count_bounds(self) -> None:
+        if self.bounds:
+            self.bounds.clear()
+            for each in self.entries:
+                self.bounds.add(each.block)
+
+
+def _join(first: Block, second: Block) -> bool:
+    """Whether two blocks may become one: they have no rows, and it stays known which commit their declarations are of.
+
+    Where rows of a commit cannot be read any more, its reader takes what was declared off the rows that it matched.
+    """
+    if len(first.seqs) or len(second.seqs):
+        return False
+    if not first.declared or first.commits[-1].upto == second.commits[-1].upto:
+        return True
+    return first.of_whole_commits and second.of_whole_commits
 
 
 def runs(waiting: Sequence[Waiting]) -> Iterator[list[Waiting]]:

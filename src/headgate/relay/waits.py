@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -18,7 +18,7 @@ def age_s(queue: Iterable[Waiting], now: float) -> float:
     return next((round(max(0.0, now - each.since), 3) for each in queue if len(each.block.seqs)), 0.0)
 
 
-def waits_by_class(queue: Iterable[Waiting], now: float) -> dict[str, list[float]] | None:
+def waits_by_class(queue: Iterable[Waiting], now: float) -> dict[str, tuple[int, int, float]] | None:
     """Rows, bytes and the oldest row's wait in seconds for each class in a link's queue; None for too many classes."""
     ids, counts, sizes, since = [], [], [], []
     for each in queue:
@@ -39,7 +39,7 @@ def waits_by_class(queue: Iterable[Waiting], now: float) -> dict[str, list[float
     size = np.bincount(of_class, np.concatenate(sizes)).astype(np.int64)
     waits = np.round(np.maximum(0.0, now - oldest), 3)
     return {
-        str(class_id): [row, bytes_, wait]
+        str(class_id): (row, bytes_, wait)
         for class_id, row, bytes_, wait in zip(
             classes.tolist(), rows.tolist(), size.tolist(), waits.tolist(), strict=True
         )
@@ -53,12 +53,3 @@ def withheld_rows(queue: Iterable[Waiting]) -> dict[str, int]:
         for receiver, patch in each.block.patches.items():
             found[str(receiver)] = found.get(str(receiver), 0) + len(patch.without)
     return {receiver: count for receiver, count in found.items() if count}
-
-
-def report(queue: Iterable[Waiting], now: float, *, link: bool) -> dict[str, Any]:
-    """What a relay says about the queue of one output."""
-    entries = list(queue)
-    found: dict[str, Any] = {"age_s": age_s(entries, now)}
-    if link and found["age_s"]:
-        found |= {"classes": waits_by_class(entries, now), "not_for": withheld_rows(entries)}
-    return found

@@ -186,7 +186,7 @@ class Contexts:
         if name not in known:
             close = nearest(name, known)
             hint = f"did you mean {close!r}?" if close else "there are " + (", ".join(sorted(known)) or "none")
-            raise HeadgateError(f"unknown subscription {name!r}", hint=hint)
+            raise HeadgateError(f"unknown subscription {name!r}", hint=hint, kind="unknown")
         subscription = known[name]
         grid = read_grid(subscription, self.snapshot.deployment.streams[subscription.stream])
         names = sorted({*subscription.context, *(grid.context if grid else ())})

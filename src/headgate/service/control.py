@@ -30,7 +30,7 @@ from headgate.service.contexts import Contexts
 from headgate.service.desk import Desk
 from headgate.service.extending import Extender
 from headgate.service.people import People
-from headgate.service.requests import Answers, Handler, Request, mapping_of, text_of
+from headgate.service.requests import Answers, Handler, Request, mapping_of, text_of, texts_of
 from headgate.service.rights import BY, admitted, author_of, check_owned, owned_by
 from headgate.service.room import NoRoomError, Room
 from headgate.wire.ledger import Matched
@@ -229,32 +229,46 @@ class Control:
         return answer
 
     async def _subscribe(self, request: Request) -> dict[str, Any]:
-        name, document = text_of(request, "name"), mapping_of(request, "subscription")
+        """Make or change one subscription (`name`, `subscription`), or several (`subscriptions` by name)."""
+        several = "subscriptions" in request
+        given = mapping_of(request, "subscriptions") if several else {}
+        if not several:
+            only = text_of(request, "name")
+            given[only] = mapping_of(request, "subscription")
         changing, figures = bool(request.get("change")), self.figures()
-        stays = await self._reading(name) if changing else {}
+        stays: dict[str, int] = {}
+        for name in given if changing else ():
+            stays |= await self._reading(name)
 
         def change(edit: Edit, before: Snapshot) -> dict[str, Any]:
-            wanted = parse_subscription(name, document, before.deployment)
-            self.extender.check(before, wanted, figures)
-            for each in wanted:
-                if changing and each.name in before.subscription_ids:
-                    edit.change(each, stays.get(each.name, 0))
-                else:
-                    edit.subscribe(each)
-            if changing:
-                for gone in {*_members(before, name)} - {each.name for each in wanted}:
-                    edit.unsubscribe(gone)  # a root that has none of its rows any more
-            ids = {each.name: edit.identity(each.name) for each in wanted}
-            return {"id": ids[name]} if name in ids else {"ids": ids}
+            wanted = {name: parse_subscription(name, given[name], before.deployment) for name in given}
+            self.extender.check(before, [each for found in wanted.values() for each in found], figures)
+            for name, found in wanted.items():
+                for each in found:
+                    if changing and each.name in before.subscription_ids:
+                        edit.change(each, stays.get(each.name, 0))
+                    else:
+                        edit.subscribe(each)
+                if changing:
+                    for gone in {*_members(before, name)} - {each.name for each in found}:
+                        edit.unsubscribe(gone)  # a root that has none of its rows any more
+            ids = {each.name: edit.identity(each.name) for found in wanted.values() for each in found}
+            return {"ids": ids} if several or ids.keys() != given.keys() else {"id": ids[text_of(request, "name")]}
 
-        return await self._change(f"subscribe {name}", request, change)
+        what = f"{len(given)} subscriptions" if several else next(iter(given))
+        return await self._change(f"subscribe {what}", request, change)
 
     async def _move(self, request: Request) -> dict[str, Any]:
-        name, site = text_of(request, "name"), text_of(request, "site")
-        stays, figures = await self._reading(name), self.figures()
+        """Deliver one subscription (`name`), or several (`names`), at another site."""
+        site = text_of(request, "site")
+        wanted = texts_of(request, "names") if "names" in request else [text_of(request, "name")]
+        figures = self.figures()
+        stays: dict[str, int] = {}
+        for name in wanted:
+            stays |= await self._reading(name)
 
         def change(edit: Edit, before: Snapshot) -> dict[str, Any]:
-            known, names = before.deployment.subscriptions, _named(before, name)
+            known, names = before.deployment.subscriptions, [each for name in wanted for each in _named(before, name)]
             if site in before.deployment.sites:
                 moved = [replace(known[each], site=site) for each in names if each in known]
                 self.extender.check(before, moved, figures)
@@ -262,7 +276,8 @@ class Control:
                 edit.move(each, site, stays.get(each, 0))
             return {}
 
-        return await self._change(f"move {name} to {site}", request, change)
+        what = wanted[0] if "name" in request else f"{len(wanted)} subscriptions"
+        return await self._change(f"move {what} to {site}", request, change)
 
     async def _reading(self, name: str) -> dict[str, int]:
         """The stays that the readers of what a name stands for have come to."""
@@ -271,14 +286,18 @@ class Control:
         return {each: (await read_tally(self._fabric, found)).stay for each, found in ids.items() if found is not None}
 
     async def _unsubscribe(self, request: Request) -> dict[str, Any]:
-        name = text_of(request, "name")
+        """End one subscription (`name`), or several (`names`), all or none."""
+        several = "names" in request
+        names = texts_of(request, "names") if several else [text_of(request, "name")]
 
         def change(edit: Edit, before: Snapshot) -> dict[str, Any]:
-            for each in _named(before, name):
-                edit.unsubscribe(each)
+            for name in names:
+                for each in _named(before, name):
+                    edit.unsubscribe(each)
             return {}
 
-        return await self._change(f"unsubscribe {name}", request, change)
+        what = f"{len(names)} subscriptions" if several else names[0]
+        return await self._change(f"unsubscribe {what}", request, change)
 
     async def _context(self, request: Request) -> dict[str, Any]:
         """Values of one subscription (`name`, `values`), or of several (`contexts` by name)."""

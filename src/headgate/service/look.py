@@ -36,7 +36,7 @@ async def look(fabric: Fabric, tables: Tables, seconds: float) -> Look:
         if watching.done():
             watching.result()
         after = await read_status(fabric, tables)
-        snapshot = await anext(tables.heads())
+        snapshot = await tables.newest()
         return looked(snapshot, before, after, observer.measured(snapshot))
 
 

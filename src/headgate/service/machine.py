@@ -38,6 +38,8 @@ Step = Callable[[], Awaitable[None]]
 class NoDiskError(HeadgateError):
     """The disk is almost full: what would take more of it is refused."""
 
+    usual_kind = "full"
+
 
 @dataclass(frozen=True, slots=True)
 class Disk:

@@ -93,7 +93,7 @@ class Observer:
 
     async def run(self) -> None:
         """Measure until cancelled."""
-        snapshot = await anext(self._tables.heads())
+        snapshot = await self._tables.newest()
         async with Crew() as crew:
             for name in snapshot.deployment.streams:
                 self._streams[name] = _Stream()

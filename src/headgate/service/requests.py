@@ -15,7 +15,6 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from headgate.catalog import CatalogBusyError
 from headgate.errors import HeadgateError
 from headgate.fabric import cancel_all
 
@@ -61,7 +60,18 @@ def _refuse_constant(text: str) -> float:
 
 def text_of(request: Request, key: str) -> str:
     """A text of a request."""
-    text = str(_typed(request, key, str, "a text"))
+    return _whole(str(_typed(request, key, str, "a text")), key)
+
+
+def texts_of(request: Request, key: str) -> list[str]:
+    """A list of different texts of a request."""
+    found = _typed(request, key, list, "a list of texts")
+    if not all(isinstance(each, str) for each in found) or len(set(found)) != len(found):
+        raise RequestError(f"{key!r} of the request is no list of different texts", hint="give each name once")
+    return [_whole(each, key) for each in found]
+
+
+def _whole(text: str, key: str) -> str:
     if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
         raise RequestError(f"{key!r} of the request has half a character", hint="write both halves of it")
     return text
@@ -105,13 +115,12 @@ class Answers:
                 request = await asyncio.to_thread(read_request, data) if large else read_request(data)
                 request = request if admit is None else admit(request)
                 document = await (self._once(handler, request) if once else handler(request))
-            except CatalogBusyError as error:
-                document = {"error": str(error), "busy": True}
             except HeadgateError as error:
-                document = {"error": str(error)}
+                document = {"error": str(error), "kind": error.kind}
             except (KeyError, TypeError, ValueError, RecursionError) as error:
                 _log.warning("a request could not be read", exc_info=error)
-                document = {"error": f"the request cannot be read: {type(error).__name__}: {error}"[:500]}
+                said = f"the request cannot be read: {type(error).__name__}: {error}"[:500]
+                document = {"error": said, "kind": "invalid"}
             return json.dumps(document).encode()
 
         return answer

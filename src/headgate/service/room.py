@@ -16,6 +16,8 @@ _MARGIN: Final = 64 << 10
 class NoRoomError(HeadgateError):
     """The log of tables has no room for another revision, and nothing in it may be deleted."""
 
+    usual_kind = "full"
+
 
 class Room:
     """What the log of tables holds, and what keeps it from being less."""

@@ -22,6 +22,7 @@ from headgate.catalog.rebuild import encode_filed
 from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import EmbeddedServer, Fabric, cancel_all, in_daemon, keep_quarantine
+from headgate.fabric.place import write_whole
 from headgate.fabric.runner import run_machine
 from headgate.fabric.server import Listening
 from headgate.model import Deployment, Limits, parse_duration
@@ -35,11 +36,13 @@ from headgate.relay.budget import Budgets
 from headgate.relay.node import RelayNode
 from headgate.relay.output import QueueLimits
 from headgate.relay.tables import Tables
+from headgate.service.access import make_token
 from headgate.service.anchoring import keep_anchor, missing_records, store_anchor
 from headgate.service.audit import HOME, Audit, Author
 from headgate.service.clerk import Clerk
 from headgate.service.control import Control
 from headgate.service.extending import first_plan, missed_constraints
+from headgate.service.face import FaceConfig, FaceProcess, listen
 from headgate.service.following import Following
 from headgate.service.gate import Gate
 from headgate.service.heads import HeadMachine
@@ -110,6 +113,9 @@ class Settings:
     log_level: str = "warning"
     log_format: str = "text"
     disk_reserve_bytes: int = RESERVE_BYTES
+    http: bool = False
+    http_address: str | None = None
+    """Where to serve the HTTP API; None is the usual port of loopback, or any where that is taken."""
 
     @property
     def catalog_place(self) -> str:
@@ -152,6 +158,7 @@ class Runtime:
         self.replanner: Replanner | None = None
         self.joiner: Joiner | None = None
         self.job: JobProcess | None = None
+        self.face: FaceProcess | None = None
         self.configure_job: ConfigureJob | None = None
         self.witness = Witness(fabric, catalog)
         self.told: list[str] = []
@@ -235,6 +242,26 @@ class Runtime:
             self.job = JobProcess(self._configure, self.settings.state_dir, self.settings.job_environment)
             self._spawn(self.job.run(), "Spark job")
         self._spawn(self.machine.run(), "machine")
+        if self.settings.http:
+            self._open_face()
+
+    def _open_face(self) -> None:
+        """Serve the HTTP API in a process beside this one."""
+        settings = self.settings
+        make_token(settings.state_dir)
+        listening = listen(settings.http_address)
+        config = FaceConfig(
+            listening.fileno(),
+            self.url,
+            settings.namespace,
+            str(settings.state_dir.absolute()),
+            dict(settings.nats_options),
+            settings.log_level,
+            settings.log_format,
+        )
+        self.face = FaceProcess(listening, config)
+        write_whole(settings.state_dir / "http" / "address", self.face.address)
+        self._spawn(self.face.run(), "HTTP API")
 
     async def _fit(self) -> None:
         """Refuse to start on state that does not fit together, or declare the loss where that was asked for."""
@@ -254,6 +281,7 @@ class Runtime:
         if wrong and not (settings.accept_loss and all(misfit.acceptable for misfit in wrong)):
             raise IdentityError(wrong)
         if wrong:
+            self.told += self.server.move_left_out() if self.server else []
             self.told += await accept_loss(self.fabric, self.catalog, found, wrong, checkpoints)
 
     @property
@@ -401,6 +429,8 @@ class Runtime:
 
     async def stop(self) -> None:
         """Stop everything that `start` started."""
+        if self.face is not None:
+            await self.face.stop()
         await self.control.close()
         await self.stop_job()
         if not self.failure.done():

@@ -42,7 +42,7 @@ _EMPTY: Final = OutputReport()
 
 async def read_status(fabric: Fabric, tables: Tables, state_dir: Path | None = None) -> dict[str, Any]:
     """One JSON-ready document. What waits in sources is in it where the checkpoints lie in this state directory."""
-    snapshot = await anext(tables.heads())
+    snapshot = await tables.newest()
     books = await read_books(fabric, tables, list(snapshot.deployment.streams))
     relays, tallies = await read_reports(fabric, RelayReport), await read_tallies(fabric)
     jobs = {name: shown(report) for name, report in (await read_reports(fabric, JobReport)).items()}

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -16,14 +13,18 @@ from headgate.catalog.rebuild import decode_filed, rebuild_catalog
 from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric, FabricError, LogState
+from headgate.fabric.place import write_whole
 from headgate.relay.root import committed_head
 from headgate.service.identity import Checkpoint, Found
 from headgate.service.mending import unreadable_subjects
+from headgate.wire.frame import WireError
 from headgate.wire.identity import Run, decode_runs, joined_runs
+from headgate.wire.record import read_record, write_record
 from headgate.wire.sealed import read_number
 from headgate.wire.snapshot import Snapshot, SnapshotError, part_count
 
 _FILE: Final = "identity.json"
+_KIND: Final = "checkpoint-identity"
 _ASK_S: Final = 1.0
 
 
@@ -129,8 +130,8 @@ def read_checkpoints(directory: Path) -> dict[str, Checkpoint]:
     for place in sorted(directory.iterdir()) if directory.is_dir() else ():
         if place.is_dir() and not place.name.startswith("."):
             found[place.name] = Checkpoint()
-            with noted(SERVICE, "whose a checkpoint is cannot be read", OSError, ValueError, TypeError):
-                found[place.name] = Checkpoint(**json.loads((place / _FILE).read_text(encoding="utf-8")))
+            with noted(SERVICE, "whose a checkpoint is cannot be read", OSError, WireError):
+                found[place.name] = read_record(_KIND, Checkpoint, (place / _FILE).read_bytes())
     return found
 
 
@@ -140,12 +141,7 @@ def mark_checkpoints(directory: Path, deployment: str, incarnations: Mapping[str
         place = directory / stream
         if not (place / _FILE).exists():
             place.mkdir(parents=True, exist_ok=True)
-            fresh = place / f"{_FILE}.new"
-            with fresh.open("w", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(Checkpoint(deployment, incarnation))))
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(place / _FILE)
+            write_whole(place / _FILE, write_record(_KIND, Checkpoint(deployment, incarnation)))
 
 
 def set_checkpoint_aside(directory: Path, stream: str) -> Path | None:

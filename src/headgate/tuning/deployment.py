@@ -86,7 +86,6 @@ class PlanTuner:
     def run(
         self,
         shapes: dict[str, Shape],
-        watch: Callable[[TuneStep], None] | None = None,
         *,
         until_held: bool = False,
     ) -> tuple[dict[str, Shape], list[TuneStep], int, bool]:
@@ -113,8 +112,6 @@ class PlanTuner:
                 plan_steps,
             )
             steps.append(step)
-            if watch is not None:
-                watch(step)
         return shapes, steps, self.options.periods, False
 
     def misses(self, shapes: Mapping[str, Shape]) -> list[float]:
@@ -203,14 +200,12 @@ def tune_deployment(
     sizes: Mapping[str, Any] | Sizes | None = None,
     measured: Measured | None = None,
     problem: Problem | None = None,
-    vocabulary: Vocabulary | None = None,
-    watch: Callable[[TuneStep], None] | None = None,
 ) -> TuneResult:
     """Plan a deployment (or start from a given plan) and improve it by its objective within its constraints.
 
     `problem` is the planner's view of the deployment as it was measured; else it is made from the file and `sizes`.
     """
-    vocabulary = vocabulary or Vocabulary.installed()
+    vocabulary = Vocabulary.installed()
     if problem is not None and plan is not None:
         planned = result_of(Graph.of(with_relays_of(problem, plan), plan), "in force")
     else:
@@ -225,7 +220,7 @@ def tune_deployment(
     tuner = PlanTuner(scene, compiled, limits, options or Options(periods=200))
     start = scene.shapes(planned.plan)
     missed = tuner.misses(start)
-    shapes, steps, periods, settled = tuner.run(start, watch)
+    shapes, steps, periods, settled = tuner.run(start)
     final = scene.plan(shapes)
     used = compiled.metrics.union(*(limit.compiled.metrics for limit in limits))
     return TuneResult(

@@ -7,7 +7,7 @@ while one does not hold, bringing it closer comes before the objective.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -114,7 +114,7 @@ class Tuner:
         self.generator = np.random.default_rng(seed)
         self.priced = 0
 
-    def run(self, shape: Shape, watch: Callable[[Applied], None] | None = None) -> Tuned:
+    def run(self, shape: Shape) -> Tuned:
         """Improve until no transformation helps or the periods run out."""
         scene = self.scene(shape)
         before, missed = scene.objective.cost, sum(scene.misses)
@@ -131,8 +131,6 @@ class Tuner:
                 cost = evaluate(self.objective, view)
                 step = Applied(period, offer.candidate, offer.benefit, cost, missing, at_random)
                 steps.append(step)
-                if watch is not None:
-                    watch(step)
             if chosen:
                 scene = self.scene(shape)
             settled = not chosen and not self.options.random_share

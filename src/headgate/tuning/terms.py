@@ -41,6 +41,8 @@ _SHOWN = 3
 class ConstraintError(HeadgateError):
     """A constraint that no plan was found to keep, or that plans cannot be made by."""
 
+    usual_kind = "conflict"
+
 
 @dataclass(frozen=True, slots=True)
 class Miss:

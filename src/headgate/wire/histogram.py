@@ -11,6 +11,15 @@ _BINS_PER_DOUBLING = 8
 _FLOOR_MS = 0.125
 
 
+def upper_ms(place: int) -> float:
+    """Where a bin ends.
+
+    >>> h = Histogram(); h.add(100); [place] = h.bins; upper_ms(place - 1) <= 100 < upper_ms(place)
+    True
+    """
+    return _FLOOR_MS * 2 ** (place / _BINS_PER_DOUBLING)
+
+
 @dataclass(slots=True)
 class Histogram:
     """Counts of delays in milliseconds by bin, and their exact sum.

@@ -47,6 +47,13 @@ def _state(namespace: str, max_bytes: int) -> Log:
     return Log(f"{namespace.upper()}_STATE", subjects, max_bytes, max_per_subject=1, latest_only=True)
 
 
+@lru_cache(maxsize=4096)
+def _log(namespace: str, kind: str, name: str, pattern: str, max_bytes: int, max_per_subject: int = -1) -> Log:
+    """A log of one stream or site; the same ones are asked for again and again."""
+    subject = f"{namespace}.{kind}.{name}.{pattern}"
+    return Log(f"{namespace.upper()}_{kind.upper()}_{_token(name)}", (subject,), max_bytes, max_per_subject)
+
+
 def inbox_token(subscription: int, stay: int = 0) -> str:
     """A subscription's stay as part of a subject.
 
@@ -97,7 +104,7 @@ class Logs:
 
     def root(self, stream: str) -> Log:
         """The root log of a stream."""
-        return Log(self._name("root", stream), (self._subject("root", stream, "*"),), self.root_bytes)
+        return _log(self.namespace, "root", stream, "*", self.root_bytes)
 
     def input(self, stream: str) -> Log:
         """Rows that clients published into a stream, until its job has committed them."""
@@ -106,12 +113,11 @@ class Logs:
 
     def site(self, site: str) -> Log:
         """What a site has received and not yet passed on to everybody below it."""
-        return Log(self._name("site", site), (self._subject("site", site, ">"),), self.max_bytes)
+        return _log(self.namespace, "site", site, ">", self.max_bytes)
 
     def inbox(self, site: str) -> Log:
         """What the subscriptions of a site get. A full inbox refuses, and concerns nobody else."""
-        subjects = (self._subject("inbox", site, "*"),)
-        return Log(self._name("inbox", site), subjects, self.max_bytes, max_per_subject=self.inbox_messages)
+        return _log(self.namespace, "inbox", site, "*", self.max_bytes, self.inbox_messages)
 
     @property
     def state(self) -> Log:

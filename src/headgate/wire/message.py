@@ -159,11 +159,19 @@ def encode_json(block: Block) -> bytes:
     header["rows"] = [
         {"_seq": seq, **row} for seq, row in zip(block.seqs.tolist(), block.rows.to_pylist(), strict=True)
     ]
+    return json_text(header).encode()
+
+
+def json_text(document: Any) -> str:
+    """A document with values of rows in it as JSON: NaN and infinities, which JSON does not have, are texts.
+
+    >>> json_text({"a": float("nan"), "b": [1.5, float("-inf")]})
+    '{"a":"nan","b":[1.5,"-inf"]}'
+    """
     try:
-        text = json.dumps(header, separators=(",", ":"), default=json_value, allow_nan=False)
-    except ValueError:  # JSON has no NaN and no infinities: they are written as text, and read back as numbers
-        text = json.dumps(_speakable(header), separators=(",", ":"), default=json_value, allow_nan=False)
-    return text.encode()
+        return json.dumps(document, separators=(",", ":"), default=json_value, allow_nan=False)
+    except ValueError:
+        return json.dumps(_speakable(document), separators=(",", ":"), default=json_value, allow_nan=False)
 
 
 def _speakable(value: Any) -> Any:

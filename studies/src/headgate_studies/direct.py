@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -20,6 +20,7 @@ from headgate.pipeline.control import Controller
 from headgate.pipeline.errors import Errors
 from headgate.pipeline.indexes import IndexKeeper
 from headgate.pipeline.match import MatchPass
+from headgate.pipeline.staged import Staged
 from headgate.pipeline.worker import Address
 from headgate.wire.manifest import Manifest
 
@@ -54,19 +55,30 @@ class DirectCommits:
     ) -> None:
         self._fabric.close()
 
-    def commit(self, stream: str, rows: pa.RecordBatch, batch: int, row_cost_s: float = 0.0) -> Manifest | None:
-        """Match, stage and commit rows as the batch of that number, None when it was committed before."""
+    def commit(
+        self,
+        stream: str,
+        rows: pa.RecordBatch,
+        batch: int,
+        row_cost_s: float = 0.0,
+        dead: Sequence[str | None] | None = None,
+    ) -> Manifest | None:
+        """Match, stage and commit rows as the batch of that number, None when it was committed before.
+
+        `dead` has for each row why it is a dead letter, None for one that is not.
+        """
         nothing = pa.nulls(rows.num_rows, pa.string())
-        marked = rows.append_column("_dead", nothing).append_column("_raw", nothing)
+        reasons = nothing if dead is None else pa.array(dead, pa.string())
+        marked = rows.append_column("_dead", reasons).append_column("_raw", nothing)
         control = self._controllers.get(stream)
         pin = pin_batch(self._fabric, stream, batch, None if control is None else control.plan)
         keeper = self._keepers.get(stream)
         index = None if keeper is None else keeper.ensure(self._fabric, pin.version)
-        work = MatchPass(self._address, stream, pin, batch=batch, row_cost_s=row_cost_s, index=index)
+        work = MatchPass(self._address, stream, pin, row_cost_s=row_cost_s, index=index)
         if control is not None:
             demands = self._fabric.run(control.demands(self._fabric.fabric, pin.version))
             work = replace(work, levels=demands.levels, in_order=demands.in_order)
-        staged = [row for each in work(iter([marked])) for row in each.to_pylist()]
+        staged = Staged.of(work(iter([marked])))
         if control is not None:
             control.learn(staged)
         manifest = commit(self._fabric, stream, self._lineage, batch, pin, staged)

@@ -74,14 +74,14 @@ class Exchange(ABC):
 
     # Replication
 
-    def _answer(self, offer: m.Offer) -> None:
+    def _answer(self, offer: m.ServingOffer) -> None:
         budget = self.holdings.budget
         room = max(0, min(offer.weight, budget.free))
         budget.held += room
         self._promised[offer.sender] += 1
-        self._send(offer.sender, m.Answer(self.site, offer.ticket, room, budget.free))
+        self._send(offer.sender, m.ServingAnswer(self.site, offer.ticket, room, budget.free))
 
-    def _answered(self, answer: m.Answer) -> None:
+    def _answered(self, answer: m.ServingAnswer) -> None:
         self.known[answer.sender] = answer.free
         placing = self._placing
         if placing is None or placing.ticket != answer.ticket or placing.choice is None:
@@ -114,14 +114,14 @@ class Exchange(ABC):
             self.holdings.accept(parts, weights)
 
     def _replicate(self, choice: Choice, cost: int, moved: tuple[m.Parts, ...], held: int) -> None:
-        region: m.Region | None = None
+        region: m.ServedRegion | None = None
         replaced: tuple[int, ...] = ()
         if cost:
             inside = self.holdings.sinks_inside(choice.code, choice.length)
             replaced = tuple(key for key in inside if self.holdings.sinks[key].peer == choice.site)
             for identity in replaced:
                 self.holdings.stop_sending(identity)
-            region = m.Region(self._number(), choice.code, choice.length, self._path(choice.code, choice.length))
+            region = m.ServedRegion(self._number(), choice.code, choice.length, self._path(choice.code, choice.length))
             self.holdings.send(choice.site, region)
         for parts in moved:
             self._send(parts.demand.id, m.Left(self.site, parts))
@@ -159,7 +159,7 @@ class Exchange(ABC):
             self._waiting.append(m.Query(here))
         elif len(here):
             self.holdings.accept(here, weights)
-            self._send(here.demand.id, m.Placed(self.site, here))
+            self._send(here.demand.id, m.ServedParts(self.site, here))
 
     # Removal
 
@@ -225,7 +225,9 @@ class Exchange(ABC):
             size = holdings.size(onward.length)
             fits = site != self.site and size <= holdings.budget.free and cells <= holdings.available
             if fits and eligible(holdings, onward.code, onward.length, site, strict=False):
-                moved = m.Region(self._number(), onward.code, onward.length, self._path(onward.code, onward.length))
+                moved = m.ServedRegion(
+                    self._number(), onward.code, onward.length, self._path(onward.code, onward.length)
+                )
                 holdings.send(site, moved)
                 self._send(site, m.Reparent(self.site, onward.id, moved))
             else:

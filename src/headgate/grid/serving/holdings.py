@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headgate.grid.dzset import DzSet
-from headgate.grid.serving.messages import Demand, Parts, Region
+from headgate.grid.serving.messages import Demand, Parts, ServedRegion
 from headgate.grid.serving.partition import Partition
 from headgate.grid.space import Ints
 from headgate.grid.tree import GbdTree
@@ -37,7 +37,7 @@ class Budget:
 @dataclass(slots=True)
 class _Stream:
     peer: str
-    region: Region
+    region: ServedRegion
     slot: int
 
 
@@ -101,7 +101,7 @@ class Holdings:
             self._sent[site] = DzSet.from_expressions(self.partition.space, codes, lengths)
         return self._sent[site]
 
-    def receive(self, peer: str, region: Region) -> None:
+    def receive(self, peer: str, region: ServedRegion) -> None:
         """A region comes in from another site."""
         slot = self.incoming.insert([region.code], [region.length], keys=[region.id])
         self.sources[region.id] = _Stream(peer, region, int(slot[0]))
@@ -112,7 +112,7 @@ class Holdings:
         self.incoming.remove([self.sources.pop(identity).slot])
         self._available = None
 
-    def send(self, peer: str, region: Region) -> None:
+    def send(self, peer: str, region: ServedRegion) -> None:
         """A region goes out to another site."""
         slot = self.outgoing.insert([region.code], [region.length], keys=[region.id])
         self.sinks[region.id] = _Stream(peer, region, int(slot[0]))

@@ -62,7 +62,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class ServedRegion:
     """A replicated region: one stream between two sites, with the sites it passes on its way from the owner."""
 
     id: int
@@ -72,7 +72,7 @@ class Region:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ServingOffer:
     """Would you take this region and queries of this weight?"""
 
     sender: str
@@ -83,7 +83,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServingAnswer:
     """How much weight the asked site takes; 0 declines. What it takes is held for the asker until it is used."""
 
     sender: str
@@ -101,7 +101,7 @@ class Replica:
     """
 
     sender: str
-    region: Region | None
+    region: ServedRegion | None
     moved: tuple[Parts, ...]
     held: int
     replaced: tuple[int, ...] = ()
@@ -115,7 +115,7 @@ class Release:
     sender: str
     region: int
     moved: tuple[Parts, ...] = ()
-    onward: tuple[tuple[str, Region], ...] = ()
+    onward: tuple[tuple[str, ServedRegion], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Reparent:
 
     sender: str
     old: int
-    region: Region
+    region: ServedRegion
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class Announce:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Placed:
+class ServedParts:
     """To the client: this site serves these parts."""
 
     site: str
@@ -183,11 +183,13 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Refused:
+class ServingRefused:
     """To the client: no site can take these parts."""
 
     parts: Parts
 
 
-ToSite = Query | Offer | Answer | Replica | Release | Reparent | Revoke | Tick | Expect | Cancel | Announce
-ToClient = Placed | Left | Refused
+ToSite = (
+    Query | ServingOffer | ServingAnswer | Replica | Release | Reparent | Revoke | Tick | Expect | Cancel | Announce
+)
+ToClient = ServedParts | Left | ServingRefused

@@ -33,7 +33,7 @@ class Placement:
     complete_at: float | None = None
 
 
-class Overlay:
+class ServingOverlay:
     """Sites of one stream that exchange messages in virtual time."""
 
     def __init__(
@@ -103,7 +103,7 @@ class Overlay:
     def _client(self, demand: int, message: m.ToSite | m.ToClient) -> None:
         placement = self.clients.get(demand)
         match message:
-            case m.Placed(site, parts):
+            case m.ServedParts(site, parts):
                 if placement is None:
                     self._post(site, m.Cancel(demand))
                     return
@@ -118,7 +118,7 @@ class Overlay:
                     placement.lacking += self._weight(parts)
                     if left:
                         placement.parts[site] = [m.Parts(parts.demand, *left.expressions())]
-            case m.Refused():
+            case m.ServingRefused():
                 if placement is not None:
                     placement.refused = True
 

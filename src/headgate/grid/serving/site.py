@@ -37,9 +37,9 @@ class SiteCore(Exchange):
         match message:
             case m.Query():
                 self._waiting.append(message)
-            case m.Offer():
+            case m.ServingOffer():
                 self._answer(message)
-            case m.Answer():
+            case m.ServingAnswer():
                 self._answered(message)
             case m.Replica():
                 self._replica(message)
@@ -107,7 +107,7 @@ class SiteCore(Exchange):
             before = replace(query, tried=query.tried | {self.site}, trail=query.trail[:-1])
             self._send(query.trail[-1], before)
         else:
-            self._send(query.parts.demand.id, m.Refused(query.parts))
+            self._send(query.parts.demand.id, m.ServingRefused(query.parts))
 
     def _advance(self) -> None:
         """Place as much of the query at hand as possible; stays at hand only while an offer is out."""
@@ -128,7 +128,7 @@ class SiteCore(Exchange):
             if choice is not None:
                 placing.ticket, placing.choice = self._number(), choice
                 wanted = min(choice.weight, need + choice.cost + self._slack)
-                self._send(choice.site, m.Offer(self.site, placing.ticket, choice.code, choice.length, wanted))
+                self._send(choice.site, m.ServingOffer(self.site, placing.ticket, choice.code, choice.length, wanted))
                 return
         self._forward(placing, with_room=False)
         self._placing = None
@@ -145,7 +145,7 @@ class SiteCore(Exchange):
             self._leaving = False
             parts = placing.query.parts.take(fits)
             self.holdings.accept(parts, placing.weights[fits])
-            self._send(parts.demand.id, m.Placed(self.site, parts))
+            self._send(parts.demand.id, m.ServedParts(self.site, parts))
             self._without(placing, fits)
 
     def _without(self, placing: Placing, which: Ints) -> None:
@@ -162,7 +162,7 @@ class SiteCore(Exchange):
             if not len(placing.query.parts):
                 return
             self._pass_on(placing, site, self._covered(placing, site), with_room)
-        feeding: dict[str, list[m.Region]] = {}
+        feeding: dict[str, list[m.ServedRegion]] = {}
         for source in self.holdings.sources.values():
             feeding.setdefault(source.peer, []).append(source.region)
         for site in sorted(set(feeding) - tried):
@@ -175,7 +175,7 @@ class SiteCore(Exchange):
         held = covered(self.holdings.sent_to(site), parts.codes, parts.codes + sizes)
         return np.flatnonzero(held == sizes)
 
-    def _inside(self, placing: Placing, regions: list[m.Region]) -> Ints:
+    def _inside(self, placing: Placing, regions: list[m.ServedRegion]) -> Ints:
         parts = placing.query.parts
         inside = np.zeros(len(parts), dtype=bool)
         for region in regions:
@@ -242,6 +242,6 @@ class SiteCore(Exchange):
         ]
         if ways:
             best = max(ways, key=lambda site: (self.known.get(site, 0), site))
-            region = m.Region(self._number(), code, length, self._path(code, length))
+            region = m.ServedRegion(self._number(), code, length, self._path(code, length))
             holdings.send(best, region)
             self._send(best, m.Replica(self.site, region, (), 0, offered=False))

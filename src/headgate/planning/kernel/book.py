@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from headgate.planning.jit import jit
-from headgate.planning.net import F8, I4, I8, N_OUTS, N_RES, OUTS, RESOURCES, U1, Net
+from headgate.planning.net import F8, I4, I8, OUTS, RESOURCES, U1, Net
 
 COUNT, LOAD, LOAD_SQUARES, DEPTH, DEPTH_SQUARES = range(5)  # places in `Book.sums`
 TIE = 1e-9  # qualities closer than this are equal; shedding below this is none; slack short by this part is enough
@@ -79,7 +79,7 @@ def open_book(net: Net, by_source: bool) -> Book:
 @jit
 def enrol(net: Net, book: Book, node: int) -> None:
     """Take over a join that was just kept: what its trial changed in loads and shedding, and the new member."""
-    for at in range(net.counter[N_OUTS]):
+    for at in range(net.counter[0].noted_outs):
         record = net.node[net.work[OUTS, at]]
         add_load(net, book, book.table[record.stream], record.site, record.out - record.old_out, node)
     record = net.node[node]
@@ -97,7 +97,7 @@ def enrol(net: Net, book: Book, node: int) -> None:
     book.listed[book.start[kind] + book.live[kind]] = node
     book.live[kind] += 1
     n = net.place.shape[0]
-    for at in range(net.counter[N_RES]):
+    for at in range(net.counter[0].noted_resources):
         site = net.work[RESOURCES, at]
         if site < n and not book.seen[site] and net.resource[site].permeable < 1.0 - TIE:
             book.seen[site] = 1

@@ -15,7 +15,7 @@ from headgate.planning.jit import entry, jit
 from headgate.planning.kernel.flow import settle
 from headgate.planning.kernel.tree import begin, below, linked, move
 from headgate.planning.kernel.value import revalue, scalar, want_quality
-from headgate.planning.net import GEOMETRIC, GOAL, LOG_ZERO, SCORE, ZEROS, Net
+from headgate.planning.net import GEOMETRIC, LOG_ZERO, SCORE, ZEROS, Net
 
 
 @jit
@@ -24,7 +24,7 @@ def node_bound(net: Net, node: int, drop: float, delay_s: float) -> float:
     value = 0.0
     for want in range(net.node[node].want_first, net.node[node].want_last):
         quality, weight = want_quality(net, want, drop, delay_s), net.want[want].weight
-        if net.counter[GOAL] == GEOMETRIC:
+        if net.counter[0].goal == GEOMETRIC:
             value += weight * (math.log(quality) if quality > 0.0 else LOG_ZERO)
         else:
             value += weight * quality

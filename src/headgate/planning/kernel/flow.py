@@ -33,20 +33,9 @@ from headgate.planning.net import (
     BANDWIDTH,
     BOUND,
     BUCKET,
-    FALLBACKS,
-    GROUPED,
-    HEAD,
-    HIGH,
-    LOW,
-    N_NODES,
     NODES,
     QUEUE,
-    REDUCED,
-    ROUNDS,
-    TAIL,
     TOLERANCE,
-    TOUCHED,
-    TRIALS,
     Net,
 )
 
@@ -83,8 +72,8 @@ def wave(net: Net) -> int:
 
     How many nodes were looked at.
     """
-    depth, seen = net.counter[LOW], 0
-    while depth <= net.counter[HIGH]:
+    depth, seen = net.counter[0].low, 0
+    while depth <= net.counter[0].high:
         node = net.work[BUCKET, depth]
         net.work[BUCKET, depth] = -1
         while node >= 0:
@@ -125,12 +114,12 @@ def run(net: Net, limit: int, patience: int) -> bool:
     """
     ring, rounds, visits = net.work.shape[1], 0, 0
     nobody_waits(net)
-    while net.counter[HEAD] != net.counter[TAIL]:
+    while net.counter[0].head != net.counter[0].tail:
         rounds += 1
-        end = net.counter[TAIL]
-        while net.counter[HEAD] != end:
-            resource = net.work[QUEUE, net.counter[HEAD]]
-            net.counter[HEAD] = (net.counter[HEAD] + 1) % ring
+        end = net.counter[0].tail
+        while net.counter[0].head != end:
+            resource = net.work[QUEUE, net.counter[0].head]
+            net.counter[0].head = (net.counter[0].head + 1) % ring
             record = net.resource[resource]
             record.queued = 0
             if rounds > limit or idle(net, resource):
@@ -147,33 +136,33 @@ def run(net: Net, limit: int, patience: int) -> bool:
             record.permeable = old + step
             carry(net, resource)
         visits += wave(net)
-        if 0 <= patience < visits and net.counter[HEAD] != net.counter[TAIL]:
+        if 0 <= patience < visits and net.counter[0].head != net.counter[0].tail:
             clear(net)
-            net.counter[ROUNDS] += rounds
-            net.counter[REDUCED] += 1
+            net.counter[0].rounds += rounds
+            net.counter[0].reduced += 1
             return solve(net, 2_000)
-    net.counter[ROUNDS] += rounds
+    net.counter[0].rounds += rounds
     return rounds <= limit
 
 
 @jit
 def clear(net: Net) -> None:
     """Empty the queue of resources."""
-    while net.counter[HEAD] != net.counter[TAIL]:
-        net.resource[net.work[QUEUE, net.counter[HEAD]]].queued = 0
-        net.counter[HEAD] = (net.counter[HEAD] + 1) % net.work.shape[1]
+    while net.counter[0].head != net.counter[0].tail:
+        net.resource[net.work[QUEUE, net.counter[0].head]].queued = 0
+        net.counter[0].head = (net.counter[0].head + 1) % net.work.shape[1]
 
 
 @jit
 def settle(net: Net) -> None:
     """Finish a trial: drops settle, then the scores of all touched nodes. Falls back to a cold start when it must."""
     if not run(net, 600, net.node.shape[0] // 16 + 32):
-        net.counter[FALLBACKS] += 1
+        net.counter[0].fallbacks += 1
         cold(net)
-    for index in range(net.counter[N_NODES]):
+    for index in range(net.counter[0].noted_nodes):
         revalue(net, net.work[NODES, index])
-    net.counter[TRIALS] += 1
-    net.counter[TOUCHED] += net.counter[N_NODES]
+    net.counter[0].trials += 1
+    net.counter[0].touched += net.counter[0].noted_nodes
 
 
 @jit
@@ -279,7 +268,7 @@ def evaluate(net: Net, swept: bool) -> bool:
     """
     begin(net)
     net.total[:] = 0.0
-    net.counter[GROUPED] = 0
+    net.counter[0].grouped = 0
     reached = link_all(net)
     size_all(net, reached)
     descend(net, reached)
@@ -297,7 +286,7 @@ def time_moves(net: Net, node: int, parent: int, times: int) -> int:
         begin(net)
         move(net, node, parent)
         settle(net)
-        touched = net.counter[N_NODES]
+        touched = net.counter[0].noted_nodes
         rollback(net)
     return touched
 

@@ -15,35 +15,13 @@ from headgate.planning.kernel.tree import begin, note_node, note_resource, rollb
 from headgate.planning.kernel.value import revalue
 from headgate.planning.kernel.waiting import nobody_waits, wait
 from headgate.planning.net import (
-    ACTIVE,
-    ACTIVE_BEFORE,
-    ACTIVE_MADE,
     ACTIVES,
-    DOUBTFUL,
-    DOUBTFUL_BEFORE,
     DOUBTS,
-    FALLBACKS,
-    GROUPED,
-    GROUPS,
-    GROUPS_BEFORE,
-    GROUPS_MADE,
-    HEAD,
-    HIGH,
-    LOOSE,
-    LOOSE_BEFORE,
     LOOSE_NODES,
     MASKS,
-    N_GROUPS,
-    N_MASKS,
-    N_MOVED,
-    N_NODES,
-    N_OUTS,
-    N_RES,
-    N_SEATS,
     NODES,
     OUTS,
     PASSING,
-    PLAIN,
     QUEUE,
     RECEIVER,
     RESOURCES,
@@ -51,12 +29,8 @@ from headgate.planning.net import (
     SEATS,
     SENDER,
     SUSPECTS,
-    TAIL,
-    TICK,
     TOLERANCE,
     TOP,
-    TOUCHED,
-    TRIALS,
     WIRE,
     ZEROS,
     Net,
@@ -70,9 +44,9 @@ MOST = 4_000  # sweeps before a cold start, and after it
 def start(net: Net) -> None:
     """Start a trial with an empty journal."""
     begin(net)
-    net.counter[N_SEATS], net.counter[N_GROUPS] = 0, 0
-    net.counter[GROUPS_BEFORE], net.counter[LOOSE_BEFORE] = net.counter[GROUPS], net.counter[LOOSE]
-    net.counter[ACTIVE_BEFORE], net.counter[DOUBTFUL_BEFORE] = net.counter[ACTIVE], net.counter[DOUBTFUL]
+    net.counter[0].noted_seats, net.counter[0].noted_groups = 0, 0
+    net.counter[0].groups_before, net.counter[0].loose_before = net.counter[0].groups, net.counter[0].loose
+    net.counter[0].active_before, net.counter[0].doubtful_before = net.counter[0].active, net.counter[0].doubtful
 
 
 @jit
@@ -80,9 +54,9 @@ def tidy(net: Net) -> None:
     """Make groups anew when there are many loose nodes, or many more groups or active resources than needed."""
     few = 64 + net.node.shape[0] // 256
     if (
-        net.counter[LOOSE] > few
-        or net.counter[GROUPS] > net.counter[GROUPS_MADE] + 2 * few
-        or net.counter[ACTIVE] > net.counter[ACTIVE_MADE] + few
+        net.counter[0].loose > few
+        or net.counter[0].groups > net.counter[0].groups_made + 2 * few
+        or net.counter[0].active > net.counter[0].active_made + few
     ):
         make(net)
 
@@ -94,22 +68,22 @@ def weigh(net: Net) -> None:
     for turn in range(2):
         if settle_groups(net, MOST):
             break
-        net.counter[FALLBACKS] += 1 - turn
-        for at in range(net.counter[ACTIVE]):
+        net.counter[0].fallbacks += 1 - turn
+        for at in range(net.counter[0].active):
             net.real[PASSING, net.work[ACTIVES, at]] = 1.0
     write(net)
-    net.counter[TRIALS] += 1
-    net.counter[TOUCHED] += net.counter[N_NODES]
+    net.counter[0].trials += 1
+    net.counter[0].touched += net.counter[0].noted_nodes
 
 
 @jit
 def follow_sizes(net: Net) -> None:
     """Bring seats up to date with the sizes of links that moves have changed, or that were changed back."""
-    for at in range(net.counter[N_OUTS]):
+    for at in range(net.counter[0].noted_outs):
         record = net.node[net.work[OUTS, at]]
         net.seat[record.seat].out = record.out
         net.resource[record.site].state |= IS_STALE
-    for at in range(net.counter[N_MASKS]):
+    for at in range(net.counter[0].noted_masks):
         record = net.node[net.work[MASKS, at]]
         net.seat[record.seat].size = record.size
         net.resource[net.place.shape[0] + record.site].state |= IS_STALE
@@ -120,14 +94,14 @@ def take_over(net: Net) -> None:
     """Bring seats up to date with what the moves have changed, and find the resources that may shed from now on."""
     follow_sizes(net)
     nobody_waits(net)
-    for at in range(net.counter[N_NODES]):  # those whose delay has changed
+    for at in range(net.counter[0].noted_nodes):  # those whose delay has changed
         loosen(net, net.work[NODES, at])
-    for at in range(net.counter[N_MOVED]):
+    for at in range(net.counter[0].moved):
         arrive(net, net.moved[at, 0])
     suspects, count = net.work[SUSPECTS], 0
-    while net.counter[HEAD] != net.counter[TAIL]:
-        resource = net.work[QUEUE, net.counter[HEAD]]
-        net.counter[HEAD] = (net.counter[HEAD] + 1) % net.work.shape[1]
+    while net.counter[0].head != net.counter[0].tail:
+        resource = net.work[QUEUE, net.counter[0].head]
+        net.counter[0].head = (net.counter[0].head + 1) % net.work.shape[1]
         record = net.resource[resource]
         record.queued = 0
         if record.state & IS_ACTIVE or asked_of(net, resource) <= record.capacity:
@@ -136,9 +110,9 @@ def take_over(net: Net) -> None:
         count += 1
         if not record.state & IS_DOUBTFUL:
             record.state |= IS_DOUBTFUL
-            net.work[DOUBTS, net.counter[DOUBTFUL]] = resource
-            net.counter[DOUBTFUL] += 1
-    if net.counter[HIGH] >= 0:
+            net.work[DOUBTS, net.counter[0].doubtful] = resource
+            net.counter[0].doubtful += 1
+    if net.counter[0].high >= 0:
         regroup(net)
     if count > 0:
         overloaded(net, suspects, count)
@@ -160,13 +134,13 @@ def arrive(net: Net, node: int) -> None:
 @jit
 def write(net: Net) -> None:
     """Bring permeabilities, groups and loose nodes to what the sweeps have found, journalled where it differs."""
-    for at in range(net.counter[ACTIVE]):
+    for at in range(net.counter[0].active):
         resource = net.work[ACTIVES, at]
         if net.real[PASSING, resource] != net.resource[resource].permeable:
             note_resource(net, resource)
             net.resource[resource].permeable = net.real[PASSING, resource]
-    tolerance, plain, gain = net.rule[TOLERANCE], net.counter[PLAIN], 0.0
-    for group in range(2, net.counter[GROUPS]):
+    tolerance, plain, gain = net.rule[TOLERANCE], net.counter[0].plain, 0.0
+    for group in range(2, net.counter[0].groups):
         kept, record = net.kept[group], net.group[group]
         if abs(kept - record.kept) <= tolerance + PART * (1.0 - kept):
             net.kept[group] = record.kept
@@ -180,11 +154,11 @@ def write(net: Net) -> None:
         else:
             rescore(net, group)
     net.total[SCORE] += gain
-    for at in range(net.counter[LOOSE]):
+    for at in range(net.counter[0].loose):
         node = net.work[LOOSE_NODES, at]
         record = net.node[node]
         kept = net.kept[net.seat[record.seat].group]
-        if kept != record.kept or record.stamp == net.counter[TICK]:
+        if kept != record.kept or record.stamp == net.counter[0].tick:
             note_node(net, node)
             record.kept = kept
             revalue(net, node)
@@ -194,39 +168,39 @@ def write(net: Net) -> None:
 def undo(net: Net) -> None:
     """Undo the trial: the graph, its groups and everything derived are as before `start`."""
     rollback(net)
-    for at in range(net.counter[N_RES]):
+    for at in range(net.counter[0].noted_resources):
         resource = net.work[RESOURCES, at]
         net.real[PASSING, resource] = net.resource[resource].permeable
     follow_sizes(net)
-    for at in range(net.counter[N_SEATS]):
+    for at in range(net.counter[0].noted_seats):
         record = net.node[net.work[SEATS, at]]
         seat = net.seat[record.seat]
         seat.group, seat.above = seat.old_group, seat.old_above
         net.resource[record.site].state |= IS_STALE
         net.resource[net.place.shape[0] + record.site].state |= IS_STALE
-    for at in range(net.counter[N_GROUPS]):
+    for at in range(net.counter[0].noted_groups):
         group = net.noted[at]
         record = net.group[group]
         net.path[TOP, group], net.path[SENDER, group] = record.old_upper, record.old_up
         net.path[RECEIVER, group], net.path[WIRE, group] = record.old_down, record.old_link
         record.kept, record.score, record.zeros = record.old_kept, record.old_score, record.old_zeros
         net.kept[group] = record.kept
-    for at in range(net.counter[LOOSE_BEFORE], net.counter[LOOSE]):
+    for at in range(net.counter[0].loose_before, net.counter[0].loose):
         node = net.work[LOOSE_NODES, at]
         net.seat[net.node[node].seat].loose = 0
         fill(net, node)
-    for at in range(net.counter[ACTIVE_BEFORE], net.counter[ACTIVE]):
+    for at in range(net.counter[0].active_before, net.counter[0].active):
         net.resource[net.work[ACTIVES, at]].state &= ~IS_ACTIVE
-    for at in range(net.counter[DOUBTFUL_BEFORE], net.counter[DOUBTFUL]):
+    for at in range(net.counter[0].doubtful_before, net.counter[0].doubtful):
         net.resource[net.work[DOUBTS, at]].state &= ~IS_DOUBTFUL
-    net.counter[GROUPS], net.counter[LOOSE] = net.counter[GROUPS_BEFORE], net.counter[LOOSE_BEFORE]
-    net.counter[ACTIVE], net.counter[DOUBTFUL] = net.counter[ACTIVE_BEFORE], net.counter[DOUBTFUL_BEFORE]
+    net.counter[0].groups, net.counter[0].loose = net.counter[0].groups_before, net.counter[0].loose_before
+    net.counter[0].active, net.counter[0].doubtful = net.counter[0].active_before, net.counter[0].doubtful_before
 
 
 @jit
 def give_back(net: Net) -> None:
     """Write to every node what its group gets, and value them all: the end of trials by groups."""
-    net.counter[GROUPED] = 0
+    net.counter[0].grouped = 0
     net.total[SCORE], net.total[ZEROS] = 0.0, 0.0
     for node in range(net.node.shape[0]):
         record = net.node[node]

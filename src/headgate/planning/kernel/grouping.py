@@ -18,27 +18,15 @@ from headgate.planning.kernel.seats import IS_STALE, fill, loosen, note_group, n
 from headgate.planning.kernel.tree import edge_permeability
 from headgate.planning.kernel.waiting import carry, nobody_waits
 from headgate.planning.net import (
-    ACTIVE,
-    ACTIVE_MADE,
     ACTIVES,
     ASKED,
     BOUND,
     BUCKET,
-    DOUBTFUL,
     DOUBTS,
     GEOMETRIC,
-    GOAL,
-    GROUPED,
-    GROUPS,
-    GROUPS_BEFORE,
-    GROUPS_MADE,
-    HIGH,
     LIMIT,
-    LOOSE,
-    LOW,
     ORDER,
     PASSING,
-    PLAIN,
     RECEIVER,
     SCORE,
     SENDER,
@@ -90,7 +78,7 @@ def list_tree(net: Net) -> int:
 def sort_out(net: Net) -> None:
     """Say which resources are active and which doubtful; the active ones from the sources on, by how deep they lie."""
     asked, bound, key = net.real[ASKED], net.real[BOUND], net.real[LIMIT]
-    net.counter[ACTIVE], net.counter[DOUBTFUL] = 0, 0
+    net.counter[0].active, net.counter[0].doubtful = 0, 0
     for resource in range(net.resource.shape[0]):
         record = net.resource[resource]
         net.real[PASSING, resource] = record.permeable
@@ -102,13 +90,13 @@ def sort_out(net: Net) -> None:
         state, record.state = record.state, record.state | IS_STALE
         if state == IS_ACTIVE:
             key[resource] = depth_of(net, resource)
-            net.work[ACTIVES, net.counter[ACTIVE]] = resource
-            net.counter[ACTIVE] += 1
+            net.work[ACTIVES, net.counter[0].active] = resource
+            net.counter[0].active += 1
         elif state == IS_DOUBTFUL:
-            net.work[DOUBTS, net.counter[DOUBTFUL]] = resource
-            net.counter[DOUBTFUL] += 1
+            net.work[DOUBTS, net.counter[0].doubtful] = resource
+            net.counter[0].doubtful += 1
     net.real[PASSING, net.resource.shape[0]] = 1.0
-    sort_by(net.work[ACTIVES], key, net.counter[ACTIVE])
+    sort_by(net.work[ACTIVES], key, net.counter[0].active)
 
 
 @jit
@@ -159,8 +147,8 @@ def link_through(net: Net, upper: int, lower: int) -> int:
 @inline
 def open_group(net: Net, owner: int) -> int:
     """A new group, of nobody yet."""
-    group = net.counter[GROUPS]
-    net.counter[GROUPS] += 1
+    group = net.counter[0].groups
+    net.counter[0].groups += 1
     record = net.group[group]
     record.owner, record.stamp, record.first, record.last, record.inner = owner, 0, 0, 0, 0
     record.kept, record.score, record.zeros = 0.0, 0.0, 0.0
@@ -197,7 +185,7 @@ def make(net: Net) -> None:
     none = net.resource.shape[0]
     count = list_tree(net)
     sort_out(net)
-    net.counter[GROUPED], net.counter[GROUPS], net.counter[LOOSE] = 1, 0, 0
+    net.counter[0].grouped, net.counter[0].groups, net.counter[0].loose = 1, 0, 0
     for group in range(2):
         open_group(net, -1)
         net.path[TOP, group] = group
@@ -212,11 +200,11 @@ def make(net: Net) -> None:
         join_group(net, net.plane[ORDER, at])
     lay_slots(net)
     net.total[SCORE], net.total[ZEROS] = 0.0, 0.0
-    for group in range(net.counter[GROUPS]):
+    for group in range(net.counter[0].groups):
         net.group[group].kept = net.kept[group]
         rescore(net, group)
-    net.counter[GROUPS_MADE], net.counter[ACTIVE_MADE] = net.counter[GROUPS], net.counter[ACTIVE]
-    net.counter[GROUPS_BEFORE] = net.counter[GROUPS]
+    net.counter[0].groups_made, net.counter[0].active_made = net.counter[0].groups, net.counter[0].active
+    net.counter[0].groups_before = net.counter[0].groups
 
 
 @jit
@@ -236,7 +224,7 @@ def join_group(net: Net, node: int) -> None:
     if seat.group == group:
         pull(net.path, net.kept, net.real[PASSING], group)
     else:
-        net.counter[GROUPS] -= 1
+        net.counter[0].groups -= 1
 
 
 @jit
@@ -276,17 +264,17 @@ def pull(path: Any, kept: Any, passing: Any, group: Any) -> float:
 @jit
 def lay_slots(net: Net) -> None:
     """Lay the slots of all nodes group after group."""
-    net.counter[PLAIN] = 1 if net.counter[GOAL] == GEOMETRIC else 0
+    net.counter[0].plain = 1 if net.counter[0].goal == GEOMETRIC else 0
     for want in range(net.want.shape[0]):
         if net.want[want].kind != 0 or net.want_data[net.want[want].at] <= 0.0:
-            net.counter[PLAIN] = 0
-    for group in range(net.counter[GROUPS]):
+            net.counter[0].plain = 0
+    for group in range(net.counter[0].groups):
         net.group[group].first = 0
     for node in range(net.node.shape[0]):
         record = net.node[node]
         net.group[net.seat[record.seat].group].first += record.want_last - record.want_first
     at = 0
-    for group in range(net.counter[GROUPS]):
+    for group in range(net.counter[0].groups):
         record = net.group[group]
         wants, record.first, record.last = record.first, at, at
         at += wants
@@ -303,15 +291,15 @@ def lay_slots(net: Net) -> None:
 def activate(net: Net, resource: int) -> None:
     """Let a resource divide what is above it from what is below, and those below wait for their groups."""
     net.resource[resource].state |= IS_ACTIVE | IS_STALE
-    net.work[ACTIVES, net.counter[ACTIVE]] = resource
-    net.counter[ACTIVE] += 1
+    net.work[ACTIVES, net.counter[0].active] = resource
+    net.counter[0].active += 1
     carry(net, resource)
 
 
 @jit
 def regroup(net: Net) -> None:
     """Give those who wait their groups, from the top down, and all below them that are in the same group."""
-    for depth in range(net.counter[LOW], net.counter[HIGH] + 1):  # first of all each one owns a group
+    for depth in range(net.counter[0].low, net.counter[0].high + 1):  # first of all each one owns a group
         node = net.work[BUCKET, depth]
         while node >= 0:
             seat = net.seat[net.node[node].seat]
@@ -320,7 +308,7 @@ def regroup(net: Net) -> None:
                 note_seat(net, node)
                 seat.group = open_group(net, node)
             node = net.node[node].next
-    for depth in range(net.counter[LOW], net.counter[HIGH] + 1):
+    for depth in range(net.counter[0].low, net.counter[0].high + 1):
         node = net.work[BUCKET, depth]
         net.work[BUCKET, depth] = -1
         while node >= 0:

@@ -28,7 +28,6 @@ from headgate.planning.net import (
     SHARED,
     START,
     STEP,
-    SWEEPS,
     TOLERANCE,
     UPPER,
     USES,
@@ -193,7 +192,7 @@ def sweep(net: Net, groups: int, candidates: int, limit: int) -> bool:
                 step *= 0.7 if turn <= 60 else 0.5 if turn <= 300 else 0.25
             steps[number] = step
             passing[number] += step
-        net.counter[SWEEPS] += 1
+        net.counter[0].sweeps += 1
         if largest <= tolerance:
             return True
     return False

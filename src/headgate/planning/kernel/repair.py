@@ -11,7 +11,7 @@ from headgate.planning.kernel.flow import settle
 from headgate.planning.kernel.grouped import give_back, start, tidy, undo, weigh
 from headgate.planning.kernel.grouping import make
 from headgate.planning.kernel.tree import begin, below, linked, move, push, rollback, within
-from headgate.planning.net import N_MOVED, TOLERANCE, Net
+from headgate.planning.net import TOLERANCE, Net
 
 LOOSE = 1e-4  # tolerance of the fixed point while candidates are compared
 
@@ -90,7 +90,7 @@ def place_best(net: Net, state: Any, node: int, found: Any, wish: Any, margin: f
 def strayed(net: Net, homes: Any) -> int:
     """How many more members a trial has away from their homes than there were before it."""
     change = 0
-    for at in range(net.counter[N_MOVED]):
+    for at in range(net.counter[0].moved):
         node, before = net.moved[at, 0], net.moved[at, 1]
         change += int(net.node[node].parent != homes[node]) - int(before != homes[node])
     return change

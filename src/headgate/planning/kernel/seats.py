@@ -14,17 +14,11 @@ from headgate.planning.jit import inline, jit
 from headgate.planning.kernel.tree import note_node
 from headgate.planning.kernel.value import want_quality, worth_of
 from headgate.planning.net import (
-    GROUPS_BEFORE,
-    LOOSE,
     LOOSE_NODES,
-    N_GROUPS,
-    N_SEATS,
-    PLAIN,
     RECEIVER,
     SCORE,
     SEATS,
     SENDER,
-    TICK,
     TOP,
     WIRE,
     ZEROS,
@@ -41,24 +35,24 @@ def note_seat(net: Net, node: int) -> None:
     net.resource[site].state |= IS_STALE
     net.resource[net.place.shape[0] + site].state |= IS_STALE
     seat = net.seat[net.node[node].seat]
-    if seat.stamp != net.counter[TICK]:
-        seat.stamp = net.counter[TICK]
+    if seat.stamp != net.counter[0].tick:
+        seat.stamp = net.counter[0].tick
         seat.old_group, seat.old_above = seat.group, seat.above
-        net.work[SEATS, net.counter[N_SEATS]] = node
-        net.counter[N_SEATS] += 1
+        net.work[SEATS, net.counter[0].noted_seats] = node
+        net.counter[0].noted_seats += 1
 
 
 @inline
 def note_group(net: Net, group: int) -> None:
     """Journal a group before its first change; one that the trial has made goes with it."""
     record = net.group[group]
-    if record.stamp != net.counter[TICK] and group < net.counter[GROUPS_BEFORE]:
-        record.stamp = net.counter[TICK]
+    if record.stamp != net.counter[0].tick and group < net.counter[0].groups_before:
+        record.stamp = net.counter[0].tick
         record.old_upper, record.old_up = net.path[TOP, group], net.path[SENDER, group]
         record.old_down, record.old_link = net.path[RECEIVER, group], net.path[WIRE, group]
         record.old_kept, record.old_score, record.old_zeros = record.kept, record.score, record.zeros
-        net.noted[net.counter[N_GROUPS]] = group
-        net.counter[N_GROUPS] += 1
+        net.noted[net.counter[0].noted_groups] = group
+        net.counter[0].noted_groups += 1
 
 
 @jit
@@ -69,7 +63,7 @@ def fill(net: Net, node: int) -> None:
     for want in range(record.want_first, record.want_last):
         slot, weight = net.slot[at], net.want[want].weight
         slot.want, slot.node, slot.weight = want, node, weight
-        if net.counter[PLAIN]:
+        if net.counter[0].plain:
             place = net.want[want].at
             drop = net.want_data[place]
             slot.drop = drop
@@ -114,7 +108,7 @@ def any_value(net: Net, first: int, last: int, kept: float) -> Any:
         slot = net.slot[at]
         if slot.weight != 0.0:
             record = net.node[slot.node]
-            lag = record.old_lag if record.stamp == net.counter[TICK] else record.lag
+            lag = record.old_lag if record.stamp == net.counter[0].tick else record.lag
             quality = want_quality(net, slot.want, drop, lag)
             score += worth_of(net, slot.want, quality)
             zeros += slot.weight if quality <= 0.0 else 0.0
@@ -124,7 +118,7 @@ def any_value(net: Net, first: int, last: int, kept: float) -> Any:
 @inline
 def value(net: Net, first: int, last: int, kept: float) -> Any:
     """What slots contribute to score and zeros where a fraction is kept."""
-    if net.counter[PLAIN]:
+    if net.counter[0].plain:
         return plain_value(net.slot, first, last, kept), 0.0
     return any_value(net, first, last, kept)
 
@@ -158,8 +152,8 @@ def loosen(net: Net, node: int) -> None:
     if seat.loose:
         return
     seat.loose = 1
-    net.work[LOOSE_NODES, net.counter[LOOSE]] = node
-    net.counter[LOOSE] += 1
+    net.work[LOOSE_NODES, net.counter[0].loose] = node
+    net.counter[0].loose += 1
     note_node(net, node)
     note_group(net, seat.group)
     group = net.group[seat.group]

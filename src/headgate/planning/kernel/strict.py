@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from headgate.planning.jit import jit
-from headgate.planning.net import BANDWIDTH, F8, GEOMETRIC, GOAL, I8, LOADS, SCORE, SQUARES, ZEROS, Net
+from headgate.planning.net import BANDWIDTH, F8, GEOMETRIC, I8, LOADS, SCORE, SQUARES, ZEROS, Net
 
 # What can stand in an order.
 QUALITY, WIDTH, EVENNESS = range(3)
@@ -19,7 +19,7 @@ def standing(net: Net, order: I8) -> F8:
     sites, values = len(net.place), np.zeros(2 * len(order))
     for at, aim in enumerate(order):
         if aim == QUALITY:
-            values[2 * at] = -net.total[ZEROS] if net.counter[GOAL] == GEOMETRIC else 0.0
+            values[2 * at] = -net.total[ZEROS] if net.counter[0]["goal"] == GEOMETRIC else 0.0
             values[2 * at + 1] = net.total[SCORE]
         elif aim == WIDTH:
             values[2 * at] = -net.total[BANDWIDTH]
@@ -35,7 +35,7 @@ def stand(net: Net, order: Any, values: Any) -> None:
     for at in range(order.shape[0]):
         values[2 * at], values[2 * at + 1] = 0.0, 0.0
         if order[at] == QUALITY:
-            if net.counter[GOAL] == GEOMETRIC:
+            if net.counter[0].goal == GEOMETRIC:
                 values[2 * at] = -net.total[ZEROS]
             values[2 * at + 1] = net.total[SCORE]
         elif order[at] == WIDTH:

@@ -15,16 +15,12 @@ from headgate.planning.jit import inline, jit
 from headgate.planning.kernel.grouping import IS_ACTIVE, NOTHING, WHOLE, activate, pull, regroup
 from headgate.planning.kernel.seats import IS_STALE
 from headgate.planning.net import (
-    ACTIVE,
     ACTIVES,
     BOUND,
-    DOUBTFUL,
     DOUBTS,
-    GROUPS,
     LIMIT,
     PASSING,
     START,
-    SWEEPS,
     TOLERANCE,
     Net,
 )
@@ -125,7 +121,7 @@ def overloaded(net: Net, resources: Any, count: int) -> bool:
 def settle_groups(net: Net, limit: int) -> bool:
     """Sweep until nothing moves and no doubtful resource is overloaded; False when the limit is over."""
     while True:
-        if net.counter[ACTIVE] == 0 and net.counter[DOUBTFUL] == 0:
+        if net.counter[0].active == 0 and net.counter[0].doubtful == 0:
             return True
         pack(net)
         done = sweep(
@@ -138,14 +134,14 @@ def settle_groups(net: Net, limit: int) -> bool:
             net.path,
             net.kept,
             net.real[PASSING],
-            net.counter[ACTIVE],
+            net.counter[0].active,
             net.rule[TOLERANCE],
             limit,
         )
-        net.counter[SWEEPS] += done
+        net.counter[0].sweeps += done
         if done >= limit:
             return False
-        if refreshed(net) and not overloaded(net, net.work[DOUBTS], net.counter[DOUBTFUL]):
+        if refreshed(net) and not overloaded(net, net.work[DOUBTS], net.counter[0].doubtful):
             return True
 
 
@@ -153,7 +149,7 @@ def settle_groups(net: Net, limit: int) -> bool:
 def pack(net: Net) -> None:
     """Put what loads the active resources side by side, in the order of the sweeps."""
     start, to, simple = net.plane[START], 0, 2 * net.place.shape[0]
-    for at in range(net.counter[ACTIVE]):
+    for at in range(net.counter[0].active):
         resource = net.work[ACTIVES, at]
         record = net.resource[resource]
         start[at], net.real[LIMIT, at] = to, record.capacity
@@ -166,7 +162,7 @@ def pack(net: Net) -> None:
         for entry in range(record.first, record.last):
             net.packed_group[to], net.packed_load[to] = net.entry_group[entry], net.entry_load[entry]
             to += 1
-    start[net.counter[ACTIVE]] = to
+    start[net.counter[0].active] = to
 
 
 @jit
@@ -227,7 +223,7 @@ def refreshed(net: Net) -> bool:
     """
     path, kept, passing, tolerance = net.path, net.kept, net.real[PASSING], net.rule[TOLERANCE]
     calm = True
-    for group in range(2, net.counter[GROUPS]):
+    for group in range(2, net.counter[0].groups):
         before = kept[group]
         changed = abs(pull(path, kept, passing, group) - before) > tolerance
         calm &= not (changed and net.group[group].inner)

@@ -13,25 +13,15 @@ from headgate.planning.jit import jit
 from headgate.planning.net import (
     BANDWIDTH,
     BASE,
-    GROUPED,
     LOADS,
     MASKS,
-    N_MASKS,
-    N_MOVED,
-    N_NODES,
-    N_OUTS,
-    N_RES,
     NODES,
     OUTS,
     PER_UNIT,
-    PHYSICAL,
     QUEUE,
     RESOURCES,
-    ROW_BYTES,
     SQUARES,
     STACK,
-    TAIL,
-    TICK,
     TOLERANCE,
     Net,
 )
@@ -49,7 +39,7 @@ def bits_size(net: Net, node: int, bits: Any) -> float:
     """Bytes per second of the link into a node under a filter: rate times amortised size times its bulk."""
     stream = net.node[node].stream
     rows, width = 0.0, net.flow[stream].base
-    split = net.counter[ROW_BYTES]
+    split = net.counter[0].row_bytes
     for position in range(split):
         rows += net.weight_table[stream, position, bits[position]]
     for position in range(split, bits.shape[0]):
@@ -80,7 +70,7 @@ def link_delay(net: Net, one: int, other: int) -> float:
 @jit
 def linked(net: Net, one: int, other: int) -> bool:
     """Whether two sites can forward to each other."""
-    return one != other and (net.counter[PHYSICAL] == 0 or net.link[one, other] >= 0)
+    return one != other and (net.counter[0].physical == 0 or net.link[one, other] >= 0)
 
 
 @jit
@@ -89,10 +79,10 @@ def push(net: Net, resource: int) -> None:
     if net.resource[resource].queued or math.isinf(net.resource[resource].capacity):
         return
     net.resource[resource].queued = 1
-    net.work[QUEUE, net.counter[TAIL]] = resource
-    net.counter[TAIL] += 1
-    if net.counter[TAIL] == net.work.shape[1]:
-        net.counter[TAIL] = 0
+    net.work[QUEUE, net.counter[0].tail] = resource
+    net.counter[0].tail += 1
+    if net.counter[0].tail == net.work.shape[1]:
+        net.counter[0].tail = 0
 
 
 @jit
@@ -118,12 +108,12 @@ def edge_permeability(net: Net, upper: int, lower: int) -> float:
 @jit
 def begin(net: Net) -> None:
     """Start a trial with an empty journal."""
-    net.counter[TICK] += 1
-    net.counter[N_NODES] = 0
-    net.counter[N_RES] = 0
-    net.counter[N_MASKS] = 0
-    net.counter[N_OUTS] = 0
-    net.counter[N_MOVED] = 0
+    net.counter[0].tick += 1
+    net.counter[0].noted_nodes = 0
+    net.counter[0].noted_resources = 0
+    net.counter[0].noted_masks = 0
+    net.counter[0].noted_outs = 0
+    net.counter[0].moved = 0
     put(net.old_total, net.total)
 
 
@@ -131,39 +121,39 @@ def begin(net: Net) -> None:
 def note_node(net: Net, node: int) -> None:
     """Journal a node's drop, delay and score before their first change."""
     record = net.node[node]
-    if record.stamp != net.counter[TICK]:
-        record.stamp = net.counter[TICK]
+    if record.stamp != net.counter[0].tick:
+        record.stamp = net.counter[0].tick
         record.old_kept = record.kept
         record.old_lag = record.lag
         record.old_score = record.score
         record.old_zeros = record.zeros
         record.old_depth = record.depth
-        net.work[NODES, net.counter[N_NODES]] = node
-        net.counter[N_NODES] += 1
+        net.work[NODES, net.counter[0].noted_nodes] = node
+        net.counter[0].noted_nodes += 1
 
 
 @jit
 def note_mask(net: Net, node: int) -> None:
     """Journal the filter and size of the link into a node before their first change."""
     record = net.node[node]
-    if record.stamp_mask != net.counter[TICK]:
-        record.stamp_mask = net.counter[TICK]
+    if record.stamp_mask != net.counter[0].tick:
+        record.stamp_mask = net.counter[0].tick
         record.old_size = record.size
         put(net.old_mask[node], net.mask[node])
-        net.work[MASKS, net.counter[N_MASKS]] = node
-        net.counter[N_MASKS] += 1
+        net.work[MASKS, net.counter[0].noted_masks] = node
+        net.counter[0].noted_masks += 1
 
 
 @jit
 def note_resource(net: Net, resource: int) -> None:
     """Journal a resource's permeability before its first change."""
     record = net.resource[resource]
-    if record.stamp != net.counter[TICK]:
-        record.stamp = net.counter[TICK]
+    if record.stamp != net.counter[0].tick:
+        record.stamp = net.counter[0].tick
         record.old = record.permeable
         record.step = 0.0
-        net.work[RESOURCES, net.counter[N_RES]] = resource
-        net.counter[N_RES] += 1
+        net.work[RESOURCES, net.counter[0].noted_resources] = resource
+        net.counter[0].noted_resources += 1
 
 
 @jit
@@ -181,11 +171,11 @@ def forward(net: Net, site: int, change: float) -> None:
 def add_out(net: Net, node: int, change: float) -> None:
     """Change what a node forwards, journalled; a node without children forwards exactly nothing."""
     record = net.node[node]
-    if record.stamp_out != net.counter[TICK]:
-        record.stamp_out = net.counter[TICK]
+    if record.stamp_out != net.counter[0].tick:
+        record.stamp_out = net.counter[0].tick
         record.old_out = record.out
-        net.work[OUTS, net.counter[N_OUTS]] = node
-        net.counter[N_OUTS] += 1
+        net.work[OUTS, net.counter[0].noted_outs] = node
+        net.counter[0].noted_outs += 1
     net.total[BANDWIDTH] += change
     before = record.out
     record.out = before + change if record.first >= 0 else 0.0
@@ -320,10 +310,10 @@ def move(net: Net, node: int, parent: int) -> None:
     old = net.node[node].parent
     if old == parent:
         return
-    at = net.counter[N_MOVED]
+    at = net.counter[0].moved
     net.moved[at, 0] = node
     net.moved[at, 1] = old
-    net.counter[N_MOVED] = at + 1
+    net.counter[0].moved = at + 1
     relink(net, node, parent)
     if old >= 0:
         add_out(net, old, -net.node[node].size)
@@ -333,7 +323,7 @@ def move(net: Net, node: int, parent: int) -> None:
         add_out(net, parent, net.node[node].size)
         push_edge(net, net.node[parent].site, net.node[node].site)
         grow(net, parent, node)
-    if net.counter[GROUPED]:
+    if net.counter[0].grouped:
         delay(net, node)
     else:
         spread(net, node, True)
@@ -352,22 +342,22 @@ def below(net: Net, node: int, top: int) -> bool:
 @jit
 def rollback(net: Net) -> None:
     """Undo the trial: the graph and everything derived are as before `begin`."""
-    for index in range(net.counter[N_MOVED] - 1, -1, -1):
+    for index in range(net.counter[0].moved - 1, -1, -1):
         relink(net, net.moved[index, 0], net.moved[index, 1])
-    for index in range(net.counter[N_NODES]):
+    for index in range(net.counter[0].noted_nodes):
         record = net.node[net.work[NODES, index]]
         record.kept = record.old_kept
         record.lag = record.old_lag
         record.score = record.old_score
         record.zeros = record.old_zeros
         record.depth = record.old_depth
-    for index in range(net.counter[N_RES]):
+    for index in range(net.counter[0].noted_resources):
         net.resource[net.work[RESOURCES, index]].permeable = net.resource[net.work[RESOURCES, index]].old
-    for index in range(net.counter[N_MASKS]):
+    for index in range(net.counter[0].noted_masks):
         node = net.work[MASKS, index]
         put(net.mask[node], net.old_mask[node])
         net.node[node].size = net.node[node].old_size
-    for index in range(net.counter[N_OUTS]):
+    for index in range(net.counter[0].noted_outs):
         node = net.work[OUTS, index]
         record = net.node[node]
         net.place[record.site].forwarded += record.old_out - record.out

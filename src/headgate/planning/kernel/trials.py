@@ -8,7 +8,7 @@ from headgate.planning.jit import entry
 from headgate.planning.kernel.grouped import give_back, start, tidy, undo, weigh
 from headgate.planning.kernel.grouping import make
 from headgate.planning.kernel.tree import move
-from headgate.planning.net import GROUPED, Net
+from headgate.planning.net import Net
 
 
 @entry
@@ -18,7 +18,7 @@ def try_by_groups(net: Net, nodes: Any, parents: Any, keep: bool, times: int) ->
     The graph must have been evaluated. Groups are made where there are none; until `end_trials` or a full evaluation
     only totals, groups and structure are right, not the drops and scores of nodes.
     """
-    if net.counter[GROUPED]:
+    if net.counter[0].grouped:
         tidy(net)
     else:
         make(net)
@@ -34,5 +34,5 @@ def try_by_groups(net: Net, nodes: Any, parents: Any, keep: bool, times: int) ->
 @entry
 def end_trials(net: Net) -> None:
     """Write to the nodes what their groups get."""
-    if net.counter[GROUPED]:
+    if net.counter[0].grouped:
         give_back(net)

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from headgate.planning.jit import entry, jit
-from headgate.planning.net import ARITHMETIC, CONTRACTS, GEOMETRIC, GOAL, LOG_ZERO, SCORE, ZEROS, Net
+from headgate.planning.net import ARITHMETIC, CONTRACTS, GEOMETRIC, LOG_ZERO, SCORE, ZEROS, Net
 
 
 @jit
@@ -58,7 +58,7 @@ def drop_of(net: Net, node: int) -> float:
 @jit
 def worth_of(net: Net, want: int, quality: float) -> float:
     """What a want contributes to the score by its quality."""
-    weight, goal = net.want[want].weight, net.counter[GOAL]
+    weight, goal = net.want[want].weight, net.counter[0].goal
     if goal == GEOMETRIC:
         return float(weight * math.log(quality)) if quality > 0.0 else 0.0
     if goal == ARITHMETIC:
@@ -87,7 +87,7 @@ def revalue(net: Net, node: int) -> None:
 @jit
 def scalar(net: Net) -> float:
     """The totals as one number to be made large, zero qualities counting far below any other."""
-    if net.counter[GOAL] == GEOMETRIC:
+    if net.counter[0].goal == GEOMETRIC:
         return float(net.total[SCORE] + LOG_ZERO * net.total[ZEROS])
     return float(net.total[SCORE])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate.planning.jit import inline, jit
-from headgate.planning.net import BUCKET, HIGH, LOW, Net
+from headgate.planning.net import BUCKET, Net
 
 
 @inline
@@ -14,14 +14,14 @@ def wait(net: Net, node: int) -> None:
         record.waiting = 1
         record.next = net.work[BUCKET, record.depth]
         net.work[BUCKET, record.depth] = node
-        net.counter[LOW] = min(net.counter[LOW], record.depth)
-        net.counter[HIGH] = max(net.counter[HIGH], record.depth)
+        net.counter[0].low = min(net.counter[0].low, record.depth)
+        net.counter[0].high = max(net.counter[0].high, record.depth)
 
 
 @inline
 def nobody_waits(net: Net) -> None:
     """Forget the depths between which nodes waited."""
-    net.counter[LOW], net.counter[HIGH] = net.work.shape[1], -1
+    net.counter[0].low, net.counter[0].high = net.work.shape[1], -1
 
 
 @jit

@@ -12,7 +12,7 @@ from headgate.planning.evaluation import Metrics, measure
 from headgate.planning.graph import Graph
 from headgate.planning.kernel.anneal import BETTER, TAKEN, TRIALS, anneal
 from headgate.planning.kernel.strict import EQUAL, standing
-from headgate.planning.net import EXACT, GOAL, TOLERANCE, scalar_of
+from headgate.planning.net import EXACT, TOLERANCE, scalar_of
 from headgate.planning.search.objective import Objective
 
 NONE = np.zeros(0, np.int64)  # no order: annealing
@@ -67,7 +67,7 @@ def improve(
     """
     search = search or Search()
     net = graph.net
-    net.counter[GOAL] = search.objective.goal
+    net.counter[0]["goal"] = search.objective.goal
     graph.evaluate()
     nodes = movable(graph) if nodes is None else nodes
     if not len(nodes):

@@ -6,10 +6,10 @@ starts sites, lets them join, leave and crash, and reads results. `streams` runs
 same core moves onto live sites.
 """
 
-from headgate.tuning.protocol.network import Counts, Network
-from headgate.tuning.protocol.settings import Settings
-from headgate.tuning.protocol.simulation import Simulation
-from headgate.tuning.protocol.site import Site
+from headgate.tuning.protocol.network import Network, TrafficCounts
+from headgate.tuning.protocol.settings import TuningSettings
+from headgate.tuning.protocol.simulation import TuningSimulation
+from headgate.tuning.protocol.site import SiteAgent
 from headgate.tuning.protocol.streams import StreamSimulation
 
-__all__ = ["Counts", "Network", "Settings", "Simulation", "Site", "StreamSimulation"]
+__all__ = ["Network", "SiteAgent", "StreamSimulation", "TrafficCounts", "TuningSettings", "TuningSimulation"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from headgate.tuning.overlay import Bits
-from headgate.tuning.protocol.superpose import Change
+from headgate.tuning.protocol.superpose import TreeChange
 from headgate.tuning.states import Prefix
 from headgate.tuning.unit import Facts, Frontier
 
@@ -24,7 +24,7 @@ def profile_bytes(profile: Bits | None) -> int:
     return 0 if profile is None else -(-len(profile) // 8)
 
 
-class Message:
+class TuningMessage:
     """Base of everything that is sent; small messages are a header."""
 
     __slots__ = ()
@@ -36,7 +36,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Report(Message):
+class SubtreeReport(TuningMessage):
     """Maintenance, to the parent: what hangs below the sender, relative to it, and the sender's own values.
 
     `numbers` counts the numbers of `below`. The merged profile is sent only when it changed: it travels up until a
@@ -66,7 +66,7 @@ class Report(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings(Message):
+class Surroundings(TuningMessage):
     """Maintenance, to a child: the prefix above it, what lies outside of its subtree, and where to go in need."""
 
     prefix: tuple[Prefix, ...]
@@ -85,14 +85,14 @@ class Surroundings(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Beat(Message):
+class Beat(TuningMessage):
     """A sign of life without statistics, for phases in which the sender does not take part."""
 
     beat: int
 
 
 @dataclass(frozen=True, slots=True)
-class Totals(Message):
+class SubtreeTotals(TuningMessage):
     """Maintenance, from the root of one tree to those of the others: what its tree adds up to, for every cost."""
 
     stream: int
@@ -106,11 +106,11 @@ class Totals(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Attach(Message):
+class Attach(TuningMessage):
     """A site asks to become a child: it joins, moves, or has lost its parent."""
 
     facts: Facts
-    report: Report
+    report: SubtreeReport
 
     @property
     def bytes(self) -> int:
@@ -119,7 +119,7 @@ class Attach(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Attached(Message):
+class Attached(TuningMessage):
     """The new parent agrees."""
 
     surroundings: Surroundings
@@ -131,19 +131,19 @@ class Attached(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Detach(Message):
+class Detach(TuningMessage):
     """A child leaves its parent."""
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving(Message):
+class Leaving(TuningMessage):
     """A parent leaves; its children go to `heir`."""
 
     heir: int
 
 
 @dataclass(frozen=True, slots=True)
-class UnitRequest(Message):
+class UnitRequest(TuningMessage):
     """Optimisation: the owner asks its parent and children for their part of the unit, `depth` levels down."""
 
     period: int
@@ -151,7 +151,7 @@ class UnitRequest(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ReportPart:
     """One member of a unit as it travels; frontiers and weights are one for each cost."""
 
     site: int
@@ -171,11 +171,11 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class BranchReply(Message):
+class BranchReply(TuningMessage):
     """Optimisation: a child's part of the unit, itself first."""
 
     period: int
-    parts: tuple[Part, ...]
+    parts: tuple[ReportPart, ...]
 
     @property
     def bytes(self) -> int:
@@ -184,11 +184,11 @@ class BranchReply(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class ParentReply(Message):
+class ParentReply(TuningMessage):
     """Optimisation: the parent's part of the unit, and everything above and around it."""
 
     period: int
-    part: Part
+    part: ReportPart
     above: int
     prefix: tuple[Prefix, ...]
     outside: States
@@ -202,7 +202,7 @@ class ParentReply(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class MeasureRequest(Message):
+class MeasureRequest(TuningMessage):
     """Optimisation: measure your links to these members."""
 
     period: int
@@ -215,7 +215,7 @@ class MeasureRequest(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class MeasureReply(Message):
+class MeasureReply(TuningMessage):
     """Optimisation: values of links from the sender, by metric and target."""
 
     period: int
@@ -228,7 +228,7 @@ class MeasureReply(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal(Message):
+class Proposal(TuningMessage):
     """Optimisation, to the root: the best change of a unit, what it brings, and what it touches.
 
     `change` has the costs that it exchanges, for holistic objectives whose changes run side by side; `stream` says
@@ -245,7 +245,7 @@ class Proposal(Message):
     relief: float
     after: float
     at_random: bool = False
-    change: Change | None = None
+    change: TreeChange | None = None
     stream: int = 0
 
     @property
@@ -256,14 +256,14 @@ class Proposal(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision(Message):
+class Decision(TuningMessage):
     """Optimisation, from the root: carry out what you proposed in this period."""
 
     period: int
 
 
 @dataclass(frozen=True, slots=True)
-class Move(Message):
+class Move(TuningMessage):
     """Optimisation, from the owner: hang below `parent` now, if you still hang below `old`."""
 
     period: int
@@ -272,11 +272,11 @@ class Move(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Moved(Message):
+class Moved(TuningMessage):
     """Optimisation, to the owner: done, or refused because the tree has changed meanwhile."""
 
     period: int
     done: bool
 
 
-MAINTENANCE = (Report, Surroundings, Totals, Beat, Attach, Attached, Detach, Leaving)
+MAINTENANCE = (SubtreeReport, Surroundings, SubtreeTotals, Beat, Attach, Attached, Detach, Leaving)

@@ -14,9 +14,9 @@ from headgate.tuning.compile import Compiled
 from headgate.tuning.overlay import Bits
 from headgate.tuning.protocol.coupling import PULL, STEPS, pulls
 from headgate.tuning.protocol.host import Share, Station
-from headgate.tuning.protocol.messages import Part, Report, Surroundings, Totals, Values
+from headgate.tuning.protocol.messages import ReportPart, SubtreeReport, SubtreeTotals, Surroundings, Values
 from headgate.tuning.protocol.rope import Rope
-from headgate.tuning.protocol.settings import Settings
+from headgate.tuning.protocol.settings import TuningSettings
 from headgate.tuning.states import Additive, Extreme, Prefix, advance, algebra_for, start
 from headgate.tuning.states.prefix import reading
 from headgate.tuning.unit import Facts, Frontier, Member, Unit
@@ -26,11 +26,11 @@ DETACHED = -3
 
 
 @dataclass(slots=True)
-class Child:
+class KnownChild:
     """A child: its facts, its last report, its merged profile and the bytes per second of it."""
 
     facts: Facts
-    report: Report
+    report: SubtreeReport
     merged: Bits | None
     rate: float
     heard: float
@@ -48,7 +48,7 @@ class Neighbourhood:
         number: int,
         facts: Facts,
         weights: tuple[int, ...],
-        settings: Settings,
+        settings: TuningSettings,
         measure: Callable[[str, int], float],
         station: Station | None = None,
     ) -> None:
@@ -59,7 +59,7 @@ class Neighbourhood:
         self.algebras = tuple(algebra_for(compiled) for compiled in self.costs)
         self.with_profiles = any(compiled.needs_profiles for compiled in self.costs)
         self.parent = DETACHED
-        self.children: dict[int, Child] = {}
+        self.children: dict[int, KnownChild] = {}
         self.surroundings: Surroundings | None = None
         self._frontiers: dict[int, Frontier] = {}
         self._local: Values | None = None
@@ -125,7 +125,7 @@ class Neighbourhood:
         merged: Bits = np.logical_or.reduce(parts)
         return merged
 
-    def lifted(self, index: int, child: Child) -> Any:
+    def lifted(self, index: int, child: KnownChild) -> Any:
         """A child and everything below it, relative to this site, for one cost."""
         if index not in child.lifted:
             algebra, report = self.algebras[index], child.report
@@ -163,7 +163,7 @@ class Neighbourhood:
             sum(child.rate for child in shown),
         )
 
-    def _partials(self, index: int, shown: list[Child]) -> tuple[Partial, ...]:
+    def _partials(self, index: int, shown: list[KnownChild]) -> tuple[Partial, ...]:
         found: list[Partial] = []
         for place, term in enumerate(self.costs[index].terms):
             if term.kind == "children":
@@ -173,14 +173,14 @@ class Neighbourhood:
                 found.append(partial)
         return tuple(found)
 
-    def part(self, without: Iterable[int] = ()) -> Part:
+    def part(self, without: Iterable[int] = ()) -> ReportPart:
         """This site as a member of a unit."""
         frontiers = tuple(self.frontier(index, without) for index in range(len(self.costs)))
         sizes = zip(self.algebras, frontiers, strict=True)
         numbers = sum(algebra.size(frontier.state) for algebra, frontier in sizes)
-        return Part(self.number, self.parent, self.facts, self.weights, frontiers, numbers)
+        return ReportPart(self.number, self.parent, self.facts, self.weights, frontiers, numbers)
 
-    def child_part(self, site: int) -> Part:
+    def child_part(self, site: int) -> ReportPart:
         """A child as a member of the last level of a unit."""
         child = self.children[site]
         report = child.report
@@ -189,7 +189,7 @@ class Neighbourhood:
             Frontier(report.fanout, report.below[index], report.partials[index], child.merged, report.out_rate)
             for index in range(len(self.costs))
         )
-        return Part(site, self.number, facts, report.weights, frontiers, report.numbers)
+        return ReportPart(site, self.number, facts, report.weights, frontiers, report.numbers)
 
     def local(self) -> Values:
         """The site's local values: every term of every cost."""
@@ -225,12 +225,12 @@ class Neighbourhood:
             )
         return tuple(found)
 
-    def report(self, merged: Bits | None) -> Report:
+    def report(self, merged: Bits | None) -> SubtreeReport:
         """What the parent needs to know; `merged` only when it changed."""
         local = self.local()
         frontiers = [self.frontier(index) for index in range(len(self.costs))]
         numbers = sum(algebra.size(frontier.state) for algebra, frontier in zip(self.algebras, frontiers, strict=True))
-        return Report(
+        return SubtreeReport(
             tuple(frontier.state for frontier in frontiers),
             local,
             self.fixed(local),
@@ -275,10 +275,10 @@ class Neighbourhood:
         costs, weights = algebra.merge(rest)
         return Rope(None, (costs, weights), (), -1, len(costs))
 
-    def totals(self, stream: int) -> Totals:
+    def totals(self, stream: int) -> SubtreeTotals:
         """What this tree adds up to, as its root knows it."""
         results = tuple(self.everything(index) for index in range(len(self.costs)))
-        return Totals(stream, results, sum(_numbers(result) for result in results))
+        return SubtreeTotals(stream, results, sum(_numbers(result) for result in results))
 
     def own_result(self, index: int, prefix: tuple[Prefix, ...], fixed: Values) -> Any:
         """The absolute result of this site alone."""

@@ -10,15 +10,15 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from headgate.tuning.protocol.messages import HEADER, MAINTENANCE, Message
+from headgate.tuning.protocol.messages import HEADER, MAINTENANCE, TuningMessage
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class TuningSend:
     """Send a message to a site; to its core for another stream's tree where `stream` says so."""
 
     to: int
-    message: Message
+    message: TuningMessage
     stream: int | None = None
 
 
@@ -37,13 +37,13 @@ class Probe:
     to: int
 
 
-Action: TypeAlias = Send | Timer | Probe
+Action: TypeAlias = TuningSend | Timer | Probe
 
 
 class Core(Protocol):
     """A site as the network sees it."""
 
-    def receive(self, now: float, sender: int, message: Message) -> list[Action]:
+    def receive(self, now: float, sender: int, message: TuningMessage) -> list[Action]:
         """React to a message."""
 
     def wake(self, now: float, note: tuple[Any, ...]) -> list[Action]:
@@ -51,7 +51,7 @@ class Core(Protocol):
 
 
 @dataclass(slots=True)
-class Counts:
+class TrafficCounts:
     """Messages and bytes sent, by kind of traffic, by site (`sent` counts messages) and by type of message."""
 
     messages: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -79,7 +79,7 @@ class Network:
         self.cores: dict[int, Core] = {}
         self.queue: list[tuple[float, int, int, int, Any]] = []
         self.now, self.serial = 0.0, 0
-        self.counts = Counts()
+        self.counts = TrafficCounts()
 
     def place(self, site: int, core: Core) -> None:
         """A core begins to listen."""
@@ -92,7 +92,7 @@ class Network:
     def act(self, site: int, actions: list[Action]) -> None:
         """Carry out what a core decided."""
         for action in actions:
-            if isinstance(action, Send):
+            if isinstance(action, TuningSend):
                 kind = "maintenance" if isinstance(action.message, MAINTENANCE) else "optimisation"
                 self.counts.note(kind, site, action.message.bytes, type(action.message).__name__)
                 if self.loss and self.generator.random() < self.loss:

@@ -10,7 +10,7 @@ from headgate.tuning.benefit import Pricer
 from headgate.tuning.constraints import Limit
 from headgate.tuning.protocol.coupling import cost_elsewhere, pulls
 from headgate.tuning.protocol.decide import joins
-from headgate.tuning.protocol.messages import BranchReply, MeasureReply, ParentReply, Part, Proposal
+from headgate.tuning.protocol.messages import BranchReply, MeasureReply, ParentReply, Proposal, ReportPart
 from headgate.tuning.protocol.neighbourhood import ROOT, Neighbourhood
 from headgate.tuning.protocol.rope import flat
 from headgate.tuning.protocol.superpose import change_of
@@ -25,7 +25,7 @@ class Round:
 
     period: int
     waiting: set[int]
-    parts: list[Part] = field(default_factory=list)
+    parts: list[ReportPart] = field(default_factory=list)
     parent: ParentReply | None = None
     found: list[Candidate] = field(default_factory=list)
     units: list[Unit] = field(default_factory=list)

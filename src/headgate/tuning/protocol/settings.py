@@ -12,7 +12,7 @@ from headgate.tuning.transformations import STANDARD, Transformation
 
 
 @dataclass(frozen=True)
-class Settings:
+class TuningSettings:
     """The objective, its limits and the clockwork.
 
     Reports and surroundings travel every `maintenance_s`; units are priced every `optimisation_s` and the root

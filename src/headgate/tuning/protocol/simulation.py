@@ -14,9 +14,9 @@ from headgate.tuning.overlay import Overlay
 from headgate.tuning.protocol.host import Station
 from headgate.tuning.protocol.messages import Proposal
 from headgate.tuning.protocol.neighbourhood import ROOT
-from headgate.tuning.protocol.network import Action, Core, Counts, Network
-from headgate.tuning.protocol.settings import Settings
-from headgate.tuning.protocol.site import Site
+from headgate.tuning.protocol.network import Action, Core, Network, TrafficCounts
+from headgate.tuning.protocol.settings import TuningSettings
+from headgate.tuning.protocol.site import SiteAgent
 from headgate.tuning.shape import Shape
 from headgate.tuning.unit import Facts
 
@@ -24,7 +24,7 @@ from headgate.tuning.unit import Facts
 class Carrier(Protocol):
     """What a simulation needs of a network: the whole of one, or the part of one tree."""
 
-    counts: Counts
+    counts: TrafficCounts
 
     @property
     def now(self) -> float:
@@ -66,7 +66,7 @@ class Traffic:
     optimisation_bytes: float
 
 
-class Simulation:
+class TuningSimulation:
     """Sites of an overlay on a virtual network. Link latencies are the delays of messages.
 
     One of several trees is given its part of their common network, and a `station` for each of its sites.
@@ -75,7 +75,7 @@ class Simulation:
     def __init__(
         self,
         overlay: Overlay,
-        settings: Settings,
+        settings: TuningSettings,
         *,
         loss: float = 0.0,
         seed: int = 0,
@@ -92,7 +92,7 @@ class Simulation:
         self.overlay, self.settings, self.seed = overlay, settings, seed
         self.network: Carrier = network or Network(delay_of(overlay), loss=loss, seed=seed)
         self.station = station
-        self.sites: dict[int, Site] = {}
+        self.sites: dict[int, SiteAgent] = {}
         self.root = 0
 
     def add(self, number: int, parent: int | None) -> None:
@@ -110,7 +110,7 @@ class Simulation:
             return overlay.links[name].between(number, other)
 
         station = None if self.station is None else self.station(number)
-        site = self.sites[number] = Site(
+        site = self.sites[number] = SiteAgent(
             number, facts, weights, self.settings, measure, seed=self.seed, station=station
         )
         self.network.place(number, site)
@@ -169,7 +169,7 @@ class Simulation:
 
     def traffic(self, periods: int = 1) -> Traffic:
         """Run some optimisation periods and count what the sites send meanwhile."""
-        self.network.counts = Counts()
+        self.network.counts = TrafficCounts()
         self.run(periods * self.settings.optimisation_s)
         counts = self.network.counts
         others = max(1, len(self.sites) - 1) * periods

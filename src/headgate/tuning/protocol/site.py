@@ -19,15 +19,15 @@ from headgate.tuning.protocol.messages import (
     Move,
     Moved,
     ParentReply,
-    Part,
     Proposal,
+    ReportPart,
     UnitRequest,
 )
 from headgate.tuning.protocol.neighbourhood import ROOT
-from headgate.tuning.protocol.network import Action, Probe, Send, Timer
+from headgate.tuning.protocol.network import Action, Probe, Timer, TuningSend
 from headgate.tuning.protocol.optimiser import Round
-from headgate.tuning.protocol.settings import Settings
-from headgate.tuning.protocol.upkeep import Upkeep
+from headgate.tuning.protocol.settings import TuningSettings
+from headgate.tuning.protocol.upkeep import SiteUpkeep
 from headgate.tuning.states import Extreme
 from headgate.tuning.steps import order_moves
 from headgate.tuning.unit import Facts
@@ -36,7 +36,7 @@ TRIES = 4
 REMEMBER_PERIODS = 10
 
 
-class Site(Upkeep):
+class SiteAgent(SiteUpkeep):
     """One site in one tree. `proposals` and `applied` fill at the judge only: the root, or of several trees one's."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Site(Upkeep):
         number: int,
         facts: Facts,
         weights: tuple[int, ...],
-        settings: Settings,
+        settings: TuningSettings,
         measure: Callable[[str, int], float],
         *,
         seed: int = 0,
@@ -52,7 +52,7 @@ class Site(Upkeep):
     ) -> None:
         super().__init__(number, facts, weights, settings, measure, seed=seed, station=station)
         self.round: Round | None = None
-        self.asked: dict[tuple[int, int], tuple[int, set[int], list[Part]]] = {}
+        self.asked: dict[tuple[int, int], tuple[int, set[int], list[ReportPart]]] = {}
         self.proposals: list[Proposal] = []
         self.applied: list[tuple[float, Proposal]] = []
 
@@ -100,8 +100,8 @@ class Site(Upkeep):
         request = UnitRequest(state.period, self.settings.levels - 2)
         targets = optimiser.to_measure(state, self.here) if state.measuring else {}
         return [
-            *(Send(site, request) for site in sorted(state.waiting)),
-            *(Send(site, MeasureRequest(state.period, targets[site])) for site in sorted(state.measuring)),
+            *(TuningSend(site, request) for site in sorted(state.waiting)),
+            *(TuningSend(site, MeasureRequest(state.period, targets[site])) for site in sorted(state.measuring)),
             Timer(self.now + self.settings.maintenance_s / 2, ("ask", state.period)),
         ]
 
@@ -138,17 +138,17 @@ class Site(Upkeep):
             outsides = tuple(here.outside(index) for index in range(len(here.costs)))
             numbers = here.surroundings.numbers if here.surroundings else 0
             part = here.part(without=[sender])
-            return [Send(sender, ParentReply(message.period, part, here.parent, here.above(), outsides, numbers))]
+            return [TuningSend(sender, ParentReply(message.period, part, here.parent, here.above(), outsides, numbers))]
         if sender != here.parent:
             return []
         if message.depth <= 0 or not here.children:
-            return [Send(sender, BranchReply(message.period, (here.part(),)))]
+            return [TuningSend(sender, BranchReply(message.period, (here.part(),)))]
         mine = here.part(without=here.children)
         if message.depth == 1:
             below = tuple(here.child_part(site) for site in here.children)
-            return [Send(sender, BranchReply(message.period, (mine, *below)))]
+            return [TuningSend(sender, BranchReply(message.period, (mine, *below)))]
         self.asked[sender, message.period] = (sender, set(here.children), [mine])
-        return [Send(child, UnitRequest(message.period, message.depth - 1)) for child in here.children]
+        return [TuningSend(child, UnitRequest(message.period, message.depth - 1)) for child in here.children]
 
     def _on_branchreply(self, sender: int, message: BranchReply) -> list[Action]:
         forwarded = self.asked.get((self.here.parent, message.period))
@@ -156,7 +156,7 @@ class Site(Upkeep):
             asker, missing, parts = forwarded
             missing.discard(sender)
             parts.extend(message.parts)
-            return [] if missing else [Send(asker, BranchReply(message.period, tuple(parts)))]
+            return [] if missing else [TuningSend(asker, BranchReply(message.period, tuple(parts)))]
         if self.round is None or self.round.period != message.period:
             return []
         if sender not in self.round.waiting:
@@ -183,7 +183,7 @@ class Site(Upkeep):
         if not wanted:
             return self._propose()
         state.measuring = set(wanted)
-        return [Send(site, MeasureRequest(state.period, targets)) for site, targets in sorted(wanted.items())]
+        return [TuningSend(site, MeasureRequest(state.period, targets)) for site, targets in sorted(wanted.items())]
 
     def _on_measurerequest(self, sender: int, message: MeasureRequest) -> list[Action]:
         names = optimiser.link_metrics(self.here)
@@ -196,7 +196,7 @@ class Site(Upkeep):
                 for name in names:
                     self.measured[name, target] = (self.probe(name, target), self.now)
         values = {(name, target): self.measured[name, target][0] for target in message.targets for name in names}
-        return [*actions, Send(sender, MeasureReply(message.period, values))]
+        return [*actions, TuningSend(sender, MeasureReply(message.period, values))]
 
     def _on_measurereply(self, sender: int, message: MeasureReply) -> list[Action]:
         state = self.round
@@ -217,9 +217,9 @@ class Site(Upkeep):
             self.proposals.extend(offers)
             return []
         if self.station is None:
-            return [Send(self._root, offer) for offer in offers]
+            return [TuningSend(self._root, offer) for offer in offers]
         stream, judge = self.station.judge
-        return [Send(judge, replace(offer, stream=self.station.stream), stream) for offer in offers]
+        return [TuningSend(judge, replace(offer, stream=self.station.stream), stream) for offer in offers]
 
     # -- optimisation: the root, and carrying out
 
@@ -245,7 +245,7 @@ class Site(Upkeep):
             if own and offer.owner == self.number:
                 actions.extend(self._on_decision(self.number, Decision(offer.period)))
             else:
-                actions.append(Send(offer.owner, Decision(offer.period), None if own else offer.stream))
+                actions.append(TuningSend(offer.owner, Decision(offer.period), None if own else offer.stream))
         return actions
 
     def _on_decision(self, _: int, message: Decision) -> list[Action]:
@@ -266,7 +266,7 @@ class Site(Upkeep):
         wait: list[Action] = [Timer(self.now + self.settings.maintenance_s / 2, ("move",))]
         if site == self.number:
             return [*wait, *self._on_move(self.number, order)]
-        return [*wait, Send(site, order)]
+        return [*wait, TuningSend(site, order)]
 
     def _on_move(self, sender: int, message: Move) -> list[Action]:
         here = self.here
@@ -278,7 +278,7 @@ class Site(Upkeep):
         return self._attach(message.parent) if self.wish != message.parent else []
 
     def _tell(self, owner: int, message: Moved) -> list[Action]:
-        return self._on_moved(self.number, message) if owner == self.number else [Send(owner, message)]
+        return self._on_moved(self.number, message) if owner == self.number else [TuningSend(owner, message)]
 
     def _on_moved(self, sender: int, message: Moved) -> list[Action]:
         state = self.round

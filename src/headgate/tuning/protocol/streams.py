@@ -19,10 +19,10 @@ from headgate.tuning.language import ObjectiveError
 from headgate.tuning.overlay import Overlay
 from headgate.tuning.protocol.coupling import proportional, pulls
 from headgate.tuning.protocol.host import Host, Station
-from headgate.tuning.protocol.messages import Message, Proposal
-from headgate.tuning.protocol.network import Action, Core, Counts, Network, Probe, Send
-from headgate.tuning.protocol.settings import Settings
-from headgate.tuning.protocol.simulation import Simulation, delay_of, setting_of
+from headgate.tuning.protocol.messages import Proposal, TuningMessage
+from headgate.tuning.protocol.network import Action, Core, Network, Probe, TrafficCounts, TuningSend
+from headgate.tuning.protocol.settings import TuningSettings
+from headgate.tuning.protocol.simulation import TuningSimulation, delay_of, setting_of
 from headgate.tuning.shape import Shape
 
 IMPLICIT = ("upload_excess <= 0", "download_excess <= 0", "lateness <= 0")
@@ -38,7 +38,9 @@ OF_THE_SITE = SITE_WIDE | {"upload_bandwidth", "download_bandwidth", "processing
 class StreamSimulation:
     """Trees over the same sites; an overlay for each stream says who wants what of it."""
 
-    def __init__(self, overlays: Sequence[Overlay], settings: Settings, *, loss: float = 0.0, seed: int = 0) -> None:
+    def __init__(
+        self, overlays: Sequence[Overlay], settings: TuningSettings, *, loss: float = 0.0, seed: int = 0
+    ) -> None:
         """Refuses what the trees cannot work out together; `settings.setting` is replaced by each stream's own."""
         if len(overlays) > 1:
             _check(settings)
@@ -48,7 +50,7 @@ class StreamSimulation:
         self.hosts = [Host() for _ in range(size)]
         self.roots: list[int] = []
         self.trees = [
-            Simulation(
+            TuningSimulation(
                 overlay,
                 replace(settings, setting=setting_of(overlay)),
                 seed=seed,
@@ -120,12 +122,12 @@ class Lane:
     size: int
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> TrafficCounts:
         """What all trees have sent, by address."""
         return self.network.counts
 
     @counts.setter
-    def counts(self, counts: Counts) -> None:
+    def counts(self, counts: TrafficCounts) -> None:
         self.network.counts = counts
 
     @property
@@ -153,8 +155,8 @@ class Lane:
         """The same with addresses in place of sites."""
         found: list[Action] = []
         for action in actions:
-            if isinstance(action, Send):
-                found.append(Send(self._address(action.to, action.stream), action.message))
+            if isinstance(action, TuningSend):
+                found.append(TuningSend(self._address(action.to, action.stream), action.message))
             elif isinstance(action, Probe):
                 found.append(Probe(self._address(action.to)))
             else:
@@ -172,14 +174,14 @@ class _Placed:
     core: Core
     lane: Lane
 
-    def receive(self, now: float, sender: int, message: Message) -> list[Action]:
+    def receive(self, now: float, sender: int, message: TuningMessage) -> list[Action]:
         return self.lane.addressed(self.core.receive(now, sender % self.lane.size, message))
 
     def wake(self, now: float, note: tuple[Any, ...]) -> list[Action]:
         return self.lane.addressed(self.core.wake(now, note))
 
 
-def _check(settings: Settings) -> None:
+def _check(settings: TuningSettings) -> None:
     """Refuse what one tree's unit cannot price, because it changes costs in other trees that the unit does not see."""
     if settings.concurrent:
         raise ObjectiveError(

@@ -18,7 +18,7 @@ CLOSE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TreeChange:
     """Costs that a transformation takes away (negative weights) and brings (positive), without those it leaves."""
 
     costs: Floats
@@ -28,7 +28,7 @@ class Change:
         return len(self.costs)
 
 
-def change_of(before: tuple[Floats, Ints], after: tuple[Floats, Ints]) -> Change:
+def change_of(before: tuple[Floats, Ints], after: tuple[Floats, Ints]) -> TreeChange:
     """The difference of two multisets of costs; sites without a cost (NaN) are in neither.
 
     >>> change = change_of((np.array([1.0, 2.0]), np.array([1, 1])), (np.array([1.0, 5.0]), np.array([1, 1])))
@@ -40,10 +40,10 @@ def change_of(before: tuple[Floats, Ints], after: tuple[Floats, Ints]) -> Change
     known = ~np.isnan(costs)
     values, place = np.unique(costs[known], return_inverse=True)
     net = np.bincount(place, weights[known], minlength=len(values)).astype(np.int64)
-    return Change(values[net != 0], net[net != 0])
+    return TreeChange(values[net != 0], net[net != 0])
 
 
-def superposed(function: str, total: tuple[Floats, Ints], changes: Iterable[Change]) -> float | None:
+def superposed(function: str, total: tuple[Floats, Ints], changes: Iterable[TreeChange]) -> float | None:
     """The system cost after changes of disjoint subtrees; None when the root's picture does not hold what they take.
 
     A cost that goes is matched with the nearest one at the root: both sides add up the same path in another order, so

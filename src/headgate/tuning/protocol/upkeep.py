@@ -19,20 +19,20 @@ from headgate.tuning.protocol.messages import (
     Beat,
     Detach,
     Leaving,
-    Message,
     Moved,
-    Report,
+    SubtreeReport,
+    SubtreeTotals,
     Surroundings,
-    Totals,
+    TuningMessage,
 )
-from headgate.tuning.protocol.neighbourhood import DETACHED, ROOT, Child, Neighbourhood
-from headgate.tuning.protocol.network import Action, Send, Timer
+from headgate.tuning.protocol.neighbourhood import DETACHED, ROOT, KnownChild, Neighbourhood
+from headgate.tuning.protocol.network import Action, Timer, TuningSend
 from headgate.tuning.protocol.participation import period_of
-from headgate.tuning.protocol.settings import Settings
+from headgate.tuning.protocol.settings import TuningSettings
 from headgate.tuning.unit import Facts
 
 
-class Upkeep:
+class SiteUpkeep:
     """A site's place in the tree. `measure` is its own probe: the value of a link metric from this site to another."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Upkeep:
         number: int,
         facts: Facts,
         weights: tuple[int, ...],
-        settings: Settings,
+        settings: TuningSettings,
         measure: Callable[[str, int], float],
         *,
         seed: int = 0,
@@ -76,7 +76,7 @@ class Upkeep:
         """Say goodbye: the parent forgets this site, its children go to its parent."""
         self.now = now
         heir = self.here.parent
-        return [Send(heir, Detach()), *(Send(child, Leaving(heir)) for child in self.here.children)]
+        return [TuningSend(heir, Detach()), *(TuningSend(child, Leaving(heir)) for child in self.here.children)]
 
     def _attach(self, parent: int) -> list[Action]:
         self.wish = parent
@@ -86,7 +86,7 @@ class Upkeep:
         self.here.parent = was
         self.here.changed()
         return [
-            Send(parent, Attach(self.here.facts, report)),
+            TuningSend(parent, Attach(self.here.facts, report)),
             Timer(self.now + self.settings.maintenance_s, ("attach", parent)),
         ]
 
@@ -135,8 +135,8 @@ class Upkeep:
 
     def _beats(self) -> list[Action]:
         parent = self.here.parent
-        up: list[Action] = [Send(parent, Beat(self.beat))] if parent >= 0 else []
-        return [*up, *(Send(child, Beat(self.beat)) for child in self.here.children)]
+        up: list[Action] = [TuningSend(parent, Beat(self.beat))] if parent >= 0 else []
+        return [*up, *(TuningSend(child, Beat(self.beat)) for child in self.here.children)]
 
     def _statistics(self) -> list[Action]:
         here = self.here
@@ -144,14 +144,14 @@ class Upkeep:
         if here.parent >= 0:
             merged = here.merged()
             covered = merged is None or (self.sent_profile is not None and bool((merged == self.sent_profile).all()))
-            actions.append(Send(here.parent, here.report(None if covered else merged)))
+            actions.append(TuningSend(here.parent, here.report(None if covered else merged)))
             self.sent_profile = merged
         elif here.parent == ROOT and self.station is not None:
             totals = here.totals(self.station.stream)
-            actions.extend(Send(site, totals, stream) for stream, site in self.station.roots)
+            actions.extend(TuningSend(site, totals, stream) for stream, site in self.station.roots)
         total = here.sites() if here.parent == ROOT else self._total
         around = here.surround(total, self.beat, self._root, self._branch)
-        actions.extend(Send(site, surroundings) for site, surroundings in around.items())
+        actions.extend(TuningSend(site, surroundings) for site, surroundings in around.items())
         return actions
 
     @property
@@ -168,7 +168,7 @@ class Upkeep:
 
     # -- messages
 
-    def receive(self, now: float, sender: int, message: Message) -> list[Action]:
+    def receive(self, now: float, sender: int, message: TuningMessage) -> list[Action]:
         """React to a message."""
         self.now = now
         handler: Callable[[int, Any], list[Action]] = getattr(self, f"_on_{type(message).__name__.lower()}")
@@ -180,18 +180,18 @@ class Upkeep:
         self.here.children[sender] = self._child(message.facts, message.report, None)
         self.here.changed()
         around = self.here.surround(self._total, self.beat, self._root, self._branch)
-        return [Send(sender, Attached(around[sender]))]
+        return [TuningSend(sender, Attached(around[sender]))]
 
-    def _child(self, facts: Facts, report: Report, before: Child | None) -> Child:
+    def _child(self, facts: Facts, report: SubtreeReport, before: KnownChild | None) -> KnownChild:
         merged = report.merged if report.merged is not None else (before.merged if before else None)
         rate = 0.0 if merged is None else self.settings.setting.sizing.size(merged)
         if facts.elsewhere != report.elsewhere:
             facts = replace(facts, elsewhere=report.elsewhere)
-        return Child(facts, report, merged, rate, self.now)
+        return KnownChild(facts, report, merged, rate, self.now)
 
     def _on_attached(self, sender: int, message: Attached) -> list[Action]:
         if self.wish != sender:
-            return [Send(sender, Detach())] if sender != self.here.parent else []
+            return [TuningSend(sender, Detach())] if sender != self.here.parent else []
         old, self.wish = self.here.parent, None
         self.here.parent = sender
         self.here.changed()
@@ -199,11 +199,11 @@ class Upkeep:
         self.sent_profile = self.here.merged()
         actions = self._on_surroundings(sender, message.surroundings)
         if old >= 0 and old != sender:
-            actions.append(Send(old, Detach()))
+            actions.append(TuningSend(old, Detach()))
         if self.for_owner is not None:
             owner, period = self.for_owner
             self.for_owner = None
-            actions.append(Send(owner, Moved(period, True)))
+            actions.append(TuningSend(owner, Moved(period, True)))
         # News of a move goes both ways at once: it does not wait for the next phase.
         return [*actions, *self._statistics()]
 
@@ -215,15 +215,15 @@ class Upkeep:
     def _on_leaving(self, sender: int, message: Leaving) -> list[Action]:
         return self._attach(message.heir) if sender == self.here.parent else []
 
-    def _on_report(self, sender: int, message: Report) -> list[Action]:
+    def _on_subtreereport(self, sender: int, message: SubtreeReport) -> list[Action]:
         child = self.here.children.get(sender)
         if child is None:
-            return [Send(sender, Leaving(self._root))] if sender != self.here.parent else []
+            return [TuningSend(sender, Leaving(self._root))] if sender != self.here.parent else []
         self.here.children[sender] = self._child(child.facts, message, child)
         self.here.changed()
         return []
 
-    def _on_totals(self, _: int, message: Totals) -> list[Action]:
+    def _on_subtreetotals(self, _: int, message: SubtreeTotals) -> list[Action]:
         self.here.rest[message.stream] = message.results
         return []
 

@@ -24,7 +24,7 @@ from headgate.client import Client
 from headgate.fabric import EmbeddedServer, SyncFabric
 from headgate.matching.admission import ErrorEstimate
 from headgate.pipeline.errors import Errors
-from headgate.pipeline.query import start_query
+from headgate.pipeline.query import QuerySettings, start_query
 from headgate.pipeline.worker import Address
 from headgate.protocol.records import Pin
 from headgate.protocol.reports import JobReport
@@ -104,7 +104,7 @@ async def _one(spark: Any, url: str, place: Path, namespace: str, method: str, l
                 address,
                 fabric,
                 place / namespace / "checkpoint",
-                told=partial(seen.take, fabric),
+                QuerySettings(told=partial(seen.take, fabric)),
             )
             try:
                 began = await _first(fabric, client, load)

@@ -34,6 +34,7 @@ from headgate.filters import parse_filter
 from headgate.pipeline.commit import commit, pin_batch
 from headgate.pipeline.match import MatchPass
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
+from headgate.pipeline.staged import Staged
 from headgate.pipeline.worker import Address
 from headgate.relay.node import RelayNode
 from headgate.service.runtime import Runtime, Settings, open_runtime
@@ -147,8 +148,8 @@ class _Feeder:
         marked = rows.append_column("_dead", nothing).append_column("_raw", nothing)
         with SyncFabric(self.url) as fabric:
             pin = pin_batch(fabric, "fleet", self.batch)
-            work = MatchPass(Address(self.url, Logs()), "fleet", pin, batch=self.batch)
-            staged = [row for each in work(iter([marked])) for row in each.to_pylist()]
+            work = MatchPass(Address(self.url, Logs()), "fleet", pin)
+            staged = Staged.of(work(iter([marked])))
             commit(fabric, "fleet", "bench", self.batch, pin, staged)
 
     async def stop(self) -> None:

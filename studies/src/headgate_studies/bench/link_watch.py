@@ -31,7 +31,7 @@ class LinkWatch:
 
     def sample(self, runtime: Runtime, now_s: float) -> None:
         """Note whether something waits at the sender."""
-        outputs = runtime.nodes[self.sender].core.outputs.items()
+        outputs = runtime.nodes[self.sender].machine.state.core.outputs.items()
         self.waited.append((now_s, any(output.rows for key, output in outputs if key.child == self.receiver)))
 
     def bytes_between(self, start_s: float, end_s: float) -> int:

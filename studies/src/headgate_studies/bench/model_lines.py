@@ -11,7 +11,6 @@ from headgate.planning import Graph, PlanResult
 from headgate.planning.measured import Measured, measured_problem
 from headgate.planning.planner import result_of
 from headgate.planning.search import Search
-from headgate.relay.evenly import wait_of
 from headgate.wire.ledger import Tally
 
 SEARCH = Search(steps=20_000)
@@ -117,7 +116,7 @@ def waits(graph: Graph, shed_after_s: float) -> dict[tuple[str, str], float]:
         if (stream, site) not in found:
             upper = parents[stream, site]
             passed = float(kept[graph.node(stream, site)] / kept[graph.node(stream, upper)])
-            found[stream, site] = wait(stream, upper) + wait_of(passed if passed < 1 - 1e-6 else 1.0, shed_after_s)
+            found[stream, site] = wait(stream, upper) + (shed_after_s if passed < 1 - 1e-6 else 0.0)
         return found[stream, site]
 
     parents = graph.parents()

@@ -28,7 +28,7 @@ from headgate.matching.definitions import ClassGroup
 from headgate.matching.live import LiveIndex
 from headgate.model import Deployment, Schema, Site, Source, Stream, Subscription
 from headgate.pipeline.classes import reading_of, template_of
-from headgate.pipeline.query import start_query
+from headgate.pipeline.query import QuerySettings, start_query
 from headgate.pipeline.worker import Address
 from headgate.protocol.reports import JobReport
 from headgate.relay.tables import publish_snapshot
@@ -173,7 +173,8 @@ class _Bench:
             reports.append(report)
             spent.append(run_cpu_s())
 
-        query = start_query(self.spark, stream, self.address, self.fabric, checkpoint, trigger_s=0.0, told=told)
+        settings = QuerySettings(trigger_s=0.0, told=told)
+        query = start_query(self.spark, stream, self.address, self.fabric, checkpoint, settings)
         try:
             query.processAllAvailable()
         finally:

@@ -20,7 +20,6 @@ from headgate.planning.generate import Workload, generate
 from headgate.planning.kernel.flow import evaluate, time_moves
 from headgate.planning.kernel.trials import end_trials, try_by_groups
 from headgate.planning.life import Life, Upkeep
-from headgate.planning.net import N_GROUPS, N_NODES, SWEEPS
 from headgate.planning.problem import tree_members
 from headgate.planning.search import Search
 from headgate_studies.models.planning import ModelNetwork, construct_slowly
@@ -175,13 +174,13 @@ def _time_random_moves(graph: Graph, moves: int) -> Any:
     found = np.zeros((moves, 5))
     for row, (node, parent) in zip(found, chosen, strict=True):
         time_moves(net, node, parent, 1)
-        row[4] = net.counter[N_NODES]
+        row[4] = net.counter[0]["noted_nodes"]
         row[3] = _time_repeated(functools.partial(time_moves, net, node, parent))
     for row, (node, parent) in zip(found, chosen, strict=True):
         nodes, parents = np.array([node], np.int32), np.array([parent], np.int32)
-        swept = int(net.counter[SWEEPS])
+        swept = int(net.counter[0]["sweeps"])
         try_by_groups(net, nodes, parents, False, 1)
-        row[1], row[2] = int(net.counter[SWEEPS]) - swept, net.counter[N_GROUPS]
+        row[1], row[2] = int(net.counter[0]["sweeps"]) - swept, net.counter[0]["noted_groups"]
         row[0] = _time_repeated(functools.partial(try_by_groups, net, nodes, parents, False))
     end_trials(net)
     return found

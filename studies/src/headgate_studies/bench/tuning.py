@@ -18,7 +18,7 @@ from headgate.tuning.compile import compile_objective
 from headgate.tuning.constraints import Limit, compile_constraint
 from headgate.tuning.evaluate import TreeView, evaluate
 from headgate.tuning.overlay import Overlay
-from headgate.tuning.protocol import Settings, Simulation
+from headgate.tuning.protocol import TuningSettings, TuningSimulation
 from headgate.tuning.protocol.simulation import setting_of
 from headgate.tuning.search import TOLERANCE, Options, Tuner
 from headgate.tuning.shape import Shape
@@ -181,8 +181,8 @@ def _constrained_protocol(seed: int, sites: int) -> Counter[str]:
         overlay, shape = plane_overlay(generator, sites), random_shape(generator, sites)
         limits = tuple(compile_constraint(text) for text in texts)
         objective = compile_objective("minimise sum(path_latency)")
-        settings = Settings(objective, setting_of(overlay), limits=limits, concurrent=True)
-        simulation = Simulation(overlay, settings, seed=seed)
+        settings = TuningSettings(objective, setting_of(overlay), limits=limits, concurrent=True)
+        simulation = TuningSimulation(overlay, settings, seed=seed)
         simulation.start(shape)
         missed = _missed(limits, overlay, shape)
         for _ in range(15):

@@ -11,7 +11,7 @@ from headgate.tuning.compile import compile_objective
 from headgate.tuning.constraints import compile_constraint
 from headgate.tuning.evaluate import TreeView, together
 from headgate.tuning.overlay import Overlay
-from headgate.tuning.protocol import Settings, Simulation
+from headgate.tuning.protocol import TuningSettings, TuningSimulation
 from headgate.tuning.protocol.simulation import setting_of
 from headgate.tuning.protocol.streams import IMPLICIT, StreamSimulation
 from headgate.tuning.shape import Shape
@@ -70,9 +70,9 @@ def _run(seed: int, sites: int, streams: int) -> dict[str, Any]:
     return {**figures, "worse_with_loss": lossy["worse"], "alone": _overloaded_alone(overlays, shapes, seed)}
 
 
-def _settings(overlay: Overlay) -> Settings:
+def _settings(overlay: Overlay) -> TuningSettings:
     limits = tuple(compile_constraint(text) for text in IMPLICIT)
-    return Settings(compile_objective("minimise sum(path_latency)"), setting_of(overlay), limits=limits)
+    return TuningSettings(compile_objective("minimise sum(path_latency)"), setting_of(overlay), limits=limits)
 
 
 def _together(overlays: list[Overlay], shapes: list[Shape], seed: int, loss: float) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def _overloaded_alone(overlays: list[Overlay], shapes: list[Shape], seed: int) -
     """Whether the trees overload a site when each is tuned as if it were the only one."""
     views = []
     for overlay, shape in zip(overlays, shapes, strict=True):
-        simulation = Simulation(overlay, _settings(overlay), seed=seed)
+        simulation = TuningSimulation(overlay, _settings(overlay), seed=seed)
         simulation.start(shape)
         quiet, decided = 0, 0
         while quiet < _QUIET:

@@ -12,7 +12,7 @@ import numpy as np
 from headgate.tuning.compile import compile_objective
 from headgate.tuning.evaluate import TreeView, evaluate
 from headgate.tuning.overlay import Overlay, PlaneMetric
-from headgate.tuning.protocol import Settings, Simulation
+from headgate.tuning.protocol import TuningSettings, TuningSimulation
 from headgate.tuning.protocol.simulation import Traffic, setting_of
 from headgate.tuning.shape import Shape
 from headgate_studies.workloads.tuning import plane_overlay, random_shape
@@ -37,14 +37,14 @@ def traffic_of(text: str, size: int, *, seed: int = 1, approximate: float | None
     overlay, shape = plane_overlay(generator, size, matrix=False), random_shape(generator, size)
     wide = PlaneMetric(generator.random((size, 2)), 1e6, 1e5)
     overlay = replace(overlay, links={**overlay.links, "link_bandwidth": wide})
-    settings = Settings(
+    settings = TuningSettings(
         compile_objective(text),
         setting_of(overlay),
         maintenance_s=20.0,
         optimisation_s=240.0,
         approximate=approximate,
     )
-    simulation = Simulation(overlay, settings, seed=seed)
+    simulation = TuningSimulation(overlay, settings, seed=seed)
     simulation.start(shape)
     simulation.run(235.0 - simulation.network.now)
     return simulation.traffic()
@@ -73,8 +73,8 @@ def approximated(
     overlay: Overlay, shape: Shape, constant: float | None, *, seed: int, periods: int, text: str = TYPES["V"]
 ) -> Approximated:
     """Run the protocol with exact statistics (None) or with every site reporting each (w * constant)-th phase."""
-    settings = Settings(compile_objective(text), setting_of(overlay), approximate=constant)
-    simulation = Simulation(overlay, settings, seed=seed)
+    settings = TuningSettings(compile_objective(text), setting_of(overlay), approximate=constant)
+    simulation = TuningSimulation(overlay, settings, seed=seed)
     simulation.start(shape)
     simulation.run(115.0 - simulation.network.now)
     first = simulation.traffic()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headgate.grid.serving.overlay import Overlay
+from headgate.grid.serving.overlay import ServingOverlay
 from headgate.grid.serving.partition import Partition
 from headgate_studies.models.serving_bound import most_served
 from headgate_studies.workloads.serving import HotSpot, cut, index_space
@@ -61,7 +61,7 @@ def fill(
     space = index_space(dimensions)
     partition = Partition.squares(space, side)
     capacity = times * space.cells // (side * side)
-    overlay = Overlay(partition, capacity, limit=digits, paper=paper)
+    overlay = ServingOverlay(partition, capacity, limit=digits, paper=paper)
     rng = np.random.default_rng(seed)
     boxes = HotSpot(exponent, most=most * capacity / space.cells).boxes(rng)
     entrances = np.random.default_rng([seed, 1])
@@ -88,7 +88,7 @@ def fill(
     return Run(marks, mark, refused, bound)
 
 
-def _mark(overlay: Overlay, queries: int) -> Mark:
+def _mark(overlay: ServingOverlay, queries: int) -> Mark:
     return Mark(
         overlay.client_load / overlay.capacity,
         overlay.replication / overlay.capacity,

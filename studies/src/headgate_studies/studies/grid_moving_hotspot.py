@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headgate.grid.serving import Overlay, Partition
+from headgate.grid.serving import Partition, ServingOverlay
 from headgate_studies.studies import charts
 from headgate_studies.studies.intervals import band, paired_interval
 from headgate_studies.studies.study import FAILS, PARTLY, REPRODUCES, Parameters, Statement, Study
@@ -30,7 +30,7 @@ def run(parameters: Parameters, seed: int) -> dict[str, Any]:
     space = index_space(4)
     partition = Partition.squares(space, 4)
     capacity = _TIMES * space.cells // 16
-    overlay = Overlay(partition, capacity, limit=_DIGITS, ahead_s=float(parameters["ahead_s"]))
+    overlay = ServingOverlay(partition, capacity, limit=_DIGITS, ahead_s=float(parameters["ahead_s"]))
     rng = np.random.default_rng(seed)
     boxes = HotSpot(_EXPONENT, most=0.05 * _TIMES / 16).boxes(rng)
     length_s = 0.7 / speed
@@ -70,7 +70,7 @@ def run(parameters: Parameters, seed: int) -> dict[str, Any]:
     }
 
 
-def _until(overlay: Overlay, time: float, leaving: list[tuple[float, int]]) -> None:
+def _until(overlay: ServingOverlay, time: float, leaving: list[tuple[float, int]]) -> None:
     """Run to a time, letting clients go when theirs has come; those in the list come in the order of their leaving."""
     while leaving and leaving[0][0] <= time:
         at, identity = leaving.pop(0)

@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from headgate.grid.serving import Overlay, Partition
+from headgate.grid.serving import Partition, ServingOverlay
 from headgate_studies.models.serving import LARGE, SMALL, fill
 from headgate_studies.studies import charts
 from headgate_studies.studies.papers import GRID
@@ -64,7 +64,7 @@ def _crowd(dimensions: int, digits: int) -> dict[str, Any]:
     """Many clients of one smallest region: how many are served, and by how many sites."""
     space = index_space(dimensions)
     partition = Partition.squares(space, 4)
-    overlay = Overlay(partition, 25 * space.cells // 16, limit=digits)
+    overlay = ServingOverlay(partition, 25 * space.cells // 16, limit=digits)
     depth = digits // dimensions
     side = STEPS >> depth
     spot = (STEPS // 4, STEPS // 4, 0, 0)

@@ -169,7 +169,7 @@ async def _live(seconds: float, limit: int, seed: int) -> tuple[float, dict[str,
 
 def _sample(runtime: Runtime, site: str) -> tuple[float, int, int, int]:
     """Time, rows that wait, level and number of packs of the link to a site."""
-    outputs = runtime.nodes["source"].core.outputs
+    outputs = runtime.nodes["source"].machine.state.core.outputs
     found = [output for key, output in outputs.items() if key.child == site]
     if not found:
         return time.time(), 0, 0, 0

@@ -55,10 +55,11 @@ _FILES: Final = {
 
 @dataclass
 class Reader:
-    """What a subscriber that stores its own position has: the rows, and the token after them."""
+    """What a subscriber that stores its own position has: the rows, the token after them, how many were declared."""
 
     rows: list[int] = field(default_factory=list)
     position: str | None = None
+    declared: int = 0
 
 
 @dataclass
@@ -126,8 +127,9 @@ async def read(client: Client, name: str, count: int, **reading: Any) -> Reader:
     async with closing(inbox) as deliveries:
         async for delivery in deliveries:
             found.rows += [row["n"] for row in delivery.to_pylist()]
+            found.declared += sum(delivery.given_up.values())
             found.position = delivery.position
-            if len(found.rows) >= count:
+            if len(found.rows) + found.declared >= count:
                 inbox.done()
                 break
     return found
@@ -152,11 +154,37 @@ async def live_a_while(world: World, chance: random.Random) -> None:
             world.back_up()
 
 
+def damage(place: Path, chance: random.Random) -> str:
+    """Flip a bit of one stored file, cut it, or take it away, in half of the rounds the copies too; what was done."""
+    copies = place / "nats" / "descriptions"
+    if gone := chance.random() < 0.5:
+        shutil.rmtree(copies)
+    files = sorted(path for kind in _FILES.values() for name in kind for path in _stored(place / name))
+    path, how = chance.choice(files), chance.choice(["a bit flipped", "cut", "away"])
+    content = bytearray(path.read_bytes())
+    if how == "a bit flipped":
+        content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+        path.write_bytes(content)
+    elif how == "cut":
+        path.write_bytes(content[: chance.randrange(len(content))])
+    else:
+        path.unlink()
+    log = next((part for part in path.parts if part.startswith("HG_")), "")
+    return f"{log + ' ' if log else ''}{path.name}: {how}{', no copies' if gone else ''}"
+
+
+def _stored(path: Path) -> list[Path]:
+    """The files of a path that hold anything."""
+    return [found for found in (path, *path.rglob("*")) if found.is_file() and found.stat().st_size]
+
+
 def disturb(world: World, stranger: Path, chance: random.Random) -> str:
     """Do something to what is stored; returns what it was."""
     empty = world.place.with_name(f"{world.place.name}.empty")
     empty.mkdir(exist_ok=True)
-    what = chance.choice(["nothing", "log away", "everything older", "one", "one", "one", "two", "two"])
+    what = chance.choice(["nothing", "log away", "file", "file", "everything older", "one", "one", "one", "two", "two"])
+    if what == "file":
+        return damage(world.place, chance)
     if what == "log away":
         log = chance.choice(sorted(path for path in (world.place / "nats").rglob("HG_*") if path.is_dir()))
         shutil.rmtree(log)
@@ -189,6 +217,7 @@ class Outcome:
     told_readers: int = 0
     intact_readers: int = 0
     rows: int = 0
+    declared: int = 0
     disturbances: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
 
@@ -246,7 +275,8 @@ async def one_round(directory: Path, stranger: World, chance: random.Random, out
         except TimeoutError:
             outcome.wrong.append(f"{what}: the reader waits in silence for {len(owed)} rows, head {head}, told {told}")
         else:
-            if found.rows != owed or ahead:
+            outcome.declared += found.declared
+            if (found.rows != owed and not declared_right(found, owed)) or ahead:
                 outcome.wrong.append(f"{what}: the reader got {found.rows[:5]}.., owed {owed[:5]}.., told {told}")
             outcome.intact_readers += found.rows == owed and not ahead
         try:
@@ -256,6 +286,12 @@ async def one_round(directory: Path, stranger: World, chance: random.Random, out
             outcome.told_readers += 1
         if lost:
             await _after_loss(client, added, what, outcome)
+
+
+def declared_right(found: Reader, owed: list[int]) -> bool:
+    """Whether the rows came in order, each at most once, and every other one was declared as given up."""
+    wanted = iter(owed)
+    return all(row in wanted for row in found.rows) and len(found.rows) + found.declared == len(owed)
 
 
 async def _after_loss(client: Client, added: list[int], what: str, outcome: Outcome) -> None:

@@ -22,7 +22,7 @@ from headgate.pipeline.checkpoint import COMPACT_EVERY, FileEntry, SparkCheckpoi
 from headgate.pipeline.commit import Reading, commit
 from headgate.pipeline.filelists import FileLists, files_read
 from headgate.pipeline.record import note, resume
-from headgate.pipeline.staged import staged_row
+from headgate.pipeline.staged import Staged, StagedRow, encode_staged
 from headgate.protocol.records import Pin
 from headgate.wire.manifest import Manifest, decode_manifest
 
@@ -177,13 +177,14 @@ class ModelQuery:
             whole = [replace(each, before=None) for each in ranges]
             return await self.lists.append(last, new, lambda: files_read(self.checkpoint, whole))
 
-        staged = []
+        told = []
         if rows:
             logs = self.fabric.logs
             sequence = self.fabric.publish(logs.part(self.stream.name), "\n".join(rows).encode())
-            staged = [staged_row(kind="part", log_sequence=sequence, evaluated=len(rows), kept=len(rows))]
+            told = [StagedRow(kind="part", log_sequence=sequence, evaluated=len(rows), kept=len(rows))]
         if dies == "staged":
             raise KilledError
+        staged = Staged.of([encode_staged(told)])
         manifest = commit(self.fabric, self.stream.name, self.lineage, batch, Pin(1), staged, Reading(ranges, place))
         if dies == "committed":
             raise KilledError

@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from pathlib import Path
 from typing import Final
 
 from rich.console import Console
@@ -23,11 +24,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from headgate.protocol.trace import Trace
+from headgate_studies.testing.mutation import Hunting, score
 from headgate_studies.testing.world.coverage import STATES
 from headgate_studies.testing.world.deployed import Result
-from headgate_studies.testing.world.families import make_scenario
-from headgate_studies.testing.world.faults import MUTANTS
-from headgate_studies.testing.world.mutants import Outcome, hunt
+from headgate_studies.testing.world.families import make_scenario, named_scenario
 from headgate_studies.testing.world.scenario import Scenario
 from headgate_studies.testing.world.shrink import shrink
 from headgate_studies.testing.world.simulation import Simulation
@@ -152,30 +152,6 @@ def replay(scenario: Scenario, left_out: frozenset[int], console: Console, keep:
     return result
 
 
-def _mutants(jobs: int, seeds: int, only: str | None, console: Console) -> int:
-    """Plant one fault after the other and count the seeds until it is found."""
-    chosen = [each for each in MUTANTS if only is None or only in each.name]
-    outcomes: dict[str, Outcome] = {}
-    with ProcessPoolExecutor(jobs) as pool, Progress(console=console) as progress:
-        bar = progress.add_task("mutants", total=len(chosen))
-        waiting = {pool.submit(hunt, each, seeds) for each in chosen}
-        while waiting:
-            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            for each in done:
-                outcome = each.result()
-                outcomes[outcome.name] = outcome
-                progress.console.print(f"{outcome.seeds:4} {outcome.name}: {outcome.found}", markup=False)
-                progress.advance(bar)
-    table = Table("planted fault", "seeds until found", "found by", title="Mutation score")
-    for mutant in chosen:
-        outcome = outcomes[mutant.name]
-        table.add_row(mutant.name, str(outcome.seeds) if outcome.found else "not found", outcome.found or "")
-    console.print(table)
-    found = sum(each.found is not None for each in outcomes.values())
-    print(json.dumps({"mutants": len(chosen), "found": found, "seeds": {n: o.seeds for n, o in outcomes.items()}}))
-    return 0 if found == len(chosen) else 1
-
-
 def _places(text: str) -> frozenset[int]:
     return frozenset(int(each) for each in text.split(",") if each)
 
@@ -191,26 +167,32 @@ def main() -> int:
     parser.add_argument("--seeds", default="", help="a range such as 0:500; without it 0:500, or no end with --minutes")
     parser.add_argument("--minutes", default="", help="stop after so many minutes")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes; all cores by default")
-    parser.add_argument("--replay", type=int, help="run one seed and show what happened")
+    parser.add_argument("--replay", help="run one seed, or one of a family as loops:3, and show what happened")
     parser.add_argument("--without", default="", help="with --replay: places of actions to leave out, as 3,7,9")
     parser.add_argument("--keep", default="", help="with --replay: places of the only actions to keep")
     parser.add_argument("--trace", action="store_true", help="with --replay: every event and command")
     parser.add_argument("--mutants", action="store_true", help="plant faults in the protocol and look for them")
-    parser.add_argument("--only", help="with --mutants: those whose name holds this")
+    parser.add_argument("--only", default="", help="with --mutants: those whose name holds this")
     parser.add_argument("--most-seeds", type=int, default=150, help="with --mutants: give up after so many seeds")
+    parser.add_argument("--no-hints", action="store_true", help="with --mutants: hunt as if none had been found")
+    parser.add_argument("--remember", action="store_true", help="with --mutants: write down what found each of them")
+    parser.add_argument("--table", type=Path, help="with --mutants: the document whose table is written anew")
     options = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":  # the order of sets is part of a run
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", _MODULE, *sys.argv[1:]])  # noqa: S606 # itself
     console = Console(stderr=True, width=max(Console().width, _WIDTH))
     if options.replay is not None:
-        scenario = make_scenario(options.replay)
+        family, _, seed = options.replay.rpartition(":")
+        scenario = named_scenario(family, int(seed)) if family else make_scenario(int(seed))
         left_out = _places(options.without)
         if options.keep:
             left_out |= frozenset(range(len(scenario.actions))) - _places(options.keep)
         return int(replay(scenario, left_out, console, None if options.trace else 0).violation is not None)
     if options.mutants:
-        return _mutants(options.jobs, options.most_seeds, options.only, console)
+        hints, table = not options.no_hints, options.table
+        hunting = Hunting(options.jobs, options.most_seeds, options.only, hints, table, options.remember)
+        return score(hunting, console)
     minutes = float(options.minutes) if options.minutes else None
     chosen = _seeds(options.seeds or "0:500") if options.seeds or minutes is None else None
     seeds = iter(chosen) if chosen is not None else itertools.count()

@@ -29,7 +29,7 @@ from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.worker import Address
 from headgate.service.runtime import Runtime, Settings, open_runtime
 from headgate.wire.ledger import Tally
-from headgate.wire.logs import Logs
+from headgate.wire.logs import Log, Logs
 from headgate_studies.direct import DirectCommits
 
 DEPLOYMENT: Final = """
@@ -261,8 +261,7 @@ async def _state(runtime: Runtime, operator: Client) -> dict[str, dict[str, Any]
     """What is stored, by log and subject; what the service reports by itself as time goes on is left out."""
     found: dict[str, dict[str, Any]] = {"catalog": {f"hg.tables.{runtime.catalog.head()}": runtime.catalog.head()}}
     for name in await operator.fabric.infos("hg.>"):
-        counts = await operator.fabric._ask(f"STREAM.INFO.{name}", {"subjects_filter": ">"})  # noqa: SLF001 - as it is
-        subjects: dict[str, int] = counts["state"].get("subjects") or {}
+        subjects = await operator.fabric.subjects(Log(name, (">",), 0), ">")
         own = ("hg.stats.", "hg.mark.", "hg.hold.", "hg.ledger.", "hg.catalog.")
         found[name] = {each: subjects[each] for each in subjects if not each.startswith(own)}
     return found

@@ -16,7 +16,7 @@ class Checks:
     """`problem` is the first promise that was broken. Subjects in `spoilt` were damaged, so they may end anywhere.
 
     `damaged` are acknowledgements that could not be read, with the reader that had stored them: the next one has to say
-    so, unless it is one that this reader had sent before.
+    so, unless it is one that this reader had sent before. `went_back` are those that were damaged or put back once.
     """
 
     def __init__(self, subscribers: Mapping[str, Subscriber], max_rows: int) -> None:
@@ -27,6 +27,7 @@ class Checks:
         self._covered: dict[str, int] = {}
         self._acked: dict[str, int] = {}
         self.damaged: dict[str, str] = {}
+        self.went_back: set[str] = set()
 
     def fail(self, problem: str) -> None:
         """A promise is broken; the first one counts."""
@@ -65,6 +66,7 @@ class Checks:
     def goes_back(self, subject: str, damaged: str | None = None) -> None:
         """What was acknowledged was put back to an earlier state, or was damaged after that reader had stored it."""
         self._acked.pop(subject, None)
+        self.went_back.add(subject)
         if damaged is not None:
             self.damaged[subject] = damaged
 

@@ -14,7 +14,7 @@ import numpy as np
 from headgate.protocol.kernel import Completed
 from headgate.protocol.port import FabricError
 from headgate.service.keeper import KeeperMachine
-from headgate.wire.ledger import Matched
+from headgate.wire.ledger import Matched, Tally
 from headgate.wire.manifest import Manifest
 from headgate_studies.testing.world.codec import PlainCodec
 from headgate_studies.testing.world.deployed import World
@@ -103,6 +103,26 @@ class Commits(World):
             before = self.booked[matched.stream]
             self._checks.fail(f"the books of {matched.stream} go back from {before} to {matched.head}")
         self.booked[matched.stream] = matched.head
+        self._check_ledger(matched)
+
+    def _check_ledger(self, matched: Matched) -> None:
+        """At every acknowledged boundary that the sums have come to, matched = delivered + reduced + expired."""
+        tallies = {}
+        for subscription in matched.starts:
+            subject = self.logs.ack(subscription)
+            stored = self.fabric.server.last(self.logs.state, subject)
+            tally = Tally.read(stored.data) if stored is not None else None
+            if tally is None or tally.starts is None or tally.lost or tally.boundary > matched.head:
+                continue
+            if subject in self._checks.went_back:  # the sums may be of later rows than its acknowledgement
+                continue
+            tallies[subscription] = tally
+        for entry in matched.entries(tallies.values()):
+            if entry.subscription in tallies and (entry.difference or entry.boundary < matched.mark):
+                self._checks.fail(
+                    f"the books of {matched.stream}, folded up to {matched.mark}, differ by {entry.difference} for "
+                    f"subscription {entry.subscription} at {entry.boundary}"
+                )
 
     def _stray_part(self, action: Action) -> None:
         """A part that no manifest will name, as a driver that died has left it."""

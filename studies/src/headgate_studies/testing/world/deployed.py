@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from headgate.client.acknowledging import Acknowledger
 from headgate.client.errors import ClientError
-from headgate.client.reader import ReaderMachine, Reading
+from headgate.client.reader import TAKEN, ReaderMachine, Reading
 from headgate.protocol.kernel import Completed, Machine
-from headgate.protocol.port import FabricError
+from headgate.protocol.port import FabricError, Purge
 from headgate.relay.machine import RelayMachine
 from headgate.relay.output import QueueLimits
 from headgate.relay.root import EARLIEST
@@ -33,6 +33,11 @@ from headgate_studies.testing.world.server import SimulatedServer
 from headgate_studies.testing.world.subscriber import Subscriber, Violation
 
 Tracer = Callable[[Machine, str, Any], None]
+_TAKE_S: Final = 0.02  # so long a block lies ready at most until the loop of its consumer takes it
+
+
+def _nothing(_: object) -> None:
+    """Nobody waits for the answer."""
 
 
 @dataclass
@@ -67,10 +72,12 @@ class World:
         self.relays: dict[str, Instance] = {}
         self.zombies: list[Instance] = []
         self.readers: dict[str, Instance] = {}
+        self.readings: dict[str, Reading] = {}
         self.subscribers: dict[str, Subscriber] = {}
         self._checks = Checks(self.subscribers, scenario.max_rows)
         self.fabric.appended = self._appended
         self.fabric.purging = self._purging
+        self.fabric.decided = self._decided
         self.sources: dict[str, Source] = {}
         self.services: dict[str, Instance] = {}
         self.booked: dict[str, int] = {}
@@ -95,6 +102,21 @@ class World:
 
     def _purging(self, log: Log, subject: str) -> None:
         """Look at what is about to be deleted."""
+
+    def _decided(self, instance: Instance, purge: Purge) -> None:
+        """A relay lets go of messages of its site log: none that it has routed and has not passed on."""
+        if not isinstance(instance.machine, RelayMachine) or ".in." not in purge.subject:
+            return
+        stream, core = purge.subject.split(".")[-2], instance.machine.state.core
+        settled, reached = core.settled(stream), core.coverage(stream) or 0
+        if settled is None:
+            return
+        for stored in self.fabric.server.read(purge.log, purge.subject, 0, limit=1 << 20):
+            block, goes = stored.data, stored.sequence < purge.below
+            if goes and isinstance(block, Block) and block.upto > settled and block.after < reached:
+                self._checks.fail(
+                    f"{instance.process} purges ({block.after}, {block.upto}] of {stream}, passed on is {settled}"
+                )
 
     def _start_service(
         self, name: str, machine: Machine, again: Callable[[], None], consumer: Callable[..., None] | None = None
@@ -140,7 +162,7 @@ class World:
         subscriber = self.subscribers.setdefault(name, Subscriber(name, identity, subscription.stream, past))
         tally = copy.deepcopy(known)
         if from_position and subscriber.position is not None:
-            tally = copy.deepcopy(subscriber.position)
+            tally = Tally.decode(subscriber.position)
             tally.reader = known.reader
             subscriber.done = tally.mark
             self._checks.damaged.pop(subject, None)  # its consumer knows where it is
@@ -149,11 +171,16 @@ class World:
             subscriber.go_back(tally, self.oracle)
             subscriber.told = tally.lost > 0
         acks = Acknowledger(name, sequence, known.boundary, known.reader)
-        reading = Reading(name, snapshot, Account(tally), acks, known.boundary)
+        self._read_on(name, Reading(name, snapshot, Account(tally), acks, known.boundary))
+
+    def _read_on(self, name: str, reading: Reading) -> None:
+        """Begin a loop over a subscription."""
         machine = ReaderMachine(reading, self.logs, 1 << 20, PlainCodec())
+        self.readings[name] = reading
 
         def consume(instance: Instance, number: int, block: Block) -> None:
-            self._handed(name, reading, instance, number, block)
+            # The consumer's loop runs beside the reader: it takes the block a little later, if it still runs then.
+            self._later(self.fabric.random.random() * _TAKE_S, self._take, name, reading, instance, number, block)
 
         instance = self.readers[name] = self._instance(f"reader-{name}", machine, consume)
         instance.feed(None)
@@ -163,10 +190,10 @@ class World:
         if subscriber.past is not None:
             subscriber.past = self.oracle.first_class(subscriber.stream, subscriber.id) or subscriber.past
 
-    def _handed(self, name: str, reading: Reading, instance: Instance, number: int, block: Block) -> None:
-        """A consumer gets a block: it is checked at once, and dealt with after a while."""
+    def _take(self, name: str, reading: Reading, instance: Instance, number: int, block: Block) -> None:
+        """A consumer takes a block: it is checked at once, and dealt with after a while."""
         subscriber = self.subscribers[name]
-        if not instance.alive:
+        if not instance.alive or instance.left:
             return
         if self.readers.get(name) is not instance:  # another reader has taken over: what this one gets counts no more
             self.fabric.queue.at(self.fabric.queue.now + 0.01, instance.feed, Completed(number))
@@ -177,15 +204,17 @@ class World:
         except Violation as violation:
             self._checks.problem = self._checks.problem or str(violation)
             return
+        instance.ask(TAKEN, None, _nothing)
+        subscriber.position = reading.position
         now = self.fabric.queue.now
         done_s = max(now + self._think_s.get(name, 0.001), self._stalled.get(name, 0.0))
         self.fabric.queue.at(done_s, self._finished, subscriber, instance, number, block.upto)
 
     def _finished(self, subscriber: Subscriber, instance: Instance, number: int, upto: int) -> None:
         """A consumer is done with a block."""
-        if instance.alive:
+        if instance.alive and not instance.left:
             subscriber.done = upto
-        instance.feed(Completed(number))
+            instance.feed(Completed(number))
 
     def _failed(self, instance: Instance, error: Exception) -> None:
         if isinstance(error, OvertakenError):  # it starts again from the logs

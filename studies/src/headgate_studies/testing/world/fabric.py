@@ -23,6 +23,7 @@ _POLL_S: Final = 1.0
 _TABLE_S: Final = 0.1
 _WORK_S: Final = 0.3
 _OVERHEAD: Final = 64
+_ASKED_AGAIN: Final = frozenset({port.Next, port.Listen, port.NeedTable})  # until they are answered
 
 
 class _Waiting:
@@ -52,6 +53,7 @@ class SimulatedFabric:
         self.max_block = 1 << 30
         self.appended: Callable[[str, Any, int], None] = lambda *_: None
         self.purging: Callable[[Log, str], None] = lambda *_: None
+        self.decided: Callable[[Instance, port.Purge], None] = lambda *_: None
         self.failed: Callable[[Instance, Exception], None] = lambda *_: None
         self._services: dict[str, list[Instance]] = {}
         self._waiting: list[_Waiting] = []
@@ -71,31 +73,33 @@ class SimulatedFabric:
 
     def issue(self, instance: Instance, number: int, command: Any) -> None:
         """Carry a command to where it is done."""
-        now = self.queue.now
-        match command:
-            case port.Work(run):
-                done_s = now + self.random.random() * _WORK_S
-                self.queue.at(done_s, instance.feed, Completed(number, run()))
-            case port.HandOver(item):
-                assert instance.consumer is not None
-                instance.consumer(instance, number, item)
-            case _:
-                size = size_of(command.data) if isinstance(command, port.Append) else _OVERHEAD
-                arrives_s = self.network.send(instance.process, SERVER, size, now)
-                if arrives_s is not None:
-                    self.queue.at(arrives_s, self._execute, instance, number, command)
-                elif isinstance(command, port.Next | port.Listen | port.NeedTable):
-                    self.queue.at(now + LOST_S, self.issue, instance, number, command)  # asked until it is answered
-                else:
-                    instance.lost(number)
+        now, kind = self.queue.now, type(command)
+        if kind is port.HandOver:
+            assert instance.consumer is not None
+            instance.consumer(instance, number, command.item)
+        elif kind is port.Work:
+            done_s = now + self.random.random() * _WORK_S
+            self.queue.at(done_s, instance.feed, Completed(number, command.run()))
+        else:
+            if kind is port.Purge:
+                self.decided(instance, command)
+            size = size_of(command.data) if kind is port.Append else _OVERHEAD
+            arrives_s = self.network.send(instance.process, SERVER, size, now)
+            if arrives_s is not None:
+                self.queue.at(arrives_s, self._execute, instance, number, command)
+            elif kind in _ASKED_AGAIN:
+                self.queue.at(now + LOST_S, self.issue, instance, number, command)
+            else:
+                instance.lost(number)
 
     def _execute(self, instance: Instance, number: int, command: Any) -> None:
         """Do at the server what a command says."""
-        if isinstance(command, port.Next | port.Listen):
+        kind = type(command)
+        if kind is port.Next or kind is port.Listen:
             self._wait(_Waiting(instance, number, command))
-        elif isinstance(command, port.Ask):
+        elif kind is port.Ask:
             self._ask(instance, number, command)
-        elif isinstance(command, port.NeedTable):
+        elif kind is port.NeedTable:
             self._table(instance, number, command.version)
         else:
             try:
@@ -116,12 +120,12 @@ class SimulatedFabric:
     def _do(self, command: Any) -> Any:
         server = self.server
         match command:
-            case port.Append(subject, data, expect, replace):
-                return self.publish(subject, data, expect=expect, replace=replace)
-            case port.Read(log, subject, after, limit):
-                return server.read(log, subject, after, limit=limit)
             case port.Last(log, subject):
                 return server.last(log, subject)
+            case port.Read(log, subject, after, limit):
+                return server.read(log, subject, after, limit=limit)
+            case port.Append(subject, data, expect, replace):
+                return self.publish(subject, data, expect=expect, replace=replace)
             case port.Get(log, sequence):
                 return server.get(log, sequence)
             case port.Purge(log, subject, below):

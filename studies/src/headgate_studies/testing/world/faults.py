@@ -56,15 +56,15 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a message partly stored is sent again as a whole",
-        "relay.output",
-        "if self.queue and self.queue[0].block.after < upto:",
+        "relay.waiting",
+        "if self.entries and self.entries[0].block.after < upto:",
         "if False:",
     ),
     Mutant(
         "what was sent stays queued",
-        "relay.output",
-        "while self.queue and self.queue[0].block.upto <= upto:",
-        "while self.queue and self.queue[0].block.upto < upto:",
+        "relay.waiting",
+        "while self.entries and self.entries[0].block.upto <= upto:",
+        "while self.entries and self.entries[0].block.upto < upto:",
     ),
     Mutant(
         "rows behind a declaration in one message",
@@ -93,8 +93,8 @@ MUTANTS: Final = (
     Mutant(
         "oversize rows dropped without declaring",
         "relay.output",
-        "[self.reducer.emptied(piece, OVERSIZE) for piece in for_decisions(each, _MOST_ROWS)]",
-        "[replace(each, block=replace(each.block, seqs=each.block.seqs[:0], rows=each.block.rows.slice(0, 0), classes=each.block.classes and type(each.block.classes).empty(0)))]",
+        "[self.reducer.emptied(piece, OVERSIZE) for each in sent for piece in for_decisions(each, _MOST_ROWS)]",
+        "[replace(each, block=replace(each.block, seqs=each.block.seqs[:0], rows=each.block.rows.slice(0, 0), classes=each.block.classes and type(each.block.classes).empty(0))) for each in sent]",
     ),
     Mutant(
         "packed away what was at the front",
@@ -104,13 +104,13 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a pack changes what is on its way",
-        "relay.output",
-        "        if self.busy is None:\n            return [], list(self.queue)\n",
-        "        if True:\n            return [], list(self.queue)\n",
+        "relay.waiting",
+        "        if upto is None:\n            return [], list(self.entries)\n",
+        "        if True:\n            return [], list(self.entries)\n",
     ),
     Mutant(
         "declared again behind what is on its way",
-        "relay.output",
+        "relay.waiting",
         "if last is not None and alike and last.block.upto != leaving and",
         "if last is not None and alike and",
     ),
@@ -181,12 +181,6 @@ MUTANTS: Final = (
         "                pass\n",
     ),
     Mutant(
-        "outputs forgotten with rows in their queue",
-        "relay.upkeep",
-        "if gone and not output.queue and not output.packing",
-        "if gone and not output.packing",
-    ),
-    Mutant(
         "outputs forgotten behind a gap",
         "relay.upkeep",
         " and state.core.gap(key.stream) is None\n            ",
@@ -237,7 +231,8 @@ MUTANTS: Final = (
     Mutant(
         "acknowledged before the consumer is done",
         "client.reader",
-        "                    await self._port.hand_over(told)\n                    reading.acks.note(reading.account.tally)\n",
+        "                    await self._port.hand_over(told)\n                    if not reading.confirming:\n"
+        "                        reading.acks.note(reading.account.tally)\n",
         "                    reading.acks.note(reading.account.tally)\n                    await self._port.hand_over(told)\n",
     ),
     Mutant(
@@ -284,7 +279,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "declarations of two commits are mixed up",
-        "relay.output",
+        "relay.waiting",
         "    return first.of_whole_commits and second.of_whole_commits\n",
         "    return True\n",
     ),
@@ -307,10 +302,10 @@ MUTANTS: Final = (
         "elif later is not None:",
     ),
     Mutant(
-        "a place carried into another inbox",
+        "what was counted before a move is forgotten",
         "client.reader",
         "tally.stay, tally.inbox, tally.entered = stay.number, 0, counted_by(tally)",
-        "tally.stay, tally.entered = stay.number, counted_by(tally)",
+        "tally.stay, tally.inbox = stay.number, 0",
     ),
     Mutant(
         "an unsure acknowledgement is not looked for",
@@ -345,14 +340,14 @@ MUTANTS: Final = (
     Mutant(
         "owed rows are passed over",
         "relay.gaps",
-        "state.core.cover(stream, begins, state.port.now)",
-        "state.core.cover(stream, gap.upto, state.port.now)",
+        "state.core.cover(gap.stream, owed.begins, state.port.now)",
+        "state.core.cover(gap.stream, gap.upto, state.port.now)",
     ),
     Mutant(
         "the root forgets the first commit owed",
         "relay.owed",
-        "return max(manifest.after, after)",
-        "return min(manifest.upto, upto)",
+        "begins=max(manifest.after, after), ends",
+        "begins=min(manifest.upto, upto), ends",
     ),
     Mutant(
         "routed by the newest version",
@@ -369,8 +364,8 @@ MUTANTS: Final = (
     Mutant(
         "what others serve is answered as nothing",
         "relay.repair",
-        "return _nothing(block) if await self._unserved(block.version, child, block.stream) else None",
-        "return _nothing(block)",
+        "if await self._unserved(block.version, request):",
+        "if True:",
     ),
     Mutant(
         "a commit that is partly settled is not read again",
@@ -381,8 +376,8 @@ MUTANTS: Final = (
     Mutant(
         "history again after a move",
         "relay.intake",
-        "if mine.stay and await self._ask(",
-        "if False and await self._ask(",
+        "if mine.stay and (await state.insist(",
+        "if False and (await state.insist(",
     ),
     Mutant(
         "an output restored without its coverage",
@@ -447,8 +442,8 @@ MUTANTS: Final = (
     Mutant(
         "purged parts are declared at the root only",
         "relay.root",
-        "everyone = [*routes.local, *(receiver for child in routes.children for receiver in child.receivers)]",
-        "everyone = [*routes.local]",
+        "everyone = routes.receivers",
+        "everyone = routes.local",
     ),
     Mutant(
         "no past after a move before the first commit",
@@ -497,5 +492,77 @@ MUTANTS: Final = (
         "service.purging",
         "named = covered([*roots, *others], old)",
         "named = covered(others, old)",
+    ),
+    Mutant(
+        "a version is pinned that was deleted",
+        "protocol.commits",
+        "    if await newest_revision(port) == version:\n",
+        "    if True:\n",
+    ),
+    Mutant(
+        "the books are stored without a fence",
+        "service.keeper",
+        "self._sequence = await self._port.publish(subject, matched.encode(), expect=self._sequence)",
+        "self._sequence = await self._port.publish(subject, matched.encode(), expect=None)",
+    ),
+    Mutant(
+        "the books are folded past the slowest subscriber",
+        "service.keeper",
+        "matched.fold(min(passed, default=matched.head))",
+        "matched.fold(max(passed, default=matched.head))",
+    ),
+    Mutant(
+        "versions that unread inboxes name are deleted",
+        "service.named",
+        "if identity in names or not (read or port.wall_s - stored.time_s > ended_s):",
+        "if identity not in names and not (read or port.wall_s - stored.time_s > ended_s):",
+    ),
+    Mutant(
+        "the newest versions are deleted",
+        "service.purging",
+        "old = announced[: -self._rules.keep]",
+        "old = announced",
+    ),
+    Mutant(
+        "versions that a site log names are deleted",
+        "service.named",
+        'mark = settled.get(rest[0], (-1, 0))[0] if kind == "in" else -1',
+        "mark = 1 << 62",
+    ),
+    Mutant(
+        "a reader begins with the first message that can be read",
+        "client.reader",
+        "                await self._stays.begin_as_booked()\n",
+        "                pass\n",
+    ),
+    Mutant(
+        "nothing wakes the sending after an expiry",
+        "relay.inboxes",
+        "            state.waiting.set()  # nothing was sent meanwhile\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "a block that the loop was not handed is acknowledged",
+        "client.reader",
+        "        elif self._reading.taken:\n",
+        "        else:\n",
+    ),
+    Mutant(
+        "a loop goes on behind a block that the one before it was not handed",
+        "client.reader",
+        "        if not self.taken:\n",
+        "        if False:\n",
+    ),
+    Mutant(
+        "the parent of an earlier plan is not asked",
+        "relay.gaps",
+        "if turn % 3 == 2 or not (gap.shown or at_root):",
+        "if not (gap.shown or at_root):",
+    ),
+    Mutant(
+        "a parent does not look for what its child is owed",
+        "relay.gaps",
+        "            state.core.expect(stream, request.upto)\n",
+        "            pass\n",
     ),
 )

@@ -9,23 +9,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
-from headgate_studies.testing.world.families import hunting_seed, make_scenario
+from headgate_studies.testing.world.families import hunting_seed, kind_of_seed, named_scenario
 from headgate_studies.testing.world.faults import Mutant
 from headgate_studies.testing.world.simulation import Simulation
 
 _HANG_S: Final = 60
+Hint = tuple[str, int]
+"""A scenario: its family and its number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How many seeds were run, and what found the fault; None when nothing did."""
+    """How many seeds were run, what showed the fault, and in which scenario; None when nothing did."""
 
     name: str
     seeds: int
     found: str | None
+    by: Hint | None = None
 
 
 @contextmanager
@@ -77,18 +81,27 @@ def _hangs(*_: object) -> None:
     raise TimeoutError("it does not come to an end")
 
 
-def hunt(mutant: Mutant, most: int) -> Outcome:
-    """Run seeds until one finds the fault."""
+def hunt(mutant: Mutant, most: int, hint: Hint | None = None) -> Outcome:
+    """Run seeds until one finds the fault: the hint first, then in the order of `hunting_seed`.
+
+    A seed has found it if it breaks a promise with the fault, and none without it.
+    """
     signal.signal(signal.SIGALRM, _hangs)
-    with planted(mutant):
-        for number in range(most):
-            signal.alarm(_HANG_S)
-            try:
-                found = Simulation(make_scenario(hunting_seed(number))).run().violation
-            except Exception as error:  # noqa: BLE001 # whatever breaks has shown the fault
-                found = repr(error)
-            finally:
-                signal.alarm(0)
-            if found is not None:
-                return Outcome(mutant.name, number + 1, found[:90])
+    seeds = (kind_of_seed(hunting_seed(number)) for number in range(most))
+    for number, scenario in enumerate(seeds if hint is None else chain([hint], seeds), 1):
+        with planted(mutant):
+            found = _broken(scenario)
+        if found is not None and _broken(scenario) is None:
+            return Outcome(mutant.name, number, found[:90], scenario)
     return Outcome(mutant.name, most, None)
+
+
+def _broken(scenario: Hint) -> str | None:
+    """The promise that a scenario breaks, None when it keeps all of them."""
+    signal.alarm(_HANG_S)
+    try:
+        return Simulation(named_scenario(*scenario)).run().violation
+    except Exception as error:  # noqa: BLE001 # whatever breaks has shown the fault
+        return repr(error)
+    finally:
+        signal.alarm(0)

@@ -53,6 +53,7 @@ class Instance:
         self.consumer = consumer
         self.alive = True
         self.paused = False
+        self.left = False  # whether its consumer has ended its loop over it
         self.failure: Exception | None = None
         self._kept: deque[Event | None] = deque()
         self._timer: Scheduled | None = None
@@ -61,8 +62,11 @@ class Instance:
 
     def instant(self) -> Instant:
         """The time as its host's clock shows it."""
-        now = self.fabric.queue.now
-        return Instant(now, self.fabric.network.clock(self.process).time_s(self.fabric.wall_s + now))
+        fabric = self.fabric
+        now = fabric.queue.now
+        wall_s = fabric.wall_s + now
+        clock = fabric.network.clocks.get(self.process)
+        return Instant(now, wall_s if clock is None else clock.time_s(wall_s))
 
     def feed(self, event: Event | None) -> None:
         """Give it an event, unless it is dead; while it is paused, events wait."""

@@ -66,6 +66,7 @@ FAULTS: Final = (
     ("flip_state", 1), ("hints", 1), ("skew", 2), ("stray_part", 2), ("bandwidth", 3),
     ("power", 2), ("detach", 4), ("replace_reader", 2), ("lossy_reader", 2),
     ("restore_site", 2), ("old_ack", 2), ("flip_ack", 1), ("oversize", 1), ("lock_catalog", 1), ("flip_rows", 1),
+    ("flip_last", 2), ("loop_again", 3),
 )  # fmt: skip
 CHANGES: Final = (("replan", 6), ("subscribe", 4), ("unsubscribe", 1), ("move", 6), ("change", 2))
 SERVICE_FAULTS: Final[tuple[tuple[str, int], ...]] = (

@@ -23,6 +23,7 @@ DRAIN_S: Final = 240.0
 _LEAST_ROWS_PER_S: Final = 30.0  # an inbox of 8 messages of 400 bytes takes no more, as it is purged once a second
 _LEAST_ROWS: Final = 6.0  # in a message of 400 bytes
 _STEP_S: Final = 1.0
+_NEAR: Final = 0.25
 _MOST_EVENTS: Final = 50_000
 
 
@@ -73,6 +74,7 @@ class Simulation(Commits, Changes, OldTables, Troubles):
             for link in self.fabric.network.between(one, SERVER):
                 link.delay_s = self.random.uniform(0.0005, self.scenario.delay_s)
                 link.jitter_s = self.random.uniform(0.0, self.scenario.delay_s)
+        self._delay_services()
         self.publish(self.snapshot)
         for stream in self.snapshot.deployment.streams:
             self._start_driver(stream)
@@ -84,6 +86,13 @@ class Simulation(Commits, Changes, OldTables, Troubles):
             self._start_reader(name)
         for action in self.scenario.actions:
             self.fabric.queue.at(action.time_s, self._act, action)
+
+    def _delay_services(self) -> None:
+        """Drivers and keepers of books stand near the server, but not inside of it."""
+        random, streams = Random(f"delays {self.scenario.seed}"), self.snapshot.deployment.streams
+        for name in (f"{kind}-{stream}" for stream in streams for kind in ("driver", "books")):
+            for link in self.fabric.network.between(name, SERVER):
+                link.delay_s = link.jitter_s = random.uniform(0.0, _NEAR * self.scenario.delay_s)
 
     def _act(self, action: Action) -> None:
         if not self._quiet:

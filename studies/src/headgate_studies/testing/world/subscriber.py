@@ -34,7 +34,7 @@ class Subscriber:
     owed: int = 0
     delivered: int = 0
     given_up: dict[str, int] = field(default_factory=dict)
-    position: Tally | None = None
+    position: bytes | None = None
     blocks: int = 0
     told: bool = False
 
@@ -52,7 +52,6 @@ class Subscriber:
         self.delivered += len(block.seqs)
         for reason, count in block.declared.get(self.id, {}).items():
             self.given_up[reason] = self.given_up.get(reason, 0) + count
-        self.position = tally  # of its reader, which counts a block just before it hands it over
         if block.at_boundary:
             self._check_sums(tally)
 
@@ -84,6 +83,7 @@ class Subscriber:
         """Read again from what was acknowledged: what came after it comes again."""
         self.mark = None if tally.starts is None else tally.mark
         self.done = tally.mark
+        self.position = tally.encode()
         rows = (
             [] if tally.starts is None else oracle.rows(self.stream, self.id, tally.starts, tally.mark, past=self.past)
         )

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
+from headgate.client.reader import DONE, STORE
 from headgate.protocol.port import FabricError
 from headgate.wire.block import Block
 from headgate.wire.ledger import Tally
 from headgate_studies.testing.world.deployed import World
 from headgate_studies.testing.world.fabric import SERVER
 from headgate_studies.testing.world.network import SimulatedClock
+from headgate_studies.testing.world.process import Instance
 from headgate_studies.testing.world.scenario import Action
 from headgate_studies.testing.world.server import ServerBackup
+
+_STORED_S: Final = 5.0  # so long a consumer that goes away waits for its last acknowledgement
 
 
 class Troubles(World):
@@ -113,19 +118,54 @@ class Troubles(World):
 
     def _detach(self, action: Action) -> None:
         """A reader says that it goes away, and how long its rows are to be kept; some come back later than that."""
+        instance = self._end_loop()
+        if instance is not None:
+            instance.ask(DONE, None, lambda _: None)
+            self._store(instance, self._gone, self.random.choice((None, 0.5, 3.0)), action.number)
+
+    def _loop_again(self, _: Action) -> None:
+        """A consumer leaves its loop at any time, and begins another one over the same inbox."""
+        instance = self._end_loop()
+        if instance is not None:
+            self._store(instance, self._begin_loop)
+
+    def _end_loop(self) -> Instance | None:
+        """A consumer takes nothing more, and is done with what it has taken; None where nobody reads."""
         name = self.random.choice(sorted(self.readers)) if self.readers else None
-        if name is None or not self.readers[name].alive:
-            return
-        self.readers[name].kill()
+        instance = self.readers[name] if name is not None else None
+        if name is None or instance is None or not instance.alive or instance.left or instance in self.zombies:
+            return None
+        subscriber = self.subscribers[name]
+        instance.left = True
+        subscriber.done = max(subscriber.mark or 0, subscriber.done)
+        return instance
+
+    def _store(self, instance: Instance, then: Callable[..., None], *arguments: Any) -> None:
+        """Acknowledge what a consumer is done with, and go on; a client that dies waits for no answer."""
+        name = next(each for each, reader in self.readers.items() if reader is instance)
+
+        def leave(_: Any) -> None:
+            if instance.alive and self.readers.get(name) is instance:
+                instance.kill()
+                then(name, *arguments)
+
+        instance.ask(STORE, None, leave)
+        self._later(_STORED_S, leave, None)
+
+    def _begin_loop(self, name: str) -> None:
+        self._read_on(name, self.readings[name])
+
+    def _gone(self, name: str, grace_s: float | None, seconds: float) -> None:
+        """Say that the reader of a subscription is away."""
         subject = self.logs.ack(self.subscribers[name].id)
         stored = self.fabric.server.last(self.logs.state, subject)
         lost = Tally(self.subscribers[name].id, lost=stored.sequence if stored else 0)
         tally = (Tally.read(stored.data) if stored else None) or lost
         tally.time_ms = tally.detached_ms = int((self.fabric.wall_s + self.fabric.queue.now) * 1000)
-        tally.grace_s = self.random.choice((None, 0.5, 3.0))
+        tally.grace_s = grace_s
         with suppress(FabricError):  # the disk is full: it is away without having said so
             self.fabric.publish(subject, tally.encode(), expect=stored.sequence if stored else 0)
-        self._later(action.number, self._revive_reader, name)
+        self._later(seconds, self._revive_reader, name)
 
     def _stall_reader(self, action: Action) -> None:
         if self.readers:
@@ -163,6 +203,15 @@ class Troubles(World):
 
     def _flip_site(self, action: Action) -> None:
         self._flip(self.logs.site(action.place), f"hg.site.{action.place}.>")
+
+    def _flip_last(self, action: Action) -> None:
+        """Damage the last message of every link into a site."""
+        log = self.logs.site(action.place)
+        for subject in sorted(self.fabric.server.subjects(log, self.logs.links_into(action.place))):
+            last = self.fabric.server.last(log, subject)
+            if last is not None:
+                self._checks.spoilt.add(subject)
+                self.fabric.server.flip(log, last.sequence)
 
     def _flip_part(self, action: Action) -> None:
         self._flip(self.logs.root(action.place), self.logs.part(action.place))
@@ -252,23 +301,15 @@ class Troubles(World):
                 for stored in log.read(">", 0, 1 << 20, 1 << 40):
                     block = stored.data
                     mine = isinstance(block, Block) and block.stream == stream and ".held." not in stored.subject
-                    if mine and block.upto > low and block.after < high and not self._ends_a_link(log.log, stored):
+                    if mine and block.upto > low and block.after < high:
                         self._checks.spoilt.add(stored.subject)
                         log.flip(stored.sequence)
-
-    def _ends_a_link(self, log: Any, stored: Any) -> bool:
-        """Whether a message is the last of a link: nothing shows that it is missing (see docs/simulator.md)."""
-        if not stored.subject.startswith("hg.site.") or ".in." not in stored.subject:
-            return False
-        last = self.fabric.server.last(log, stored.subject)
-        return last is not None and last.sequence == stored.sequence
 
     def _flip(self, log: Any, pattern: str) -> None:
         """Damage one stored message."""
         if self.fabric.server.info(log) is None:
             return
         found = self.fabric.server.read(log, pattern, 0, limit=64)
-        found = [each for each in found if not self._ends_a_link(log, each)]
         if found:
             stored = self.random.choice(found)
             self._checks.spoilt.add(stored.subject)

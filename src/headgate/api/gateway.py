@@ -1,0 +1,151 @@
+"""What all requests of the API share: one client of the deployment, and reports that are read once for many askers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+from headgate.api.keys import Keys
+from headgate.api.problems import ApiError
+from headgate.api.readers import Readers
+from headgate.api.series import Series
+from headgate.client import Client
+from headgate.client.client import known_names
+from headgate.diagnostics import SERVICE, noted
+from headgate.errors import HeadgateError, nearest
+from headgate.planning import PlanResult
+from headgate.protocol.reports import PlannerReport
+from headgate.service.describing import filter_document, sharing, subscription_document
+from headgate.service.proposing import granted, measured_sizes, prediction_document
+from headgate.service.reports import read_reports, shown
+from headgate.service.status import read_status
+from headgate.wire.snapshot import Snapshot
+
+T = TypeVar("T")
+SAMPLE_S: Final = 10.0
+"""How often figures are kept for time series."""
+_FRESH_S: Final = 1.0
+_STATUS_S: Final = 60.0
+
+
+class Recent(Generic[T]):
+    """A report that everybody who asks within a moment gets the same of; it is read by one at a time."""
+
+    def __init__(self, read: Callable[[], Awaitable[T]], fresh_s: float = _FRESH_S) -> None:
+        self._read = read
+        self._fresh_s = fresh_s
+        self._turn = asyncio.Lock()
+        self._read_s = 0.0
+        self._took_s = 0.0
+        self._value: T | None = None
+
+    async def get(self) -> T:
+        """The report, at most `fresh_s` older than the question, or three times as old as it takes to read."""
+        asked_s = time.monotonic()
+        async with self._turn:
+            if self._value is None or self._read_s < asked_s - max(self._fresh_s, 3 * self._took_s):
+                began_s = time.monotonic()
+                self._value = await self._read()
+                self._read_s = time.monotonic()
+                self._took_s = self._read_s - began_s
+            return self._value
+
+
+class Gateway:
+    """A deployment as the API sees it."""
+
+    def __init__(self, client: Client, state_dir: Path | None = None) -> None:
+        """`state_dir` is where the deployment keeps its state, where that is on this machine."""
+        self.client = client
+        self.state_dir = state_dir
+        self.readers = Readers(client)
+        self.keys = Keys()
+        self.series = Series()
+        self._status = Recent(self._read_status)
+        self._granted: tuple[tuple[int, int], PlanResult | None] | None = None
+        self._planning = asyncio.Lock()
+        self.asking = asyncio.Lock()
+        """Held by a question that takes seconds of the processor: one is answered at a time."""
+        self.describe: Callable[[], dict[str, Any]] = dict
+        """The OpenAPI document of the application that serves it."""
+
+    async def close(self) -> None:
+        """End what is still being sent to clients."""
+        self.readers.close()
+
+    async def snapshot(self) -> Snapshot:
+        """The deployment as it is in force now."""
+        return await self.client.snapshot()
+
+    async def status(self) -> dict[str, Any]:
+        """Everything that `headgate status` says, at most a second old."""
+        return await self._status.get()
+
+    async def _read_status(self) -> dict[str, Any]:
+        async with asyncio.timeout(_STATUS_S):
+            return await read_status(self.client.fabric, self.client.tables, self.state_dir)
+
+    async def sample(self) -> None:
+        """Keep the figures of the status as time series, for ever; less often where reading them takes long."""
+        while True:
+            began_s = time.monotonic()
+            with noted(SERVICE, "the status was not sampled", HeadgateError, TimeoutError):
+                self.series.add(await self.status())
+            await asyncio.sleep(max(SAMPLE_S, 20 * (time.monotonic() - began_s)))
+
+    async def planner(self) -> dict[str, Any]:
+        """What the planner last reported, nothing before it has measured anything."""
+        return shown((await read_reports(self.client.fabric, PlannerReport)).get("_"))
+
+    async def granted(self) -> PlanResult | None:
+        """What the plan in force gives to whom: evaluated once for a revision and a report of the planner."""
+        async with self._planning:
+            snapshot, planner = await self.snapshot(), await self.planner()
+            key = (snapshot.revision, planner.get("time_ms", 0))
+            if self._granted is None or self._granted[0] != key:
+                found = await asyncio.to_thread(granted, snapshot, measured_sizes(planner))
+                self._granted = key, found
+            return self._granted[1]
+
+    async def subscription(self, name: str) -> dict[str, Any]:
+        """All that is known of a subscription: as it was written, what its filter means, and what the plan grants it.
+
+        One to a stream of several roots has a part at each of them (`members`).
+        """
+        snapshot = await self.snapshot()
+        names = known_names(name, snapshot)
+        members = [await self._member(snapshot, each) for each in names]
+        return members[0] if names == [name] else {"name": name, "revision": snapshot.revision, "members": members}
+
+    async def _member(self, snapshot: Snapshot, name: str) -> dict[str, Any]:
+        found = snapshot.deployment.subscriptions[name]
+        stream = snapshot.deployment.streams[found.stream]
+        identity = snapshot.class_ids[name]
+        filtered = await asyncio.to_thread(filter_document, found, stream)
+        plan, planner = await self.granted(), await self.planner()
+        predicted = None if plan is None else plan.subscriptions.get(name)
+        return {
+            "name": name,
+            "id": snapshot.subscription_ids[name],
+            "revision": snapshot.revision,
+            "subscription": subscription_document(found),
+            "filter": filtered,
+            "class": identity,
+            "sharing": sharing(snapshot)[identity],
+            "matched_share": planner.get("subscriptions", {}).get(name, {}).get("selectivity"),
+            "granted": (
+                None if predicted is None or plan is None else prediction_document(predicted, plan.unknown_rates)
+            ),
+        }
+
+
+def known(items: Mapping[str, T], name: str, what: str) -> T:
+    """The item of a name; an unknown one is refused with the nearest."""
+    if name not in items:
+        close = nearest(name, items)
+        hint = f"did you mean {close!r}?" if close else None
+        raise ApiError(f"no {what} {name[:100]!r}", hint=hint, kind="unknown")
+    return items[name]

@@ -1,0 +1,110 @@
+"""Publishing rows over HTTP: checked at the door where that is asked for, and answered when they are stored."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import Annotated, Any, Final, Literal
+
+import pyarrow as pa
+from fastapi import Header, Query, Request
+
+from headgate.api.bodies import KINDS, Body, read_bodies
+from headgate.api.gateway import Gateway, known
+from headgate.api.problems import ApiError
+from headgate.api.routing import Here, router
+from headgate.client import ClientError
+from headgate.client.publishing import check_published, to_table
+from headgate.model import Stream
+from headgate.wire.message import json_text
+
+routes = router("publishing")
+
+_NAMED: Final = 100
+
+Check = Annotated[
+    Literal["none", "each", "all"],
+    Query(
+        description="`none`: what does not fit becomes a dead letter of the stream; `each`: it is refused and the rest "
+        "is stored; `all`: nothing is stored unless every row fits."
+    ),
+]
+Key = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=256,
+        pattern=r"^[!-~]+$",
+        description="Rows that are sent again under the same key, within two hours, are stored once.",
+    ),
+]
+
+
+@routes.post(
+    "/streams/{name}/rows",
+    summary="Publish rows into a stream whose source is `nats`",
+    openapi_extra={"requestBody": {"required": True, "content": {kind: {"schema": {}} for kind in KINDS}}},
+)
+async def publish(request: Request, here: Here, name: str, check: Check = "none", key: Key = None) -> dict[str, Any]:
+    """Answered once all rows are stored. A CloudEvent is stored once by its source and id."""
+    stream = known((await here.snapshot()).deployment.streams, name, "stream")
+    check_published(stream.source, name)
+    data = await request.body()
+    digest = hashlib.sha256(data).hexdigest()
+    if key is not None:
+        here.keys.check(f"{name}\n{key}", digest)
+    bodies = await asyncio.to_thread(read_bodies, data, dict(request.headers), stream)
+    misfits = [each for body in bodies for each in body.misfits]
+    if misfits and check == "all":
+        raise _refused(misfits, stored=0)
+    stored, sequence = 0, 0
+    for number, body in enumerate(bodies):
+        identity = body.key if key is None else f"{key}\n{digest}\n{number}"
+        count, place = await _store(here, stream, body, identity, dead=check == "none")
+        stored, sequence = stored + count, max(sequence, place)
+    if misfits and check == "each":
+        raise _refused(misfits, stored=stored)
+    return {"stored": stored, "misfits": [each.document() for each in misfits[:_NAMED]], "sequence": sequence}
+
+
+async def _store(here: Gateway, stream: Stream, body: Body, identity: str | None, *, dead: bool) -> tuple[int, int]:
+    """Store the rows of a body, with `dead` also those that will be dead letters; how many, and the last sequence."""
+    key = None if identity is None else hashlib.sha256(f"{stream.name}\n{identity}".encode()).hexdigest()[:40]
+    stored, place = body.rows.num_rows, 0
+    if stored:
+        place = await here.client.publish(stream.name, body.rows, key=key)
+    subject = here.client.fabric.logs.published(stream.name)
+    for number, row in enumerate(body.raw if dead else ()):
+        message = _as_written(row, arrow=stream.source.options.get("payload", "arrow") == "arrow")
+        identity = None if key is None else f"{key}-{number}"
+        place = await here.client.fabric.publish(subject, message, message_id=identity)
+        stored += 1
+    return stored, place
+
+
+def _as_written(row: Any, *, arrow: bool) -> bytes:
+    """A message with a row that does not fit: what is wrong with it is found where dead letters are made.
+
+    A row that no Arrow table can hold goes as text, which is no Arrow stream either.
+    """
+    text = json_text(row).encode()
+    if not arrow or not isinstance(row, dict):
+        return text
+    try:
+        table = to_table([row])
+    except (ClientError, OverflowError, pa.ArrowException):
+        return text
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _refused(misfits: list[Any], *, stored: int) -> ApiError:
+    what = "row does not fit" if len(misfits) == 1 else "rows do not fit"
+    first = misfits[0]
+    return ApiError(
+        f"{len(misfits):,} {what} the stream, {stored:,} stored; row {first.row}: {first.reason}",
+        members={"stored": stored, "count": len(misfits), "misfits": [each.document() for each in misfits[:_NAMED]]},
+    )

@@ -1,0 +1,177 @@
+"""Readers whose rows are passed on to somebody over HTTP, and when what they passed on counts as delivered.
+
+A reader here confirms what its client surely has, not what was written into a connection: rows under way in a
+connection that breaks come again to whoever resumes with the last event that it got. A client confirms by resuming with
+a position, by saying so, or by having been there for `HOLD_S` after the rows were written, unless it wants to confirm
+all by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from headgate.client import ClientError, Delivery, Inbox
+from headgate.client.client import Client, known_names
+from headgate.client.delivery import read_position
+from headgate.client.merged import MergedInbox, split_positions
+from headgate.diagnostics import SERVICE, noted
+from headgate.errors import HeadgateError
+from headgate.fabric import cancel_all
+
+HOLD_S: Final = 10.0
+"""How long a client has to stay after rows were written before they count as delivered without its word."""
+TICK_S: Final = 1.0
+MOST_READERS: Final = 2000
+BATCH: Final = 16
+"""Messages of an inbox that a reader holds in memory."""
+
+
+class Reader:
+    """One subscription that is read for one client. Iterate over it; None comes now and then while there is nothing."""
+
+    def __init__(self, name: str, inbox: Inbox | MergedInbox, *, held: bool = True, peek: bool = False) -> None:
+        """`held` lets what was written count as delivered after a while; `peek` acknowledges nothing at all."""
+        self.name = name
+        self.inbox = inbox
+        self._held: deque[tuple[float, str]] | None = deque() if held and not peek else None
+        self._stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def ids(self) -> set[str]:
+        """By which its acknowledgements, and the positions that it gave, are told from those of others."""
+        inboxes = self.inbox.inboxes if isinstance(self.inbox, MergedInbox) else (self.inbox,)
+        return {each.tally.reader for each in inboxes}
+
+    async def __aiter__(self) -> AsyncIterator[Delivery | None]:
+        deliveries = self.inbox.__aiter__()
+        following: asyncio.Task[Delivery | None] | None = None
+        try:
+            while True:
+                following = following or asyncio.create_task(_following(deliveries))
+                first: list[asyncio.Future[Any]] = [following, self._stop]
+                await asyncio.wait(first, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED)
+                if self._stop.done():
+                    await self._stop  # raises why
+                    return
+                self._settle()
+                if not following.done():
+                    yield None
+                    continue
+                delivery, following = following.result(), None
+                if delivery is None:
+                    return
+                yield delivery
+        finally:
+            if following is not None:
+                await cancel_all([following])
+            with noted(SERVICE, "what was confirmed last could not be stored", HeadgateError):
+                await deliveries.aclose()  # type: ignore[attr-defined] # it is a generator
+
+    def limit(self, max_rows: int) -> None:
+        """Let deliveries have at most so many rows from now on."""
+        for each in self.inbox.inboxes if isinstance(self.inbox, MergedInbox) else (self.inbox,):
+            each.max_rows = max(min(each.max_rows or max_rows, max_rows), 1)
+
+    def written(self, position: str) -> None:
+        """Everything up to a position was written into the client's connection."""
+        if self._held is not None:
+            self._held.append((time.monotonic(), position))
+
+    def confirm(self, position: str) -> None:
+        """The client has everything up to a position."""
+        self.inbox.confirm(position)
+
+    def _settle(self) -> None:
+        last = None
+        while self._held and self._held[0][0] < time.monotonic() - HOLD_S:
+            last = self._held.popleft()[1]
+        if last is not None:
+            self.confirm(last)
+
+    def end(self, error: HeadgateError | None = None) -> None:
+        """End the reading, with an error that its client is told, or just so."""
+        if not self._stop.done():
+            if error is None:
+                self._stop.set_result(None)
+            else:
+                self._stop.set_exception(error)
+                self._stop.exception()  # whoever iterates is told; where nobody does, nobody misses it
+
+
+async def _following(deliveries: AsyncIterator[Delivery]) -> Delivery | None:
+    return await anext(deliveries, None)
+
+
+class Readers:
+    """The readers of this process, one of each subscription; those that only peek are not counted among them."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._reading: dict[str, Reader] = {}
+        self._all: set[Reader] = set()
+
+    async def open(
+        self, name: str, position: str | None, *, max_rows: int, held: bool = True, peek: bool = False
+    ) -> Reader:
+        """Read a subscription, from a position or from what was last acknowledged; a reader before it is ended.
+
+        A client that was ended so, and comes back by itself with its last position, is refused.
+        """
+        if len(self._all) >= MOST_READERS:
+            raise ClientError(f"{MOST_READERS:,} readers are connected already", hint="try again later", kind="busy")
+        known_names(name, await self._client.snapshot())
+        before = self._reading.get(name)
+        if before is not None and position is not None and not peek and not _readers_of(position, name) & before.ids:
+            raise _taken(name)
+        inbox = await self._client.subscribe(
+            name, position=position, peek=peek, max_rows=max_rows, confirming=True, batch=BATCH
+        )
+        reader = Reader(name, inbox, held=held, peek=peek)
+        if position is not None and not peek:
+            reader.confirm(position)
+        self._all.add(reader)
+        if not peek:
+            if name in self._reading:  # another than `before`, where one came meanwhile
+                self._reading[name].end(_taken(name))
+            self._reading[name] = reader
+        return reader
+
+    def confirm(self, name: str, position: str) -> None:
+        """The client of a reader has everything up to a position."""
+        reader = self._reading.get(name)
+        if reader is None:
+            raise ClientError(
+                f"nobody reads {name!r} here",
+                hint="resume with the position instead, which confirms it",
+                kind="conflict",
+            )
+        reader.confirm(position)
+
+    def closed(self, reader: Reader) -> None:
+        """A reader's client has gone, or it was ended."""
+        self._all.discard(reader)
+        if self._reading.get(reader.name) is reader:
+            del self._reading[reader.name]
+
+    def close(self) -> None:
+        """End all readers."""
+        for reader in list(self._all):
+            reader.end()
+
+
+def _taken(name: str) -> ClientError:
+    return ClientError(
+        f"another client has taken over the subscription {name!r}", hint="one reader at a time", kind="conflict"
+    )
+
+
+def _readers_of(position: str, name: str) -> set[str]:
+    """The readers that gave a position."""
+    try:
+        return {read_position(position).reader}
+    except ClientError:
+        return {read_position(each).reader for each in split_positions(position, name)}

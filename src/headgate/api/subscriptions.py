@@ -1,0 +1,243 @@
+"""Subscriptions: list, make, change, move, detach, refine, set contexts and end them, one or many at a time."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import Body, Header, Query, Request
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from starlette.responses import Response
+
+from headgate.api.problems import ApiError
+from headgate.api.routing import MOST, After, Here, Limit, page, router, tagged
+from headgate.client.client import known_names
+from headgate.service.describing import sharing, subscription_document
+from headgate.service.requests import MAX_ID
+
+routes = router("subscriptions")
+
+Document = Annotated[dict[str, Any], WithJsonSchema({"$ref": "#/components/schemas/SubscriptionEntry"})]
+Name = Annotated[str, Field(max_length=256)]
+Names = Annotated[list[Name], Field(min_length=1, max_length=MOST)]
+Values = Annotated[dict[str, Any], Field(description="Values by name, for the `$names` of the filter.")]
+RequestKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=MAX_ID - 4,
+        pattern=r"^[!-~]+$",
+        description="A request that is repeated under the same key is done once and answered again.",
+    ),
+]
+
+
+class Strict(BaseModel):
+    """A request body without other keys."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class New(BaseModel):
+    """A subscription to make: its name, and the keys of the deployment file."""
+
+    model_config = ConfigDict(extra="allow")
+    name: Annotated[str, Field(max_length=256, description="Its name.")]
+
+
+class Move(Strict):
+    """Where to deliver from now on."""
+
+    site: Name
+
+
+class Detach(Strict):
+    """How long to keep rows for a reader who is away, such as `10 min`; as the subscription says where nothing is."""
+
+    expires: Annotated[str | None, Field(max_length=64)] = None
+
+
+class Refine(Strict):
+    """The resolution to have; with `add`, what is lacking of it becomes a subscription of that name."""
+
+    resolution: dict[str, Any]
+    add: Name | None = None
+
+
+class BulkSubscribe(Strict):
+    """Subscriptions by name, made (or with `change` also changed) as one revision, all or none."""
+
+    subscriptions: Annotated[dict[str, Document], Field(min_length=1, max_length=MOST)]
+    change: bool = False
+
+
+class BulkUnsubscribe(Strict):
+    """Subscriptions to end as one revision, all or none."""
+
+    names: Names
+
+
+class BulkMove(BulkUnsubscribe):
+    """Subscriptions to deliver at another site as one revision, all or none."""
+
+    site: Name
+
+
+def _request(key: str | None, what: str) -> str:
+    """The id of a control request: of the key, so that a repetition has the same."""
+    return uuid.uuid4().hex if key is None else f"{what}:{key}"
+
+
+@routes.get("/subscriptions", summary="List subscriptions, filtered, by pages")
+async def list_subscriptions(
+    request: Request,
+    here: Here,
+    stream: Annotated[str | None, Query(max_length=256)] = None,
+    site: Annotated[str | None, Query(max_length=256)] = None,
+    search: Annotated[str | None, Query(max_length=256, description="Part of the name or of the filter.")] = None,
+    class_: Annotated[int | None, Query(alias="class", ge=0, le=2**53)] = None,
+    limit: Limit = 100,
+    after: After = None,
+) -> Response:
+    snapshot = await here.snapshot()
+    wanted = [
+        name
+        for name, each in snapshot.deployment.subscriptions.items()
+        if (stream is None or each.stream == stream)
+        and (site is None or each.site == site)
+        and (class_ is None or snapshot.class_ids[name] == class_)
+        and (search is None or search.lower() in name.lower() or search.lower() in each.where.lower())
+    ]
+    names, following = page(sorted(wanted), after, limit)
+    shared = sharing(snapshot)
+    items = [
+        {
+            "name": name,
+            "id": snapshot.subscription_ids[name],
+            "class": snapshot.class_ids[name],
+            "sharing": shared[snapshot.class_ids[name]],
+            "subscription": subscription_document(snapshot.deployment.subscriptions[name]),
+        }
+        for name in names
+    ]
+    document = {"revision": snapshot.revision, "total": len(wanted), "subscriptions": items, "next": following}
+    return tagged(request, document, snapshot.identity.deployment, snapshot.revision, snapshot.contexts)
+
+
+@routes.post("/subscriptions", status_code=201, summary="Make a subscription")
+async def make_subscription(here: Here, body: New, response: Response, key: RequestKey = None) -> dict[str, Any]:
+    """Answers with its normalised filter, its delivery class and how many share it, and what the plan grants it."""
+    document = dict(body.model_extra or {})
+    await here.client.control("subscribe", request=_request(key, "sub"), name=body.name, subscription=document)
+    response.headers["Location"] = f"/api/subscriptions/{body.name}"
+    return await here.subscription(body.name)
+
+
+@routes.get("/subscriptions/{name}", summary="Show a subscription, with what the plan grants it now")
+async def show_subscription(here: Here, name: str) -> dict[str, Any]:
+    found = await here.subscription(name)
+    status = (await here.status())["subscriptions"]
+    if "members" in found:
+        return {**found, "members": [{**each, "now": status.get(each["name"])} for each in found["members"]]}
+    return {**found, "now": status.get(name)}
+
+
+@routes.put("/subscriptions/{name}", summary="Make a subscription, or replace the one of that name")
+async def put_subscription(here: Here, name: str, body: Document, key: RequestKey = None) -> dict[str, Any]:
+    request = _request(key, "put")
+    await here.client.control("subscribe", request=request, name=name, subscription=body, change=True)
+    return await here.subscription(name)
+
+
+@routes.patch("/subscriptions/{name}", summary="Change some keys of a subscription")
+async def change_subscription(
+    here: Here,
+    name: str,
+    body: Annotated[dict[str, Any], Body(media_type="application/merge-patch+json")],
+    key: RequestKey = None,
+) -> dict[str, Any]:
+    """A merge patch (RFC 7396) of the document that `GET` shows as `subscription`; `null` takes a key out."""
+    snapshot = await here.snapshot()
+    if known_names(name, snapshot) != [name]:
+        raise ApiError(f"{name!r} has a part at each root of its stream", hint="replace it with PUT", kind="conflict")
+    found = snapshot.deployment.subscriptions[name]
+    document = merged(subscription_document(found), body)
+    request = _request(key, "pat")
+    await here.client.control("subscribe", request=request, name=name, subscription=document, change=True)
+    return await here.subscription(name)
+
+
+@routes.delete("/subscriptions/{name}", summary="End a subscription")
+async def end_subscription(here: Here, name: str, key: RequestKey = None) -> dict[str, Any]:
+    return await here.client.control("unsubscribe", request=_request(key, "end"), name=name)
+
+
+@routes.post("/subscriptions/{name}/move", summary="Deliver a subscription at another site")
+async def move_subscription(here: Here, name: str, body: Move, key: RequestKey = None) -> dict[str, Any]:
+    """Its reader gets what the old site holds first, and nothing twice."""
+    await here.client.control("move", request=_request(key, "mov"), name=name, site=body.site)
+    return await here.subscription(name)
+
+
+@routes.post("/subscriptions/{name}/detach", summary="Say that nobody will read a subscription for a while")
+async def detach_subscription(here: Here, name: str, body: Detach) -> dict[str, Any]:
+    return {"position": await here.client.detach(name, expires=body.expires)}
+
+
+@routes.post("/subscriptions/{name}/refine", summary="Change the resolution of a subscription to a gridded stream")
+async def refine_subscription(here: Here, name: str, body: Refine, key: RequestKey = None) -> dict[str, Any]:
+    request = _request(key, "ref")
+    return await here.client.control("refine", request=request, name=name, resolution=body.resolution, add=body.add)
+
+
+@routes.get("/subscriptions/{name}/context", summary="Show the values of a subscriber's context")
+async def show_context(here: Here, name: str) -> dict[str, Any]:
+    found = await here.subscription(name)
+    first = found["members"][0] if "members" in found else found
+    return {"context": first["subscription"].get("context", {})}
+
+
+@routes.patch("/subscriptions/{name}/context", summary="Set values of a subscriber's context")
+async def set_context(here: Here, name: str, body: Values, key: RequestKey = None) -> dict[str, Any]:
+    """Answers with the place in the stream's order from which they hold."""
+    return await here.client.control("context", request=_request(key, "ctx"), name=name, values=body)
+
+
+@routes.patch("/contexts", summary="Set values of several subscribers, all or none")
+async def set_contexts(here: Here, body: dict[str, Values], key: RequestKey = None) -> dict[str, Any]:
+    return await here.client.control("context", request=_request(key, "ctx"), contexts=body)
+
+
+@routes.post("/bulk/subscribe", summary="Make many subscriptions as one revision")
+async def subscribe_many(here: Here, body: BulkSubscribe, key: RequestKey = None) -> dict[str, Any]:
+    request = _request(key, "blk")
+    given: Mapping[str, Any] = body.subscriptions
+    return await here.client.control("subscribe", request=request, subscriptions=given, change=body.change)
+
+
+@routes.post("/bulk/unsubscribe", summary="End many subscriptions as one revision")
+async def unsubscribe_many(here: Here, body: BulkUnsubscribe, key: RequestKey = None) -> dict[str, Any]:
+    return await here.client.control("unsubscribe", request=_request(key, "ble"), names=body.names)
+
+
+@routes.post("/bulk/move", summary="Deliver many subscriptions at another site as one revision")
+async def move_many(here: Here, body: BulkMove, key: RequestKey = None) -> dict[str, Any]:
+    return await here.client.control("move", request=_request(key, "blm"), names=body.names, site=body.site)
+
+
+def merged(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """A document with a merge patch applied (RFC 7396).
+
+    >>> merged({"a": 1, "b": {"c": 2, "d": 3}}, {"a": None, "b": {"d": 4}})
+    {'b': {'c': 2, 'd': 4}}
+    """
+    found = dict(document)
+    for key, value in patch.items():
+        old = found.pop(key, None)
+        if isinstance(value, Mapping):
+            found[key] = merged(old if isinstance(old, Mapping) else {}, value)
+        elif value is not None:
+            found[key] = value
+    return found

@@ -1,0 +1,214 @@
+"""Finding one row: in what was committed, in dead letters, or in what was published and not read yet."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.errors import HeadgateError
+from headgate.fabric import Fabric
+from headgate.filters import parse_filter
+from headgate.model import Stream
+from headgate.pipeline.sources.payloads import Message, decode_arrow
+from headgate.relay.root import readable
+from headgate.service.dead import read_dead_letters
+from headgate.wire.frame import WireError
+from headgate.wire.manifest import Manifest
+from headgate.wire.message import from_json, json_text
+
+SEARCH_S: Final = 20.0
+"""How long rows are searched for, newest first."""
+
+Choose = Callable[[pa.RecordBatch], Any]
+"""Says of each row of a batch whether it is one that is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A row that was committed; `row` is None where nobody wanted it, or where its part is gone."""
+
+    manifest: Manifest
+    seq: int
+    row: pa.RecordBatch | None = None
+    classes: frozenset[int] = frozenset()
+    kept: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """Where a search ended: the row that it found, how many fit, and how far back it could look."""
+
+    found: Committed | None
+    count: int
+    oldest: int
+    whole: bool
+
+
+def chooser(stream: Stream, where: str | None, key: str | None) -> Choose:
+    """What chooses rows by a filter, or by the values of the stream's key, written with commas between them."""
+    if where is not None:
+        return parse_filter(where, stream.schema).evaluate
+    names, values = stream.key, (key or "").split(",")
+    if not names:
+        raise HeadgateError(f"the stream {stream.name!r} has no key", hint="ask by --where, or by --seq")
+    if len(values) != len(names):
+        raise HeadgateError(
+            f"the key of {stream.name!r} is {', '.join(names)}", hint="give a value for each, with commas"
+        )
+
+    def chosen(batch: pa.RecordBatch) -> Any:
+        masks = [[_plain(each) == value.strip() for each in batch.column(name).to_pylist()]
+                 for name, value in zip(names, values, strict=True)]  # fmt: skip
+        return np.logical_and.reduce(masks) if batch.num_rows else np.zeros(0, dtype=bool)
+
+    return chosen
+
+
+def _plain(value: Any) -> str:
+    """A value of a key as a person writes it."""
+    return value if isinstance(value, str) else json_text(value).strip('"')
+
+
+async def read_manifests(fabric: Fabric, stream: str) -> list[Manifest]:
+    """Every manifest that the root log still holds, oldest first."""
+    logs, found, place = fabric.logs, [], 0
+    while batch := await fabric.read(logs.root(stream), logs.commit(stream), place):
+        place = batch[-1].sequence
+        found += [manifest for _, manifest in readable(fabric, batch)]
+    return found
+
+
+async def row_at(fabric: Fabric, stream: Stream, manifest: Manifest, seq: int) -> Committed:
+    """The row of a sequence number that a manifest covers."""
+    for base, part in zip(manifest.bases(), manifest.parts, strict=True):
+        if not base < seq <= base + part.evaluated:
+            continue
+        if not part.log_sequence:
+            return Committed(manifest, seq)
+        found = await _part(fabric, stream, part.log_sequence)
+        if found is None:
+            return Committed(manifest, seq, kept=False)
+        place = int(np.searchsorted(found.positions, seq - base - 1))
+        if place >= len(found.positions) or int(found.positions[place]) != seq - base - 1:
+            return Committed(manifest, seq)
+        ids = found.classes.ids[found.classes.offsets[place] : found.classes.offsets[place + 1]]
+        return Committed(manifest, seq, found.rows.slice(place, 1), frozenset(ids.tolist()))
+    return Committed(manifest, seq, kept=False)
+
+
+async def _part(fabric: Fabric, stream: Stream, place: int) -> Any:
+    stored = await fabric.get(fabric.logs.root(stream.name), place)
+    try:
+        return None if stored is None else fabric.codec.part(stored.data, stream.schema.arrow)
+    except WireError:
+        return None
+
+
+async def search(fabric: Fabric, stream: Stream, manifests: list[Manifest], choose: Choose) -> Searched:
+    """The newest row that is chosen, of those that anybody wanted and that are still kept."""
+    deadline_s = time.monotonic() + SEARCH_S
+    newest: tuple[Manifest, int] | None = None
+    count, oldest = 0, manifests[-1].upto if manifests else 0
+    for manifest in reversed(manifests):
+        if time.monotonic() > deadline_s:
+            return Searched(await _found(fabric, stream, newest), count, oldest, whole=False)
+        pairs = list(zip(manifest.bases(), manifest.parts, strict=True))
+        for base, part in reversed(pairs):
+            found = await _part(fabric, stream, part.log_sequence) if part.log_sequence else None
+            if found is None:
+                continue
+            chosen = np.flatnonzero(choose(found.rows))
+            count += len(chosen)
+            if len(chosen) and newest is None:
+                newest = manifest, base + 1 + int(found.positions[chosen[-1]])
+        oldest = manifest.after
+    return Searched(await _found(fabric, stream, newest), count, oldest, whole=True)
+
+
+async def _found(fabric: Fabric, stream: Stream, newest: tuple[Manifest, int] | None) -> Committed | None:
+    return None if newest is None else await row_at(fabric, stream, *newest)
+
+
+async def search_dead(fabric: Fabric, stream: Stream, choose: Choose) -> dict[str, Any] | None:
+    """The newest dead letter that is chosen, as far as its values can be told."""
+    for line in reversed(await read_dead_letters(fabric, stream.name)):
+        letter: dict[str, Any] = json.loads(line)
+        for row in _readings(letter):
+            if bool(choose(_typed([row], stream))[0]):
+                return letter
+    return None
+
+
+def _readings(letter: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The rows that a dead letter may stand for: its columns, and its raw text where that is JSON."""
+    if isinstance(letter.get("row"), dict):
+        yield letter["row"]
+    try:
+        raw = json.loads(letter.get("raw") or "null")
+    except ValueError:
+        return
+    if isinstance(raw, dict):
+        yield raw
+
+
+async def search_unread(fabric: Fabric, stream: Stream, manifests: list[Manifest], choose: Choose) -> int | None:
+    """The place in the stream's input log of a chosen row that was published and not committed yet."""
+    if stream.source.format != "nats" or {"url", "log", "subject"} & set(stream.source.options):
+        return None
+    log, subject, place = fabric.logs.input(stream.name), fabric.logs.published(stream.name), _read_upto(manifests)
+    while batch := await fabric.read(log, subject, place):
+        for stored in batch:
+            rows = _published(stored.data, stream)
+            if rows.num_rows and bool(np.any(choose(rows))):
+                return stored.sequence
+        place = batch[-1].sequence
+    return None
+
+
+def _read_upto(manifests: list[Manifest]) -> int:
+    """How far the input log was read, as the newest manifest says."""
+    for manifest in reversed(manifests):
+        for each in manifest.ranges:
+            try:
+                found = json.loads(each.after)
+            except ValueError:
+                continue
+            if isinstance(found, dict) and isinstance(found.get("sequence"), int):
+                return int(found["sequence"])
+    return 0
+
+
+def _published(data: bytes, stream: Stream) -> pa.RecordBatch:
+    if stream.source.options.get("payload", "arrow") == "arrow":
+        schema = pa.schema([*stream.schema.arrow, ("_raw", pa.string()), ("_error", pa.string())])
+        batches = list(decode_arrow([Message(0, data)], schema))
+        table = pa.Table.from_batches(batches, schema=schema).select(stream.schema.names).combine_chunks()
+        found = table.to_batches()
+        return found[0] if found else _typed([], stream)
+    rows = []
+    for line in data.split(b"\n"):
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            continue
+    return _typed([row for row in rows if isinstance(row, dict)], stream)
+
+
+def _typed(rows: list[Mapping[str, Any]], stream: Stream) -> pa.RecordBatch:
+    """Rows in the stream's types; a value that does not fit is null."""
+    columns = [[_fitted(row.get(field.name), field.type) for row in rows] for field in stream.schema.arrow]
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, stream.schema.arrow, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=stream.schema.arrow)
+
+
+def _fitted(value: Any, kind: pa.DataType) -> Any:
+    try:
+        return pa.scalar(from_json(value, kind), kind).as_py()
+    except (pa.ArrowException, ValueError, TypeError, AttributeError, ArithmeticError):
+        return None

@@ -1,0 +1,137 @@
+"""Many readers of server-sent events, one of which stops reading: what that costs the process that serves them.
+
+``python -m headgate_studies.testing.http_frozen --readers 100 --seconds 600`` starts a deployment without a job, with
+its API in a process of its own as `headgate up` has it, and commits rows all the while. Every reader but the first
+reads what comes. It prints the memory of that process before the first reader froze and at the end, and fails when a
+row is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from headgate.catalog import parse_deployment
+from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
+from headgate.pipeline.worker import Address
+from headgate.service.access import read_token
+from headgate.service.runtime import Runtime, Settings, open_runtime
+from headgate.wire.logs import Logs
+from headgate_studies.direct import DirectCommits
+
+_EVERY_S: Final = 1.0
+_SETTLE_S: Final = 60.0
+
+
+@dataclass
+class Reader:
+    """One connection."""
+
+    name: str
+    rows: int = 0
+    last: int = 0
+
+
+async def read(reader: Reader, host: str, port: int, token: str, freeze: asyncio.Event | None) -> None:
+    """Read events until cancelled; with `freeze` set, hold the connection open and read no more."""
+    stream, writer = await asyncio.open_connection(host, port, limit=1 << 24)
+    path = f"/api/subscriptions/{reader.name}/events"
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
+    try:
+        while freeze is None or not freeze.is_set():
+            line = await stream.readline()
+            if not line:
+                raise RuntimeError(f"the connection of {reader.name} has ended")
+            if line.startswith(b"data: {"):
+                rows = json.loads(line[6:])["rows"]
+                if rows[0]["_seq"] != reader.last + 1:
+                    raise RuntimeError(f"{reader.name} lacks rows after {reader.last}")
+                reader.rows, reader.last = reader.rows + len(rows), rows[-1]["_seq"]
+        await asyncio.Event().wait()
+    finally:
+        writer.close()
+
+
+def memory_mb(pid: int) -> float:
+    """The resident memory of a process."""
+    text = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return int(text.partition("VmRSS:")[2].split()[0]) / 1024
+
+
+async def measure(count: int, seconds: float, rate: int, directory: Path) -> dict[str, float]:
+    """Run it; memory in MB."""
+    document = {
+        "sites": {"root": {}, "edge": {}},
+        "streams": {"fleet": {"root": "root", "source": {"format": "generator", "kind": "fleet", "limit": 1}}},
+        "subscriptions": {f"r{number:03}": {"stream": "fleet", "site": "edge"} for number in range(count)},
+    }
+    deployment = parse_deployment(yaml.safe_dump(document), "frozen.yaml", GENERATOR_SCHEMAS)
+    settings = Settings(state_dir=directory, job=False, http=True, http_address="127.0.0.1:0")
+    async with open_runtime(settings, deployment) as runtime:
+        return await _watch(runtime, count, seconds, rate)
+
+
+async def _watch(runtime: Runtime, count: int, seconds: float, rate: int) -> dict[str, float]:
+    assert runtime.face is not None
+    host, _, port = runtime.face.address.removeprefix("http://").rpartition(":")
+    token, freeze = read_token(runtime.settings.state_dir), asyncio.Event()
+    readers = [Reader(f"r{number:03}") for number in range(count)]
+    tasks = [
+        asyncio.create_task(read(each, host, int(port), token, freeze if number == 0 else None))
+        for number, each in enumerate(readers)
+    ]
+    frozen, others = readers[0], readers[1:]
+    sent, batch, half = 0, 0, seconds / 2
+    began_s, before = time.monotonic(), 0.0
+    try:
+        with DirectCommits(Address(runtime.url, Logs())) as direct:
+            while time.monotonic() - began_s < seconds:
+                await asyncio.to_thread(direct.commit, "fleet", generate("fleet", 3, sent, sent + rate), batch)
+                sent, batch = sent + rate, batch + 1
+                if not freeze.is_set() and time.monotonic() - began_s > min(half, 30.0) and runtime.face.pid:
+                    before = memory_mb(runtime.face.pid)
+                    freeze.set()
+                await asyncio.sleep(_EVERY_S)
+        deadline_s = time.monotonic() + _SETTLE_S
+        while min(each.last for each in others) < sent and time.monotonic() < deadline_s:  # noqa: ASYNC110 - it polls
+            await asyncio.sleep(_EVERY_S)
+        for task in tasks:
+            if task.done():
+                await task
+        assert runtime.face.pid is not None
+        return {
+            "rows": sent,
+            "frozen_read": frozen.last,
+            "slowest_other_read": min(each.last for each in others),
+            "before_mb": round(before, 1),
+            "after_mb": round(memory_mb(runtime.face.pid), 1),
+        }
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--readers", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--rate", type=int, default=200, help="rows a second")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        found = asyncio.run(measure(given.readers, given.seconds, given.rate, Path(directory)))
+    print(json.dumps({**found, "more_mb": round(found["after_mb"] - found["before_mb"], 1)}))
+    raise SystemExit(found["slowest_other_read"] < found["rows"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""Families for states that take several faults in the right order (see `headgate_studies.testing.world.families`)."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, Final
+
+from headgate_studies.testing.world.scenario import Action, Scenario
+from headgate_studies.testing.world.small import LIMITED, commits, small_scenario, subscription
+
+_DRIVER: Final = "driver-t0"
+_BOOKS: Final = "books-t0"
+_PURGER: Final = "tables"
+
+
+def damaged_at_a_switch(seed: int, random: Random) -> Scenario:
+    """The last messages of links are damaged before they are read, also the first ones, and then the plan changes."""
+    actions = commits(random, random.choice((0.15, 0.5)), 12)
+    if random.random() < 0.5:
+        actions += [Action(0.1, "pause", "s1", number=1.2), Action(0.9, "flip_last", "s1")]
+    for _ in range(3):
+        when, place = random.uniform(1.0, 10.0), random.choice(("s1", "s1", "s2"))
+        stop_s = random.uniform(0.4, 1.5)
+        actions += [
+            Action(when, *random.choice((("pause", place, "", stop_s), ("kill", place, "", 3 * stop_s)))),
+            Action(when + 0.85 * stop_s, "flip_last", place),
+            Action(when + stop_s * random.uniform(0.6, 0.95), random.choice(("replan", "replan", "move")), "s0", "s2"),
+        ]
+    mine = [subscription("u0", "s2"), subscription("u1", random.choice(("s1", "s2")))]
+    return small_scenario(seed, mine, actions)
+
+
+def joining_late(seed: int, random: Random) -> Scenario:
+    """A site joins a stream in its midst, its first message is late or damaged, and at once it gets another parent."""
+    actions = commits(random, random.choice((0.1, 0.25)), 12)
+    for _ in range(3):
+        when = random.uniform(1.5, 9.0)
+        actions += [
+            Action(when, "subscribe", "s2"),
+            *(
+                Action(when - 0.1, random.choice(("pause", "cut")), place, number=random.uniform(0.8, 3.0))
+                for place in random.sample(("s1", "s2"), random.randint(1, 2))
+            ),
+            Action(when + random.uniform(0.3, 0.6), "flip_last", random.choice(("s1", "s2"))),
+            Action(when + random.uniform(0.3, 0.8), random.choice(("replan", "replan", "unsubscribe")), "s0"),
+        ]
+    return small_scenario(seed, [subscription("u0", random.choice(("s0", "s1")))], actions)
+
+
+def damaged_and_too_much(seed: int, random: Random) -> Scenario:
+    """Rows are gone at the root before its relay has read them, and more of their commits is given up on the way."""
+    actions = commits(random, random.choice((0.25, 0.6)), 60, 10.0)
+    for _ in range(3):
+        when = random.uniform(0.8, 9.0)
+        stop_s = random.uniform(0.5, 1.5)
+        actions += [
+            Action(when, "pause", "s0", number=stop_s),
+            *(Action(when + stop_s * random.uniform(0.3, 0.95), "flip_part", "t0", number=1.0) for _ in range(8)),
+            Action(when, random.choice(("fill_site", "fill_inbox")), "s1", number=stop_s + random.uniform(1.0, 3.0)),
+        ]
+    mine = [subscription(f"u{number}", random.choice(("s1", "s2"))) for number in range(2)]
+    block = random.choice((400, 1 << 20))
+    return small_scenario(seed, mine, actions, max_rows=random.choice((10, 30)), max_block=block)
+
+
+def damaged_inside_a_commit(seed: int, random: Random) -> Scenario:
+    """Readers stop, and inboxes expire, inside of commits whose other rows are damaged everywhere."""
+    expires_s = random.choice((None, 0.5))
+    actions = commits(random, 1.2, 60, 10.0)
+    if random.random() < 0.3:
+        actions += [Action(0.1, "kill_reader", "s2", number=1.2)]
+        actions += [Action(1.0 + each / 50, "flip_inbox", "s2") for each in range(6)]
+    actions += [Action(0.4, "bandwidth", random.choice(("s0", "s1")))] if random.random() < 0.7 else []
+    for each in range(12):
+        when = 0.8 + 0.8 * each + random.uniform(0.0, 0.5)
+        actions += [
+            Action(when, "stall_reader", "s2", number=random.choice((0.3, 1.5))),
+            Action(when + random.uniform(0.1, 0.6), "flip_rows", "t0", number=1.0),
+        ]
+        if random.random() < 0.6:
+            actions.append(Action(when + random.uniform(0.0, 0.4), "pause", "s2", number=random.uniform(0.2, 1.0)))
+        if random.random() < 0.6:
+            actions.append(Action(when + random.uniform(0.1, 0.7), "kill_reader", "s2", number=0.3))
+    mine = [subscription("u0", "s2", expires_s=expires_s)]
+    return small_scenario(
+        seed, mine, actions, max_block=random.choice((300, 400)), inbox_messages=random.choice((8, 64))
+    )
+
+
+def small_root_log(seed: int, random: Random) -> Scenario:
+    """A root whose log is cut short restarts while an inbox there, which takes no more, has a part of a commit."""
+    actions = [
+        *commits(random, random.uniform(0.08, 0.15), 12, 9.0),
+        *(Action(start, "fill_inbox", "s0", number=4.5) for start in (4.0, 12.0)),
+        *(Action(start + random.uniform(2.5, 4.0), "kill", "s0", number=0.3) for start in (4.0, 12.0)),
+    ]
+    limits: dict[str, Any] = {"max_bytes": 20_000, "max_block": 300, "inbox_messages": 16, "length_s": 21.0}
+    return small_scenario(seed, [subscription("u0", "s0")], actions, **limits)
+
+
+def changed_and_moved(seed: int, random: Random) -> Scenario:
+    """Subscriptions that begin with the earliest row get another filter and move while their sites are behind."""
+    actions = commits(random, random.choice((0.2, 0.6)), 12)
+    for _ in range(3):
+        when = random.uniform(1.0, 9.0)
+        actions += [
+            Action(when, random.choice(("cut", "pause")), "s1", number=random.uniform(1.5, 3.0)),
+            Action(when + random.uniform(0.1, 0.6), "change", "s0"),
+            Action(when + random.uniform(0.4, 1.2), "move", "s0", random.choice(("s0", "s0", "s2"))),
+            Action(when + random.uniform(3.0, 4.0), "move", "s0", "s1"),
+        ]
+    return small_scenario(seed, [subscription("u0", "s1", start="earliest")], actions)
+
+
+def expiring_after_a_move(seed: int, random: Random) -> Scenario:
+    """Readers stop with messages of a site in hand that they have just moved to, and those expire there."""
+    actions = commits(random, 0.15, 12)
+    for each in range(4):
+        when = 1.0 + 2.5 * each
+        stall_s = random.uniform(1.2, 2.4)
+        actions += [
+            Action(when, "move", "s0", random.choice(("s0", "s1", "s2"))),
+            Action(when + random.uniform(0.2, 0.9), "stall_reader", "s0", number=stall_s),
+        ]
+    return small_scenario(seed, [subscription("u0", "s1", expires_s=0.5)], actions, delay_s=random.choice((0.02, 0.1)))
+
+
+def two_drivers(seed: int, random: Random) -> Scenario:
+    """A stream's driver sleeps with a batch in hand, another one takes over, or the catalog goes on meanwhile."""
+    actions = commits(random, 0.3, 6)
+    for begin in (1.0, 8.0):
+        when = begin + random.uniform(0.0, 1.5)
+        actions.append(Action(when, "pause_service", _DRIVER, number=random.uniform(4.5, 6.0)))
+        if random.random() < 0.3:
+            actions.append(Action(when + random.uniform(0.2, 1.5), "replace_service", _DRIVER, number=9.0))
+        actions += [Action(when + after_s, "change", "s0") for after_s in (-0.4, 0.2, 0.5, 0.8)]
+    squeeze = random.random() < 0.5
+    return small_scenario(seed, [subscription("u0", "s1")], actions, delay_s=random.choice((0.3, 1.0)), squeeze=squeeze)
+
+
+def old_versions(seed: int, random: Random) -> Scenario:
+    """Versions of the catalog go as soon as nobody names them, with readers, sites and services that are behind."""
+    actions = commits(random, random.choice((0.15, 2.5)), 6)
+    actions += [Action(random.uniform(0.5, 9.0), "change", "s0") for _ in range(8)]
+    actions += [Action(random.uniform(1.0, 2.0), "stall_reader", "s0", number=10.0) for _ in range(2)]
+    for _ in range(random.choice((0, 3))):
+        when = random.uniform(1.0, 6.0)
+        actions.append(Action(when, "stall_reader", "s0", number=random.uniform(2.0, 8.0)))
+        actions.append(Action(when, random.choice(("cut", "pause")), random.choice(("s1", "s2")), number=7.0))
+        for service in (_BOOKS, _PURGER):
+            actions += [
+                Action(when + random.uniform(0.0, 3.0), "pause_service", service, number=random.uniform(1.0, 4.0)),
+                Action(when + random.uniform(0.0, 3.0), "replace_service", service, number=random.uniform(2.0, 8.0)),
+            ]
+    mine = [subscription("u0", "s1"), subscription("u1", "s2")]
+    return small_scenario(seed, mine, actions, squeeze=random.random() < 0.7)
+
+
+def two_packing_relays(seed: int, random: Random) -> Scenario:
+    """Two relays of one site decide beside sending what goes of their full queues, and send it by turns."""
+    place, below = random.choice((("s0", "s1"), ("s1", "s2")))
+    actions = commits(random, 0.12, 60, 11.0)
+    actions += [Action(1.0 + 1.5 * each, "fill_site", below, number=random.uniform(0.6, 1.2)) for each in range(7)]
+    actions += [Action(random.uniform(1.0, 8.0), "replace", place, number=5.0) for _ in range(3)]
+    actions += [Action(random.uniform(1.0, 10.0), "pause", place, number=random.uniform(0.2, 0.8)) for _ in range(3)]
+    mine = [subscription("u0", "s2", policy=random.choice((None, LIMITED)))]
+    return small_scenario(seed, mine, actions, max_rows=random.choice((30, 60)), heavy_rows=5, max_block=900)
+
+
+def slow_old_parent(seed: int, random: Random) -> Scenario:
+    """After a plan change the old parent is slow with what it has got, and with what it is still to get."""
+    actions = commits(random, 0.1, random.choice((3, 12)), 11.0)
+    actions += [Action(0.4, "bandwidth", "s0"), Action(0.45, "bandwidth", "s1")]
+    for _ in range(3):
+        when = random.uniform(1.5, 9.0)
+        actions.append(Action(when, "replan", "s0"))
+        actions.append(Action(when - random.uniform(0.2, 1.5), random.choice(("cut", "fill_site")), "s1", number=2.0))
+    mine = [subscription("u0", "s2"), subscription("u1", random.choice(("s1", "s2")))]
+    return small_scenario(
+        seed, mine, actions, max_rows=random.choice((2, 5, 10)), max_block=random.choice((300, 1 << 20))
+    )
+
+
+def loops(seed: int, random: Random) -> Scenario:
+    """Consumers leave their loops at any time: they come back to the same inbox, or go away and come back later."""
+    actions = commits(random, random.choice((0.05, 0.2)), 12)
+    kinds = ("loop_again", "loop_again", "detach", "kill_reader", "lossy_reader", "move")
+    actions += [Action(random.uniform(0.6, 11.0), random.choice(kinds), "s0", "s1", 1.0) for _ in range(20)]
+    mine = [
+        subscription(f"u{number}", random.choice(("s0", "s1")), expires_s=random.choice((None, 1.0)))
+        for number in range(2)
+    ]
+    return small_scenario(seed, mine, actions, max_block=random.choice((400, 1 << 20)))

@@ -1,0 +1,294 @@
+"""Every example runs: its deployment file and its code, on relays in this process and rows committed directly."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from tests.live import Live, running, until
+
+from headgate.cli.status import differences
+from headgate.pipeline.sources import generate
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def load(name: str) -> ModuleType:
+    """The code of an example."""
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / name / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(
+    name: str, tmp_path: Path, nats_url: str, work: Callable[[Live, Any], Awaitable[None]], spark: Any = None
+) -> None:
+    """Run the deployment of an example, and what a test does with it."""
+
+    async def live() -> None:
+        text = (EXAMPLES / name / "headgate.yaml").read_text().replace("48 kbit/s", "480 kbit/s")  # a faster ship
+        async with running(text, tmp_path, nats_url, spark) as deployment:
+            async with asyncio.timeout(300):
+                await work(deployment, load(name))
+            assert differences(await deployment.runtime.status()) == []
+
+    asyncio.run(live())
+
+
+def test_there_are_examples_and_each_says_how_to_run_it() -> None:
+    names = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
+    assert len(names) >= 10
+    for name in names:
+        code = EXAMPLES / name / f"{name}.py"
+        assert not code.exists() or load(name).__doc__, f"{name} says nothing about itself"
+    assert set(names) == set((EXAMPLES / "README.md").read_text().replace("](", " ").replace("/", " ").split()) & set(
+        names
+    ), "examples/README.md names every example"
+
+
+def test_a_fence_sees_who_is_inside_and_can_be_moved(tmp_path: Path, nats_url: str) -> None:
+    rows = generate("fleet", 3, 0, 2000)
+    near = {(51.5, -0.12): 12.0, (59.91, 10.75): 30.0}
+
+    async def work(live: Live, example: Any) -> None:
+        inside = [_within(rows.slice(0, 1000), (51.5, -0.12), 12.0), _within(rows.slice(1000), (59.91, 10.75), 30.0)]
+        assert all(inside)
+        told: list[str] = []
+        fence = example.Fence(told.append)
+        await live.commit("fleet", rows.slice(0, 1000), 0)
+        await example.follow(live.client, fence, len(inside[0]))
+        assert set(fence.inside) == set(inside[0])
+        assert len(told) == len(set(inside[0]))
+        await example.move(live.client, 59.91, 10.75, near[59.91, 10.75])
+        await live.commit("fleet", rows.slice(1000), 1)
+        fence = example.Fence(told.append)
+        await example.follow(live.client, fence, len(inside[1]))
+        assert set(fence.inside) == set(inside[1])
+
+    run("fleet_geofences", tmp_path, nats_url, work)
+
+
+def _within(rows: pa.RecordBatch, centre: tuple[float, float], radius_km: float) -> list[str]:
+    """The vehicles of rows inside a circle, by the formula itself."""
+    from math import asin, cos, radians, sin, sqrt
+
+    def away_km(lat: float, lon: float) -> float:
+        here, there = radians(lat), radians(centre[0])
+        a = sin((here - there) / 2) ** 2 + cos(here) * cos(there) * sin(radians(lon - centre[1]) / 2) ** 2
+        return 2 * 6371.0 * asin(sqrt(a))
+
+    return [row["vehicle"] for row in rows.to_pylist() if away_km(row["lat"], row["lon"]) < radius_km]
+
+
+def test_every_alarm_comes_and_trends_say_what_they_gave_up(tmp_path: Path, nats_url: str) -> None:
+    rows = generate("pulse", 7, 0, 3000, patients=40)
+    urgent = [row["patient"] for row in rows.to_pylist() if row["alarm"] or row["heart_rate"] > 140 or row["spo2"] < 88]
+
+    async def work(live: Live, example: Any) -> None:
+        assert urgent
+        told: list[str] = []
+        await live.commit("monitors", rows, 0)
+        found, counts = await asyncio.gather(
+            example.alarms(live.client, len(urgent), told.append), example.trends(live.client, 3000, told.append)
+        )
+        assert found == len(urgent)
+        assert sum(counts.values()) == 3000
+        assert 0 < counts["came"] < 3000
+        assert any("readings were given up: pulse from" in line for line in told)
+
+    run("hospital_alarms", tmp_path, nats_url, work)
+
+
+def test_a_map_is_coarse_first_and_finer_when_asked(tmp_path: Path, nats_url: str) -> None:
+    async def work(live: Live, example: Any) -> None:
+        told: list[str] = []
+
+        async def commits() -> None:
+            before = live.runtime.catalog.snapshot().revision
+            for step in range(4):
+                await live.commit("weather", generate("weather", 5, 1024 * step, 1024 * (step + 1)), step)
+                if step == 1:
+                    await until(lambda: _asked(live, before))
+
+        sailing = asyncio.create_task(example.sail(live.client, ("1/4",), 3, told.append))
+        await asyncio.gather(sailing, commits())
+        shares = [line.splitlines()[0] for line in told]
+        assert shares == [f"step {step}: {share}% of the points" for step, share in enumerate((6, 6, 25))]
+        assert sailing.result().kept[:3] == (0, 1, 2)
+        assert all(len(line) == 32 for line in told[0].splitlines()[1:])
+
+    run("weather_ship", tmp_path, nats_url, work)
+
+
+async def _asked(live: Live, before: int) -> bool:
+    """Whether a later revision is in force: a finer map was asked for."""
+    return (await live.client.snapshot()).revision > before
+
+
+def test_new_items_are_pushed_to_whoever_asked_for_them(tmp_path: Path, nats_url: str) -> None:
+    from headgate.feeds import SCHEMA, Politeness, Poller, Spool, run_feeds
+    from headgate.feeds.listing import parse_feeds
+    from headgate_studies.workloads.feeds import FeedServer, MadeFeed
+
+    made = {
+        "news": MadeFeed("rss", [("n1", "Bridge opened", "city"), ("n2", "Storm ahead", "weather")]),
+        "sky": MadeFeed("atom", [("s1", "Gale warning", "weather")]),
+    }
+
+    async def work(live: Live, example: Any) -> None:
+        spool = Spool(tmp_path / "spool")
+        with FeedServer(made) as server:
+            feeds = parse_feeds("\n".join(f"{name} {server.url}/{name}" for name in made), "feeds.txt")
+            poller = Poller(feeds, Politeness(interval_s=0.0, host_gap_s=0.0))
+            await asyncio.to_thread(run_feeds, poller, spool, rounds=1)
+        lines = [pa.py_buffer(path.read_bytes()) for path in sorted(spool.items.glob("*"))]
+        import json
+
+        items = [json.loads(line) for text in lines for line in text.to_pybytes().decode().splitlines()]
+        from datetime import datetime
+
+        for item in items:
+            for name in ("published", "fetched"):
+                item[name] = None if item.get(name) is None else datetime.fromisoformat(item[name])
+        rows = pa.RecordBatch.from_pylist(items, schema=SCHEMA.arrow)
+        await live.commit("feeds", rows, 0)
+        for name, titles in {
+            "storms": ["Storm ahead", "Gale warning"],
+            "headlines": ["Bridge opened", "Storm ahead"],
+        }.items():
+            told: list[str] = []
+            await example.read(live.client, name, 2, told.append)
+            assert {line.split(" <")[0] for line in told} == set(titles)
+
+    run("feeds_reader", tmp_path, nats_url, work)
+
+
+def test_players_see_what_is_around_them_where_they_are_now(tmp_path: Path, nats_url: str) -> None:
+    from datetime import UTC, datetime
+
+    def world(*players: tuple[str, float, float]) -> pa.RecordBatch:
+        schema = pa.schema(
+            {
+                "player": pa.string(),
+                "x": pa.float64(),
+                "y": pa.float64(),
+                "health": pa.int32(),
+                "at": pa.timestamp("us", "UTC"),
+            }
+        )
+        now = datetime.now(UTC)
+        rows = [{"player": name, "x": x, "y": y, "health": 100, "at": now} for name, x, y in players]
+        return pa.RecordBatch.from_pylist(rows, schema=schema)
+
+    async def work(live: Live, example: Any) -> None:
+        ada = await example.enter(live.client, "ada", "europe", 0.0, 0.0)
+        await live.commit("world", world(("ada", 0, 0), ("bob", 10, 20), ("eve", 500, 500)), 0)
+        assert [row["player"] for row in await example.watch(ada, 1, lambda _: None)] == ["bob"]
+        await example.step(live.client, "ada", 490.0, 510.0)
+        await live.commit("world", world(("bob", 11, 21), ("eve", 501, 501), ("ada", 490, 510)), 1)
+        again = await live.client.subscribe("around-ada")
+        assert [row["player"] for row in await example.watch(again, 1, lambda _: None)] == ["eve"]
+
+    run("game_world", tmp_path, nats_url, work)
+
+
+def test_a_slow_screen_ends_with_the_newest_price_of_each_symbol(tmp_path: Path, nats_url: str) -> None:
+    rows = generate("ticks", 2, 0, 4000, symbols=50)
+    newest = {row["symbol"]: row["price"] for row in rows.to_pylist()}
+
+    async def work(live: Live, example: Any) -> None:
+        told: list[str] = []
+        for batch in range(4):
+            await live.commit("ticks", rows.slice(1000 * batch, 1000), batch)
+        prices = await example.screen(live.client, draw_s=0.0005, waiting=100, upto=4000, tell=told.append)
+        assert prices == newest
+        assert " 0 ticks skipped" not in told[-1]
+
+    run("market_ticks", tmp_path, nats_url, work)
+
+
+def test_a_gateway_counts_every_reading_as_stored_or_given_up(tmp_path: Path, nats_url: str) -> None:
+    from datetime import UTC, datetime
+
+    async def burst() -> Any:
+        for number in range(40):
+            temps = [40.0 + (number % 7) * 0.1, 60.0 + number]
+            at = datetime.now(UTC)
+            yield [{"sensor": f"s{k}", "temp": temp, "battery": 50.0, "at": at} for k, temp in enumerate(temps)]
+
+    async def work(live: Live, example: Any) -> None:
+        told: list[str] = []
+        report = await example.gateway(live.client, burst(), waiting=20, tell=told.append)
+        assert report.offered == 80
+        assert report.stored + sum(report.reduced.values()) == 80
+        assert sum(report.reduced.values()) > 0
+        assert any("hottest of them" in line for line in told)
+
+    run("iot_gateway", tmp_path, nats_url, work)
+
+
+@pytest.mark.long
+def test_a_subscription_is_a_source_of_another_spark_job(tmp_path: Path, nats_url: str, spark: Any) -> None:
+    rows = generate("fleet", 3, 0, 1500)
+    wanted = Counter(row["vehicle"] for row in rows.filter(pc.equal(rows["status"], "stopped")).to_pylist())
+
+    async def work(live: Live, example: Any) -> None:
+        options = {"name": "stopped", "nats": nats_url, "namespace": live.address.logs.namespace}
+        reader = example.Subscription(options).simpleStreamReader(_spark_schema())
+        await live.commit("fleet", rows.slice(0, 800), 0)
+        first, middle = await asyncio.to_thread(reader.read, reader.initialOffset())
+        await live.commit("fleet", rows.slice(800), 1)
+        second, end = await asyncio.to_thread(reader.read, middle)
+        assert Counter(row[0] for row in [*first, *second]) == wanted
+        # What a restarted query replays is the same, whatever deliveries it is cut into.
+        again = await asyncio.to_thread(reader.readBetweenOffsets, reader.initialOffset(), end)
+        assert Counter(row[0] for row in again) == wanted
+        await asyncio.to_thread(_query, spark, example, options, wanted, tmp_path)
+
+    run("spark_to_spark", tmp_path, nats_url, work, spark)
+
+
+def _spark_schema() -> Any:
+    from pyspark.sql.types import DoubleType, StringType, StructField, StructType, TimestampType
+
+    numbers = [StructField(name, DoubleType()) for name in ("lat", "lon", "fuel")]
+    return StructType([StructField("vehicle", StringType()), *numbers, StructField("at", TimestampType())])
+
+
+def _query(spark: Any, example: Any, options: dict[str, str], wanted: Counter[str], tmp_path: Path) -> None:
+    """The same in a streaming query, from the beginning."""
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(example)  # as Spark does with a program's own classes
+    spark.dataSource.register(example.Subscription)
+    frame = spark.readStream.format("headgate").schema(example.SCHEMA).options(**options).load()
+    writer = frame.writeStream.format("parquet").option("path", str(tmp_path / "out"))
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    query.processAllAvailable()
+    query.stop()
+    assert Counter(row["vehicle"] for row in spark.read.parquet(str(tmp_path / "out")).collect()) == wanted
+
+
+@pytest.mark.slow
+def test_the_notebook_runs_and_holds_what_it_prints() -> None:
+    import json
+
+    from headgate_studies.testing.notebooks import charts, executed, printed
+
+    committed = (EXAMPLES / "notebook" / "notebook.ipynb").read_text()
+    again = executed(committed)
+    assert printed(again) == printed(json.loads(committed)), "run `python -m headgate_studies.testing.notebooks` on it"
+    assert charts(again) == charts(json.loads(committed)) == 2
