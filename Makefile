@@ -8,7 +8,7 @@ READY := .venv/.ready
 KERNELS := .venv/.kernels
 KERNEL_SOURCES := $(shell find src/headgate/planning src/headgate/matching src/headgate/grid -name '*.py')
 
-.PHONY: help demo test test-all test-fast lint types check chaos-spine chaos-machines http-calls simulate simulate-mutants docs release lock clean
+.PHONY: help demo test test-all test-fast lint types check chaos-spine chaos-machines http-calls simulate simulate-mutants docs release lock clean \ sbom vulnerabilities trespass
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,16 @@ release: $(READY) ## what a release of VERSION=1.2.0 would change; DO=1 makes it
 lock: ## exact versions and hashes of both distributions, by uv
 	uv pip compile pyproject.toml studies/pyproject.toml --all-extras --group dev --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-package headgate --no-emit-index-url --no-header --no-annotate -q -o requirements.lock
+
+sbom: $(READY) ## sbom.json: every locked distribution with its hashes, as CycloneDX
+	"$(BIN)/python" -m headgate_studies.testing.bom requirements.lock > sbom.json
+
+# It needs uv, and the network: what it cannot look up it names.
+vulnerabilities: ## known vulnerabilities of what is locked, by pip-audit
+	uv tool run pip-audit --strict --require-hashes --disable-pip -r requirements.lock
+
+trespass: $(READY) ## 10,000 requests by a user without the right to them
+	"$(BIN)/python" -m headgate_studies.testing.trespass --requests 10000
 
 # The marker is written last, so that an interrupted install is done again.
 $(READY): requirements.lock pyproject.toml studies/pyproject.toml

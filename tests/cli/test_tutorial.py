@@ -95,3 +95,6 @@ def test_every_step_gives_what_the_tutorial_shows(
         return capsys.readouterr().out.splitlines()
 
     asyncio.run(run())
+    written = [state, *state.rglob("*")]
+    assert any("offsets" in path.parts for path in written)  # what Spark writes, which does not ask for a umask
+    assert [path for path in written if not path.is_symlink() and path.stat().st_mode & 0o077] == []

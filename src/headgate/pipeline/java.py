@@ -149,7 +149,7 @@ def _wrapped(home: Path, directory: Path) -> Path:
         program.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=program.parent, prefix=".java-", delete=False) as draft:
             draft.write(script)
-        Path(draft.name).chmod(0o755)
+        Path(draft.name).chmod(0o700)
         Path(draft.name).replace(program)
     except OSError as error:
         raise JavaError(

@@ -89,6 +89,8 @@ def settings(master: str = "local[*]", state_dir: Path | None = None) -> dict[st
         "spark.executorEnv.NUMBA_NUM_THREADS": "1",
         "spark.executorEnv.PYTHONPATH": _python_path(),
         "spark.ui.enabled": "false",
+        # Hadoop sets the modes of what it writes by itself, whatever the umask of the process is.
+        "spark.hadoop.fs.permissions.umask-mode": "077",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",
         "spark.sql.streaming.stopTimeout": "30s",

@@ -69,5 +69,8 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "grid": Benchmark(
         "headgate_studies.bench.grid", "regions and resolutions: the query tree, Spark joins, load at refusal"
     ),
+    "security": Benchmark(
+        "headgate_studies.bench.security", "live: what credentials, TLS and the gate cost, beside none of them"
+    ),
     "roles": Benchmark("headgate_studies.bench.roles", "what an install by role costs on disk and to import"),
 }

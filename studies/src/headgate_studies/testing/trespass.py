@@ -1,0 +1,286 @@
+"""Requests by a user without the right to them: ``python -m headgate_studies.testing.trespass --requests 10000``.
+
+A deployment runs with two users. One of them owns a subscription; the other asks, publishes and listens at random:
+control requests about what is the first one's, reads and acknowledgements of every subject that there is, the JetStream
+API of every log, requests in the first one's name, replies that lead into logs. Nothing may change and nothing may come
+back but refusals and what is everybody's. Then the owner asks for the same, and is served. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import nats
+
+from headgate.catalog import parse_deployment
+from headgate.client import Client
+from headgate.fabric.gated import SUBJECT
+from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
+from headgate.pipeline.worker import Address
+from headgate.service.runtime import Runtime, Settings, open_runtime
+from headgate.wire.ledger import Tally
+from headgate.wire.logs import Logs
+from headgate_studies.direct import DirectCommits
+
+DEPLOYMENT: Final = """
+sites: {root: {}, leaf: {}}
+streams:
+  fleet: {root: root, source: {format: generator, kind: fleet, seed: 3}, key: vehicle, event_time: at}
+  notes: {root: root, source: {format: nats}, schema: {text: string}}
+plan: {fleet: {leaf: root}, notes: {leaf: root}}
+"""
+OWNED: Final = "hers-4711"
+FILTER: Final = "speed > $limit AND speed > -4711.25"
+_VERBS: Final = (
+    "subscribe",
+    "move",
+    "unsubscribe",
+    "context",
+    "refine",
+    "status",
+    "machine",
+    "user-add",
+    "user-revoke",
+)
+_API: Final = ("STREAM.INFO", "STREAM.PURGE", "STREAM.DELETE", "STREAM.MSG.GET", "STREAM.MSG.DELETE", "DIRECT.GET",
+               "STREAM.UPDATE", "CONSUMER.CREATE", "STREAM.SNAPSHOT")  # fmt: skip
+# What every user may read: that there is a revision, and what of it is its own.
+_EVERYBODYS: Final = ("hg.catalog.head", "hg.catalog.runs", "hg.tables.")
+
+
+@dataclass
+class Outcome:
+    """What was asked and what came of it."""
+
+    seed: int
+    requests: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    leaked: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    refused_to_the_owner: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def wrong(self) -> list[str]:
+        """Everything that should not be."""
+        return [*self.leaked, *self.changed, *self.refused_to_the_owner]
+
+
+class Trespasser:
+    """Asks for what is not its own."""
+
+    def __init__(self, connection: Any, name: str, subjects: list[str], logs: list[str], outcome: Outcome) -> None:
+        self._connection, self._name, self._subjects, self._logs = connection, name, subjects, logs
+        self._random = random.Random(outcome.seed)
+        self._outcome = outcome
+        self._tally = Tally(1).encode()
+
+    async def ask(self) -> None:
+        """One request of any kind."""
+        kinds = (self._control, self._read, self._write, self._publish, self._api, self._impersonate, self._lead_astray)
+        kind = self._random.choice(kinds)
+        self._outcome.requests += 1
+        self._outcome.kinds[kind.__name__.strip("_")] += 1
+        await kind()
+
+    async def _asked(self, verb: str, data: bytes, headers: dict[str, str] | None = None) -> None:
+        subject = f"hg.as.{self._name}.{verb}"
+        try:
+            answer = await self._connection.request(subject, data, timeout=2, headers=headers)
+        except (TimeoutError, nats.errors.Error):
+            return
+        self.look_at(f"{verb} {data[:80]!r}", answer)
+
+    def look_at(self, what: str, answer: Any) -> None:
+        """An answer must be a refusal, or of something that is everybody's."""
+        headers = answer.headers or {}
+        stored = headers.get("Nats-Subject")
+        if "Status" in headers or (stored or "").startswith(_EVERYBODYS):
+            clear = answer.data
+        elif stored is not None:
+            self._outcome.leaked.append(f"{what}: a message of {stored}")
+            return
+        else:
+            document = json.loads(answer.data or b"{}")
+            if "error" not in document and not document.keys() <= {"has", "subscriptions"}:
+                self._outcome.leaked.append(f"{what}: {answer.data[:100]!r}")
+            clear = answer.data
+        if OWNED.encode() in clear.replace(f"{OWNED!r}".encode(), b"") or b"4711.25" in clear:
+            self._outcome.leaked.append(f"{what}: {clear[:200]!r}")
+
+    async def _control(self) -> None:
+        choice = self._random.choice
+        request: dict[str, Any] = {"name": OWNED, "site": choice(("root", "leaf")), "values": {"limit": 1.0}}
+        request["resolution"] = {"space": "1/2"}
+        wanted: dict[str, Any] = {
+            "stream": choice(("fleet", "notes")),
+            "site": "leaf",
+            "owner": choice(("ada", "eve", "")),
+        }
+        wanted |= choice(
+            ({}, {"context_from": OWNED}, {"priority": 5}, {"where": "$limit > 1", "context": {"limit": 2}})
+        )
+        if wanted["stream"] == "notes" and wanted["owner"] == "eve" and len(wanted) == 3:
+            wanted["stream"] = "fleet"
+        request |= choice(
+            ({}, {"names": [OWNED]}, {"contexts": {OWNED: {"limit": 3.0}}}, {"subscriptions": {OWNED: wanted}})
+        )
+        request |= {"subscription": wanted, "change": choice((True, False)), "by": "ada", "operator": True}
+        await self._asked(choice(_VERBS), json.dumps(request).encode())
+
+    async def _read(self) -> None:
+        subject = self._subject()
+        form = self._random.choice(("last_by_subj", "next_by_subj"))
+        request = {
+            form: subject,
+            "seq": 1,
+            "batch": 256,
+            "max_bytes": 1 << 24,
+            "subject": subject,
+            "seen": {subject: 0},
+        }
+        await self._asked(self._random.choice(("get", "has", "wait")), json.dumps(request).encode())
+
+    async def _write(self) -> None:
+        data = self._random.choice((self._tally, b"x", b"HGS3f39b042 17"))
+        headers = {SUBJECT: self._subject(), "Nats-Expected-Last-Subject-Sequence": "0"}
+        await self._asked(self._random.choice(("put", "repair")), data, headers)
+
+    def _subject(self) -> str:
+        """A subject that there is, or one like it."""
+        tokens = self._random.choice(self._subjects).split(".")
+        if self._random.random() < 0.3:
+            tokens[self._random.randrange(1, len(tokens))] = self._random.choice(("*", ">", "1", "..", "ü", ""))
+        return ".".join(tokens)
+
+    async def _publish(self) -> None:
+        await self._connection.publish(self._random.choice(self._subjects), self._tally)
+
+    async def _api(self) -> None:
+        subject = f"$JS.API.{self._random.choice(_API)}.{self._random.choice(self._logs)}"
+        await self._connection.publish(subject, b"{}", reply=self._connection.new_inbox())
+
+    async def _impersonate(self) -> None:
+        for subject in (f"hg.as.ada.{self._random.choice(_VERBS)}", f"hg.control.{self._random.choice(_VERBS)}"):
+            await self._connection.publish(subject, json.dumps({"name": OWNED}).encode(), reply="_INBOX_eve.x")
+
+    async def _lead_astray(self) -> None:
+        """An answer whose way leads into a log, or to a service in another's name."""
+        target = self._random.choice([*self._subjects, "hg.as.ada.unsubscribe", "hg.control.unsubscribe"])
+        await self._connection.publish("hg.as.eve.get", b'{"last_by_subj": "hg.catalog.head"}', reply=target)
+
+
+async def campaign(seed: int, requests: int, directory: Path) -> Outcome:
+    """Run one deployment, trespass, and look whether anything came of it."""
+    outcome, began = Outcome(seed), time.monotonic()
+    deployment = parse_deployment(DEPLOYMENT, "trespass.yaml", GENERATOR_SCHEMAS)
+    settings = Settings(state_dir=directory / "state", job=False)
+    async with (
+        open_runtime(settings, deployment) as runtime,
+        await Client.connect(state_dir=directory / "state") as operator,
+    ):
+        ada = await _client(runtime, operator, directory, "ada", ["fleet"])
+        async with ada:
+            inbox = await ada.subscribe(OWNED, stream="fleet", site="leaf", where=FILTER, context={"limit": -1.0})
+            await asyncio.to_thread(_commit, runtime)
+            await anext(aiter(inbox))
+            await inbox.close()
+            before = await _state(runtime, operator)
+            file = await _credentials(operator, directory, "eve", ["notes"])
+            connection = await nats.connect(
+                runtime.listens_at, user_credentials=file, inbox_prefix=b"_INBOX_eve", error_cb=_quiet
+            )
+            subjects = [each for log in before for each in before[log]]
+            eve = Trespasser(connection, "eve", subjects, list(before), outcome)
+
+            async def heard(message: Any) -> None:
+                if not message.subject.startswith("_INBOX_eve."):
+                    outcome.leaked.append(f"heard {message.subject}")
+
+            for subject in (">", "hg.>", "_INBOX.>", "_INBOX_ada.>", "$JS.>"):
+                await connection.subscribe(subject, cb=heard)
+            while outcome.requests < requests:
+                await asyncio.gather(*(eve.ask() for _ in range(min(16, requests - outcome.requests))))
+            await connection.flush()
+            await connection.close()
+            after = await _state(runtime, operator)
+            outcome.changed = [f"{log} changed" for log in before if before[log] != after.get(log)]
+            await _as_owner(ada, outcome)
+    outcome.seconds = time.monotonic() - began
+    return outcome
+
+
+async def _quiet(_: Exception) -> None:
+    """Refusals of the server come one by one."""
+
+
+async def _as_owner(ada: Client, outcome: Outcome) -> None:
+    """The same requests, by whom they concern."""
+    changed = {"stream": "fleet", "site": "leaf", "where": FILTER, "context": {"limit": 1.0}}
+    asks: list[tuple[str, dict[str, Any]]] = [
+        ("context", {"name": OWNED, "values": {"limit": 0.0}}),
+        ("move", {"name": OWNED, "site": "root"}),
+        ("subscribe", {"name": OWNED, "subscription": changed, "change": True}),
+        ("unsubscribe", {"name": OWNED}),
+    ]
+    for verb, request in asks:
+        try:
+            await ada.control(verb, **request)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it should not be
+            outcome.refused_to_the_owner.append(f"{verb}: {error}")
+
+
+async def _credentials(operator: Client, directory: Path, name: str, streams: list[str]) -> str:
+    answer = await operator.control("user-add", name=name, subscribe=streams)
+    path = directory / f"{name}.creds"
+    await asyncio.to_thread(path.write_text, answer["credentials"], encoding="utf-8")
+    return str(path)
+
+
+async def _client(runtime: Runtime, operator: Client, directory: Path, name: str, streams: list[str]) -> Client:
+    file = await _credentials(operator, directory, name, streams)
+    return await Client.connect(runtime.listens_at, user_credentials=file)
+
+
+def _commit(runtime: Runtime) -> None:
+    with DirectCommits(Address(runtime.url, Logs()), "trespass") as direct:
+        direct.commit("fleet", generate("fleet", 3, 0, 50), 0, 0.0)
+
+
+async def _state(runtime: Runtime, operator: Client) -> dict[str, dict[str, Any]]:
+    """What is stored, by log and subject; what the service reports by itself as time goes on is left out."""
+    found: dict[str, dict[str, Any]] = {"catalog": {f"hg.tables.{runtime.catalog.head()}": runtime.catalog.head()}}
+    for name in await operator.fabric.infos("hg.>"):
+        counts = await operator.fabric._ask(f"STREAM.INFO.{name}", {"subjects_filter": ">"})  # noqa: SLF001 - as it is
+        subjects: dict[str, int] = counts["state"].get("subjects") or {}
+        own = ("hg.stats.", "hg.mark.", "hg.hold.", "hg.ledger.", "hg.catalog.")
+        found[name] = {each: subjects[each] for each in subjects if not each.startswith(own)}
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    """Run a campaign and print its outcome."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as place:
+        outcome = asyncio.run(campaign(given.seed, given.requests, Path(place)))
+    for line in outcome.wrong:
+        print(line)
+    print(json.dumps({**vars(outcome), "wrong": len(outcome.wrong)}))
+    return 1 if outcome.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
