@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -111,14 +112,14 @@ class Module:
         return f"{self.distribution}.{self.name.removesuffix('.py').replace('/', '.')}"
 
 
-def modules() -> Iterator[Module]:
-    for distribution, source in SOURCES.items():
-        for path in sorted(source.rglob("*.py")):
-            name = path.relative_to(source).as_posix()
-            yield Module(path, distribution, name, ast.parse(path.read_text(), str(path)))
-
-
-MODULES = tuple(modules())
+@cache
+def modules() -> tuple[Module, ...]:
+    """Every module of both distributions; read when the first test asks, not by every worker that collects tests."""
+    return tuple(
+        Module(path, distribution, path.relative_to(source).as_posix(), ast.parse(path.read_text(), str(path)))
+        for distribution, source in SOURCES.items()
+        for path in sorted(source.rglob("*.py"))
+    )
 
 
 def imported(tree: ast.Module) -> Iterator[str]:
@@ -176,13 +177,13 @@ def foreign(tree: ast.Module) -> Iterator[str]:
 
 
 def test_every_package_has_its_level() -> None:
-    assert {module.package for module in MODULES} <= set(LEVEL)
+    assert {module.package for module in modules()} <= set(LEVEL)
 
 
 def test_imports_point_downwards() -> None:
     wrong = {
         module.dotted: reasons
-        for module in MODULES
+        for module in modules()
         if (reasons := [why for package in packages_of(module.tree) if (why := wrong_arrow(module.package, package))])
     }
     assert wrong == {}
@@ -190,7 +191,7 @@ def test_imports_point_downwards() -> None:
 
 def test_packages_have_no_cycle() -> None:
     graph: dict[str, set[str]] = {}
-    for module in MODULES:
+    for module in modules():
         graph.setdefault(module.package, set()).update(packages_of(module.tree) - {module.package})
     assert cycle(graph) is None
 
@@ -208,7 +209,7 @@ def imports_at_the_top(tree: ast.Module) -> ast.Module:
 
 def test_modules_have_no_cycle() -> None:
     """Between modules too, also behind `TYPE_CHECKING`: a cycle that only a type checker sees is one for a reader."""
-    names = {module.dotted: module for module in MODULES}
+    names = {module.dotted: module for module in modules()}
     graph: dict[str, set[str]] = {}
     for name, module in names.items():
         graph[name] = {found for found in imported(imports_at_the_top(module.tree)) if found in names}
@@ -217,13 +218,13 @@ def test_modules_have_no_cycle() -> None:
 
 @pytest.mark.parametrize("package", ENGINES)
 def test_engines_touch_nothing_outside(package: str) -> None:
-    found = {module.name: list(foreign(module.tree)) for module in MODULES if module.package == f"headgate.{package}"}
+    found = {module.name: list(foreign(module.tree)) for module in modules() if module.package == f"headgate.{package}"}
     assert found
     assert {name: reasons for name, reasons in found.items() if reasons} == {}
 
 
 def test_machines_of_the_protocol_are_closed() -> None:
-    product = [each for each in MODULES if each.distribution == "headgate"]
+    product = [each for each in modules() if each.distribution == "headgate"]
     closed = [each for each in product if each.name.startswith(CLOSED) and each.name not in RUNNERS]
     machines = {"relay/machine.py", "client/reader.py", "protocol/commits.py", "service/keeper.py"}
     assert machines <= {module.name for module in closed}
@@ -234,15 +235,15 @@ def test_machines_of_the_protocol_are_closed() -> None:
 
 
 def test_every_package_says_what_it_is_for() -> None:
-    packages = [module for module in MODULES if module.path.name == "__init__.py"]
+    packages = [module for module in modules() if module.path.name == "__init__.py"]
     silent = [module.name for module in packages if not ast.get_docstring(module.tree)]
     assert silent == []
-    missing = [module.path for module in MODULES if not (module.path.parent / "__init__.py").exists()]
+    missing = [module.path for module in modules() if not (module.path.parent / "__init__.py").exists()]
     assert missing == []
 
 
 def test_modules_are_short() -> None:
-    lengths = {module.dotted: len(module.path.read_text().splitlines()) for module in MODULES}
+    lengths = {module.dotted: len(module.path.read_text().splitlines()) for module in modules()}
     assert {name: length for name, length in lengths.items() if length > MAX_LINES} == {}
 
 

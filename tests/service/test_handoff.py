@@ -144,7 +144,7 @@ def test_a_full_inbox_that_is_left_is_filled_up_while_it_is_drained(tmp_path: Pa
             leaf = live.runtime.nodes["leaf"]
 
             async def arrived(upto: int) -> bool:
-                return leaf.core.coverage("fleet") == upto
+                return leaf.machine.state.core.coverage("fleet") == upto
 
             for batch in range(3):
                 await _tens(live, batch)

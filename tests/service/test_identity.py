@@ -197,7 +197,7 @@ async def test_one_stream_that_lost_its_log_leaves_the_other_alone(tmp_path: Pat
         two = (await read(client, "all-two", 5, max_rows=5))[1]
         # What a relay has stated of the lost rows must not be taken for the rows that come in their place.
         await until(lambda: stated(runtime, "away", "one"))
-    shutil.rmtree(next((tmp_path / "nats").rglob("HG_ROOT_one")))
+    shutil.rmtree(next((tmp_path / "nats" / "data").rglob("HG_ROOT_one")))
     text = await refused(tmp_path)
     assert "the log HG_ROOT_one is gone" in text
     assert "HG_ROOT_two" not in text
@@ -340,7 +340,7 @@ async def test_a_log_of_another_deployment_takes_no_rows(place: Path) -> None:
 
 def damage(place: Path, log: str, text: bytes) -> None:
     """Flip a bit behind the last place where a file of a log holds a text."""
-    for file in next((place / "nats").rglob(log)).rglob("*.blk"):
+    for file in next((place / "nats" / "data").rglob(log)).rglob("*.blk"):
         data = bytearray(file.read_bytes())
         at = data.rfind(text)
         if at >= 0:

@@ -186,7 +186,7 @@ def disturb(world: World, stranger: Path, chance: random.Random) -> str:
     if what == "file":
         return damage(world.place, chance)
     if what == "log away":
-        log = chance.choice(sorted(path for path in (world.place / "nats").rglob("HG_*") if path.is_dir()))
+        log = chance.choice(sorted(path for path in (world.place / "nats" / "data").rglob("HG_*") if path.is_dir()))
         shutil.rmtree(log)
         return f"log away: {log.name}"
     if what == "everything older":

@@ -231,9 +231,9 @@ MUTANTS: Final = (
     Mutant(
         "acknowledged before the consumer is done",
         "client.reader",
-        "                    await self._port.hand_over(told)\n                    if not reading.confirming:\n"
-        "                        reading.acks.note(reading.account.tally)\n",
-        "                    reading.acks.note(reading.account.tally)\n                    await self._port.hand_over(told)\n",
+        "                    await self._port.hand_over(told)\n                    if not reading.confirming:\n",
+        "                    reading.acks.note(reading.account.tally)\n"
+        "                    await self._port.hand_over(told)\n                    if not reading.confirming:\n",
     ),
     Mutant(
         "a reader does not see a gap",
