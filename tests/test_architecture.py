@@ -251,7 +251,7 @@ def test_parameter_lists_are_short() -> None:
     """Where more is needed, what belongs together is an object. The list of exceptions may only shrink."""
     found = {
         f"{module.name}:{name}"
-        for module in MODULES
+        for module in modules()
         if module.distribution == "headgate"
         for name in crowded(module.tree)
     }

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from tests.live import running, small, until
 
 from headgate.client import Client
-from headgate.model import Limits
-from headgate.service.turns import Turns
+from headgate.model import RequestLimits
+from headgate.service.turns import RequestTurns
 
 
 def test_limits_hold_at_the_limit() -> None:
-    turns: Turns[int] = Turns(Limits(requests_per_s=10.0, burst=3, waiting=5))
+    turns: RequestTurns[int] = RequestTurns(RequestLimits(requests_per_s=10.0, burst=3, waiting=5))
     assert [turns.offer("a", number, 0.0) for number in range(3)] == [None] * 3
     again_s = turns.offer("a", 3, 0.0)
     assert again_s is not None
@@ -26,7 +26,7 @@ def test_limits_hold_at_the_limit() -> None:
     assert turns.offer("a", 3, again_s - 0.01) is not None
     assert turns.offer("a", 3, again_s) is None
     assert turns.offer("b", 0, 0.0) is None  # another one has limits of its own
-    full: Turns[int] = Turns(Limits(requests_per_s=1e6, burst=1000, waiting=4))
+    full: RequestTurns[int] = RequestTurns(RequestLimits(requests_per_s=1e6, burst=1000, waiting=4))
     assert [full.offer("a", number, 0.0) is None for number in range(6)] == [True] * 4 + [False] * 2
     assert full.take() == 0
     assert full.offer("a", 6, 0.0) is None
@@ -35,7 +35,7 @@ def test_limits_hold_at_the_limit() -> None:
 
 @given(st.lists(st.sampled_from("abc"), max_size=60))
 def test_everybody_is_served_in_turn_and_in_order(flows: list[str]) -> None:
-    turns: Turns[tuple[str, int]] = Turns(Limits())
+    turns: RequestTurns[tuple[str, int]] = RequestTurns(RequestLimits())
     for number, flow in enumerate(flows):
         assert turns.offer(flow, (flow, number), 0.0) is None
     served = []

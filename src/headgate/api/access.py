@@ -28,7 +28,7 @@ _POLICY: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class Visitor:
     """Who makes a request. There is one owner until the deployment has identities of its own."""
 
     name: str
@@ -53,25 +53,25 @@ class Access:
         self._used[code] = now_s + SESSION_S
         return signed(self._token, SESSION, now_s + SESSION_S)
 
-    def identify(self, connection: HTTPConnection) -> Identity:
+    def identify(self, connection: HTTPConnection) -> Visitor:
         """Who a request is from, by its bearer token or by the session of a browser."""
         scheme, _, given = connection.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             if _same(given.strip(), self._token):
-                return Identity("owner")
+                return Visitor("owner")
             raise ApiError("the bearer token is not that of this deployment", hint=_HINT, kind="unidentified")
         session = _cookie(connection.headers.get("cookie", ""), self.cookie)
         if session and valid(self._token, SESSION, session, time.time()):
             if connection.scope.get("method", "GET") not in _SAFE:
                 _refuse_foreign(connection.headers)
-            return Identity("owner")
+            return Visitor("owner")
         raise ApiError("this needs a bearer token, or a session", hint=_HINT, kind="unidentified")
 
 
 _HINT: Final = "the token is in http/token of the state directory; `headgate login` prints a link for browsers"
 
 
-async def identify(connection: HTTPConnection) -> Identity:
+async def identify(connection: HTTPConnection) -> Visitor:
     """Who a request is from: the dependency of everything that not everybody may see or do."""
     access: Access = connection.app.state.access
     return access.identify(connection)

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from headgate import __version__
 from headgate.api import metrics, pages, problems, publishing, receiving, reports, sockets, subscriptions
-from headgate.api.access import Access, HostGuard, Identity, identify
+from headgate.api.access import Access, HostGuard, Visitor, identify
 from headgate.api.gateway import Gateway
 from headgate.api.routing import Here
 from headgate.catalog.document import SubscriptionEntry
@@ -54,7 +54,7 @@ def _add_health(app: FastAPI) -> None:
         return {"state": "ok"}
 
     @app.get("/readyz", tags=["health"], summary="Whether the deployment takes and delivers rows")
-    async def readyz(here: Here, _: Annotated[Identity, Depends(identify)]) -> Response:
+    async def readyz(here: Here, _: Annotated[Visitor, Depends(identify)]) -> Response:
         state = "unreachable"
         if here.client.fabric.connected:
             try:
@@ -65,7 +65,7 @@ def _add_health(app: FastAPI) -> None:
         return JSONResponse({"state": state}, 200 if state == "running" else 503)
 
     @app.get("/openapi.json", include_in_schema=False)
-    async def openapi(_: Annotated[Identity, Depends(identify)]) -> Response:
+    async def openapi(_: Annotated[Visitor, Depends(identify)]) -> Response:
         return JSONResponse(app.openapi(), headers={"Cache-Control": "no-cache"})
 
 

@@ -29,7 +29,7 @@ KINDS: Final = (JSON, *LINES, ARROW, EVENT, EVENTS)
 
 
 @dataclass(frozen=True, slots=True)
-class Misfit:
+class RowMisfit:
     """A row of a body that does not fit its stream."""
 
     row: int
@@ -49,7 +49,7 @@ class Body:
     """
 
     rows: pa.Table
-    misfits: tuple[Misfit, ...] = ()
+    misfits: tuple[RowMisfit, ...] = ()
     raw: tuple[Any, ...] = ()
     key: str | None = None
 
@@ -59,7 +59,7 @@ class _Given:
     """Rows as they were written, and what could not be read at all."""
 
     rows: list[tuple[int, Any]] = field(default_factory=list)
-    misfits: list[Misfit] = field(default_factory=list)
+    misfits: list[RowMisfit] = field(default_factory=list)
     raw: list[Any] = field(default_factory=list)
 
 
@@ -96,7 +96,7 @@ def _lines(data: bytes) -> _Given:
         try:
             found.rows.append((row, json.loads(line)))
         except (ValueError, RecursionError) as error:
-            found.misfits.append(Misfit(row, f"line {number + 1} is not JSON: {str(error)[:200]}"))
+            found.misfits.append(RowMisfit(row, f"line {number + 1} is not JSON: {str(error)[:200]}"))
             found.raw.append(line.decode(errors="replace"))
     return found
 
@@ -132,7 +132,7 @@ def _fitted(given: _Given, stream: Stream, key: str | None = None) -> Body:
         try:
             good.append(_typed(row, stream, needed, strict=strict))
         except _UnfitError as error:
-            misfits.append(Misfit(number, str(error)))
+            misfits.append(RowMisfit(number, str(error)))
             raw.append(row)
     try:
         table = pa.Table.from_pylist(good, schema=stream.schema.arrow)
@@ -196,7 +196,9 @@ def _arrow(data: bytes, stream: Stream) -> Body:
         for number, value in enumerate(table.column(name).is_null().to_pylist()):
             if value and reasons[number] is None:
                 reasons[number] = f"{what} {name!r} is null"
-    misfits = [Misfit(row, reason.partition("message 0: ")[2] or reason) for row, reason in reasons.items() if reason]
+    misfits = [
+        RowMisfit(row, reason.partition("message 0: ")[2] or reason) for row, reason in reasons.items() if reason
+    ]
     good = pa.array([reasons[number] is None for number in range(table.num_rows)], pa.bool_())
     texts = table.column("_raw").to_pylist()
     whole = table.select(stream.schema.names)

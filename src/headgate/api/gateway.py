@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-from headgate.api.keys import Keys
+from headgate.api.keys import IdempotencyKeys
 from headgate.api.problems import ApiError
-from headgate.api.readers import Readers
+from headgate.api.readers import HttpReaders
 from headgate.api.series import Series
 from headgate.client import Client
 from headgate.client.client import known_names
@@ -61,8 +61,8 @@ class Gateway:
         """`state_dir` is where the deployment keeps its state, where that is on this machine."""
         self.client = client
         self.state_dir = state_dir
-        self.readers = Readers(client)
-        self.keys = Keys()
+        self.readers = HttpReaders(client)
+        self.keys = IdempotencyKeys()
         self.series = Series()
         self._status = Recent(self._read_status)
         self._granted: tuple[tuple[int, int], PlanResult | None] | None = None

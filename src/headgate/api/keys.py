@@ -10,7 +10,7 @@ from headgate.api.problems import ApiError
 _KEPT: Final = 10_000
 
 
-class Keys:
+class IdempotencyKeys:
     """The keys of requests and what was sent under them, as far as this process remembers: the last 10,000."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 from starlette.responses import Response
 
-from headgate.api.access import Identity, identify
+from headgate.api.access import Visitor, identify
 from headgate.api.routing import PROBLEMS, Here
 from headgate.model import Deployment
 from headgate.service.books import read_tallies
@@ -35,7 +35,7 @@ Rows = Iterable[tuple[Labels, float | None]]
 
 
 @routes.get("/metrics", summary="Metrics in the text format of Prometheus", response_class=Response)
-async def show_metrics(here: Here, _: Annotated[Identity, Depends(identify)]) -> Response:
+async def show_metrics(here: Here, _: Annotated[Visitor, Depends(identify)]) -> Response:
     snapshot, status, planner = await here.snapshot(), await here.status(), await here.planner()
     tallies = await read_tallies(here.client.fabric)
     text = generate_latest(_Found(families(snapshot, status, planner, tallies)))

@@ -30,7 +30,7 @@ BATCH: Final = 16
 """Messages of an inbox that a reader holds in memory."""
 
 
-class Reader:
+class HttpReader:
     """One subscription that is read for one client. Iterate over it; None comes now and then while there is nothing."""
 
     def __init__(self, name: str, inbox: Inbox | MergedInbox, *, held: bool = True, peek: bool = False) -> None:
@@ -106,17 +106,17 @@ async def _following(deliveries: AsyncIterator[Delivery]) -> Delivery | None:
     return await anext(deliveries, None)
 
 
-class Readers:
+class HttpReaders:
     """The readers of this process, one of each subscription; those that only peek are not counted among them."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._reading: dict[str, Reader] = {}
-        self._all: set[Reader] = set()
+        self._reading: dict[str, HttpReader] = {}
+        self._all: set[HttpReader] = set()
 
     async def open(
         self, name: str, position: str | None, *, max_rows: int, held: bool = True, peek: bool = False
-    ) -> Reader:
+    ) -> HttpReader:
         """Read a subscription, from a position or from what was last acknowledged; a reader before it is ended.
 
         A client that was ended so, and comes back by itself with its last position, is refused.
@@ -130,7 +130,7 @@ class Readers:
         inbox = await self._client.subscribe(
             name, position=position, peek=peek, max_rows=max_rows, confirming=True, batch=BATCH
         )
-        reader = Reader(name, inbox, held=held, peek=peek)
+        reader = HttpReader(name, inbox, held=held, peek=peek)
         if position is not None and not peek:
             reader.confirm(position)
         self._all.add(reader)
@@ -151,7 +151,7 @@ class Readers:
             )
         reader.confirm(position)
 
-    def closed(self, reader: Reader) -> None:
+    def closed(self, reader: HttpReader) -> None:
         """A reader's client has gone, or it was ended."""
         self._all.discard(reader)
         if self._reading.get(reader.name) is reader:

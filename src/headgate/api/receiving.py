@@ -16,7 +16,7 @@ from starlette.types import Message, Receive, Scope, Send
 from headgate.api.deliveries import events, given_up, rows
 from headgate.api.gateway import Gateway
 from headgate.api.problems import problem_of
-from headgate.api.readers import Reader
+from headgate.api.readers import HttpReader
 from headgate.api.routing import Here, router
 from headgate.api.subscriptions import Strict
 from headgate.client import Delivery
@@ -111,7 +111,7 @@ async def receive_rows(
 class Passing(Response):
     """A response that passes on what a reader gets. Its client sets the pace: what it does not take is not read."""
 
-    def __init__(self, gateway: Gateway, reader: Reader, media_type: str, body: AsyncIterator[bytes]) -> None:
+    def __init__(self, gateway: Gateway, reader: HttpReader, media_type: str, body: AsyncIterator[bytes]) -> None:
         super().__init__(media_type=media_type, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._gateway = gateway
@@ -149,7 +149,7 @@ async def _gone(receive: Receive) -> None:
         pass
 
 
-async def _event_stream(reader: Reader) -> AsyncIterator[bytes]:
+async def _event_stream(reader: HttpReader) -> AsyncIterator[bytes]:
     yield f"retry: {_RETRY_MS}\n\n".encode()
     said_s = time.monotonic()
     try:
@@ -176,7 +176,7 @@ def event_text(delivery: Delivery) -> str:
     return "".join(f"{each}\n" for each in found) + f"{last}id: {delivery.position}\n\n"
 
 
-async def _until(reader: Reader, max_rows: int, wait_s: float) -> AsyncIterator[Delivery]:
+async def _until(reader: HttpReader, max_rows: int, wait_s: float) -> AsyncIterator[Delivery]:
     """Deliveries until there are so many rows, or none come for a moment; the first ones are waited for longer."""
     deliveries = reader.__aiter__()
     left, wait = max_rows, wait_s

@@ -18,7 +18,7 @@ from headgate.planning.document import plan_document
 from headgate.service.dead import read_dead_letters
 from headgate.service.describing import links_document, stream_document
 from headgate.service.proposing import ask_what_if, measured_sizes, result_document
-from headgate.service.why.answer import Question as RowQuestion
+from headgate.service.why.answer import Question
 from headgate.service.why.asking import why_named
 from headgate.wire.codec import encode_site
 from headgate.wire.message import json_text
@@ -131,7 +131,7 @@ async def why(
     key: Annotated[str | None, Query(max_length=1000, description="The row's key.")] = None,
 ) -> Response:
     """As `headgate why`: `fate` in one word, `text` in one paragraph. Give one of `seq`, `where` and `key`."""
-    found = await why_named(here.client, name, RowQuestion(seq, where, key))
+    found = await why_named(here.client, name, Question(seq, where, key))
     return Response(json_text(found.to_document()), media_type="application/json")
 
 
@@ -146,7 +146,7 @@ async def show_plan(request: Request, here: Here) -> Response:
     return tagged(request, document, snapshot.identity.deployment, snapshot.revision, planner.get("time_ms"))
 
 
-class Question(BaseModel):
+class PlanQuestion(BaseModel):
     """Changes to ask about, as for `headgate plan --what-if`; with `keep` the plan is carried over with few moves."""
 
     model_config = ConfigDict(extra="forbid")
@@ -159,7 +159,7 @@ class Question(BaseModel):
 
 
 @routes.post("/plan/what-if", summary="What a change of sites, links or rates would do")
-async def what_if(here: Here, body: Question) -> Response:
+async def what_if(here: Here, body: PlanQuestion) -> Response:
     """Nothing is changed. One question is answered at a time."""
     if here.asking.locked():
         raise ApiError("another question is being answered", hint="ask again in a moment", kind="busy")

@@ -13,7 +13,7 @@ from headgate.api.access import identify
 from headgate.api.deliveries import events
 from headgate.api.gateway import Gateway
 from headgate.api.problems import ApiError, problem_of
-from headgate.api.readers import Reader
+from headgate.api.readers import HttpReader
 from headgate.client import Delivery
 from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
@@ -63,7 +63,7 @@ _REQUEST: Final[TypeAdapter[Open | Confirm | Close]] = TypeAdapter(
 class _Opened:
     """A subscription on a connection."""
 
-    def __init__(self, reader: Reader, *, window: int | None) -> None:
+    def __init__(self, reader: HttpReader, *, window: int | None) -> None:
         self.reader = reader
         self.task: asyncio.Task[None] | None = None
         self._unconfirmed: list[str] = []

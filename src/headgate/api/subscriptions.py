@@ -47,13 +47,13 @@ class New(BaseModel):
     name: Annotated[str, Field(max_length=256, description="Its name.")]
 
 
-class Move(Strict):
+class MoveBody(Strict):
     """Where to deliver from now on."""
 
     site: Name
 
 
-class Detach(Strict):
+class DetachBody(Strict):
     """How long to keep rows for a reader who is away, such as `10 min`; as the subscription says where nothing is."""
 
     expires: Annotated[str | None, Field(max_length=64)] = None
@@ -175,14 +175,14 @@ async def end_subscription(here: Here, name: str, key: RequestKey = None) -> dic
 
 
 @routes.post("/subscriptions/{name}/move", summary="Deliver a subscription at another site")
-async def move_subscription(here: Here, name: str, body: Move, key: RequestKey = None) -> dict[str, Any]:
+async def move_subscription(here: Here, name: str, body: MoveBody, key: RequestKey = None) -> dict[str, Any]:
     """Its reader gets what the old site holds first, and nothing twice."""
     await here.client.control("move", request=_request(key, "mov"), name=name, site=body.site)
     return await here.subscription(name)
 
 
 @routes.post("/subscriptions/{name}/detach", summary="Say that nobody will read a subscription for a while")
-async def detach_subscription(here: Here, name: str, body: Detach) -> dict[str, Any]:
+async def detach_subscription(here: Here, name: str, body: DetachBody) -> dict[str, Any]:
     return {"position": await here.client.detach(name, expires=body.expires)}
 
 

@@ -24,12 +24,12 @@ from headgate.model import (
     PRESETS,
     Admission,
     Column,
-    Limits,
     Link,
     LinkQueue,
     Links,
     NatsPlace,
     Quality,
+    RequestLimits,
     Schema,
     Site,
     Source,
@@ -132,9 +132,9 @@ def to_nats(entry: NatsEntry) -> NatsPlace:
     return NatsPlace(entry.url, entry.creds, entry.listen, entry.tls.cert, entry.tls.key, entry.tls.ca)
 
 
-def to_limits(entry: LimitsEntry) -> Limits:
+def to_limits(entry: LimitsEntry) -> RequestLimits:
     """What one identity may take."""
-    return Limits(entry.requests, entry.burst, entry.waiting, entry.subscriptions)
+    return RequestLimits(entry.requests, entry.burst, entry.waiting, entry.subscriptions)
 
 
 def _to_queue(entry: QueueEntry) -> LinkQueue:

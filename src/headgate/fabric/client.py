@@ -24,7 +24,7 @@ from headgate.diagnostics import FABRIC
 from headgate.fabric.address import reach
 from headgate.fabric.administration import Administration, translated
 from headgate.fabric.place import connect
-from headgate.fabric.serving import FAILED, Call, receive, serve
+from headgate.fabric.serving import FAILED, RequestCall, receive, serve
 from headgate.protocol.codec import Codec, WireCodec
 from headgate.protocol.port import (
     FabricError,
@@ -321,7 +321,9 @@ class Fabric(Administration):
         """Answer requests side by side, every one; see `headgate.fabric.serving`. Returns what ends it."""
         return await serve(self._client, subject, handler)
 
-    async def receive(self, subject: str, take: Callable[[Call], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+    async def receive(
+        self, subject: str, take: Callable[[RequestCall], Awaitable[None]]
+    ) -> Callable[[], Awaitable[None]]:
         """Hand requests to a subject (wildcards allowed) to whoever decides when to answer. Returns what ends it."""
         return await receive(self._client, subject, take)
 

@@ -24,7 +24,7 @@ End = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class RequestCall:
     """A request as it arrived, and how to answer it."""
 
     client: Client
@@ -72,7 +72,7 @@ class Call:
                 await self.reply(data)
 
 
-async def receive(client: Client, subject: str, take: Callable[[Call], Awaitable[None]]) -> End:
+async def receive(client: Client, subject: str, take: Callable[[RequestCall], Awaitable[None]]) -> End:
     """Hand every request to a subject (wildcards allowed) to `take`, one after the other. Returns what ends it.
 
     A message that wants no answer is no request and is dropped.
@@ -80,7 +80,7 @@ async def receive(client: Client, subject: str, take: Callable[[Call], Awaitable
 
     async def arrived(message: Any) -> None:
         if message.reply:
-            await take(Call(client, message.subject, message.data, message.reply, message.headers or {}))
+            await take(RequestCall(client, message.subject, message.data, message.reply, message.headers or {}))
 
     receiving = await client.subscribe(subject, cb=arrived)
 
@@ -96,7 +96,7 @@ async def serve(client: Client, subject: str, handler: Callable[[bytes], Awaitab
     """Answer requests side by side: `handler` takes a request's bytes and gives the answer's. Returns what ends it."""
     handling: set[asyncio.Task[None]] = set()
 
-    async def take(call: Call) -> None:
+    async def take(call: RequestCall) -> None:
         if len(handling) >= MOST_REQUESTS:
             await call.reply(b"", f"{len(handling)} requests wait for an answer already: try again")
             return

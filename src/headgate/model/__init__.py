@@ -3,7 +3,7 @@
 Nothing here reads a file, a clock or a socket, and nothing is imported from the rest of Headgate except `errors`.
 """
 
-from headgate.model.deployment import Deployment, Limits, NatsPlace
+from headgate.model.deployment import Deployment, NatsPlace, RequestLimits
 from headgate.model.plan import Plan, Tree
 from headgate.model.quality import PRESETS, Quality, QualityTable, parse_quality
 from headgate.model.schema import Column, Schema, parse_type, type_name
@@ -17,7 +17,6 @@ __all__ = [
     "Admission",
     "Column",
     "Deployment",
-    "Limits",
     "Link",
     "LinkQueue",
     "Links",
@@ -25,6 +24,7 @@ __all__ = [
     "Plan",
     "Quality",
     "QualityTable",
+    "RequestLimits",
     "Schema",
     "Site",
     "Source",

@@ -25,7 +25,7 @@ class NatsPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RequestLimits:
     """What one identity may take: requests a second for long, at once, and waiting; subscriptions.
 
     Operators are limited in their requests only, for each of their connections.
@@ -53,4 +53,4 @@ class Deployment:
     constraints: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     nats: NatsPlace = field(default_factory=NatsPlace, compare=False)
-    limits: Limits = field(default_factory=Limits, compare=False)
+    limits: RequestLimits = field(default_factory=RequestLimits, compare=False)

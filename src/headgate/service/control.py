@@ -18,8 +18,8 @@ from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric, FabricError, LogFullError
 from headgate.fabric.registry import User
-from headgate.fabric.serving import Call
-from headgate.model import Limits, Subscription
+from headgate.fabric.serving import RequestCall
+from headgate.model import RequestLimits, Subscription
 from headgate.model.caller import OPERATION, Caller
 from headgate.model.roots import member_name, members_named, root_region
 from headgate.planning.measured import Figures
@@ -49,8 +49,8 @@ _REPORTS: Final = 2
 class Control:
     """Answers requests with the catalog. One deployment has one of these."""
 
-    def __init__(self, fabric: Fabric, clerk: Clerk, report: Report, limits: Limits | None = None) -> None:
-        limits = limits or Limits()
+    def __init__(self, fabric: Fabric, clerk: Clerk, report: Report, limits: RequestLimits | None = None) -> None:
+        limits = limits or RequestLimits()
         self._fabric = fabric
         self._clerk = clerk
         self._report = report
@@ -92,16 +92,18 @@ class Control:
         self._changes.open()
         self._reports.open()
 
-    async def _take(self, caller: Caller, verb: str, call: Call) -> None:
+    async def _take(self, caller: Caller, verb: str, call: RequestCall) -> None:
         """A request of an operator: nobody else may publish here."""
         await self._enqueue(replace(caller, connection=call.connection), verb, call, None)
 
-    async def take_from(self, user: User, verb: str, call: Call) -> None:
+    async def take_from(self, user: User, verb: str, call: RequestCall) -> None:
         """A request of a user who is no operator."""
         origin = call.origin
         await self._enqueue(Caller(user.name, user.role), verb, call, partial(admitted, user, verb, origin=origin))
 
-    async def _enqueue(self, caller: Caller, verb: str, call: Call, admit: Callable[[Request], Request] | None) -> None:
+    async def _enqueue(
+        self, caller: Caller, verb: str, call: RequestCall, admit: Callable[[Request], Request] | None
+    ) -> None:
         handler = self._handlers.get(verb, partial(_unknown, verb))
         answering = self._answers.answering(handler, once=verb in self._once, admit=admit)
 

@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable
 
 from headgate.diagnostics import SERVICE
 from headgate.fabric import cancel_all
-from headgate.fabric.serving import Call
-from headgate.model import Limits
+from headgate.fabric.serving import RequestCall
+from headgate.model import RequestLimits
 from headgate.model.caller import Caller
-from headgate.service.turns import Turns
+from headgate.service.turns import RequestTurns
 
 Answer = Callable[[Caller, bytes], Awaitable[bytes | None]]
 
@@ -23,8 +23,8 @@ Answer = Callable[[Caller, bytes], Awaitable[bytes | None]]
 class Desk:
     """Serves so many requests at a time. One that is refused is told why, and when to come back."""
 
-    def __init__(self, limits: Limits, at_a_time: int) -> None:
-        self.turns: Turns[tuple[Caller, Call, Answer]] = Turns(limits)
+    def __init__(self, limits: RequestLimits, at_a_time: int) -> None:
+        self.turns: RequestTurns[tuple[Caller, RequestCall, Answer]] = RequestTurns(limits)
         self._at_a_time = at_a_time
         self._arrived = asyncio.Event()
         self._clerks: list[asyncio.Task[None]] = []
@@ -37,7 +37,7 @@ class Desk:
         """Serve no more; who waits asks again."""
         await cancel_all(self._clerks)
 
-    async def take(self, caller: Caller, call: Call, answer: Answer) -> None:
+    async def take(self, caller: Caller, call: RequestCall, answer: Answer) -> None:
         """Take a request in, or refuse it at once."""
         again_s = self.turns.offer(caller.flow, (caller, call, answer), time.monotonic())
         if again_s is None:
@@ -62,7 +62,7 @@ class Desk:
             await call.answer(handler)
 
 
-def refusal(caller: Caller, limits: Limits, again_s: float) -> dict[str, object]:
+def refusal(caller: Caller, limits: RequestLimits, again_s: float) -> dict[str, object]:
     """The answer to a request that is one too many."""
     return {
         "error": f"{caller.name!r} asks too often: {limits.requests_per_s:g} requests a second, {limits.burst} at once "

@@ -20,8 +20,8 @@ from headgate.errors import HeadgateError
 from headgate.fabric import Fabric, FabricError, FencedError, LogFullError, NoLogError, Stored, cancel_all
 from headgate.fabric.gated import SUBJECT
 from headgate.fabric.registry import User, UserError
-from headgate.fabric.serving import Call
-from headgate.model import Limits
+from headgate.fabric.serving import RequestCall
+from headgate.model import RequestLimits
 from headgate.model.caller import Caller
 from headgate.protocol.records import RangeRequest
 from headgate.relay.tables import Tables
@@ -35,7 +35,7 @@ from headgate.wire.ledger import Tally
 from headgate.wire.sizes import EXPECTED
 from headgate.wire.snapshot import Snapshot
 
-_READS: Final = Limits(requests_per_s=1000.0, burst=4000, waiting=1000)
+_READS: Final = RequestLimits(requests_per_s=1000.0, burst=4000, waiting=1000)
 _AT_A_TIME: Final = 16
 _MOST_WAITS: Final = 64
 _MOST_SUBJECTS: Final = 64
@@ -45,7 +45,7 @@ _MOST_REPORT: Final = 64 << 10
 _WAIT_S: Final = 10.0
 _SWEEP_S: Final = 10.0
 
-AskControl = Callable[[User, str, Call], Awaitable[None]]
+AskControl = Callable[[User, str, RequestCall], Awaitable[None]]
 
 
 class Gate:
@@ -80,7 +80,7 @@ class Gate:
             await self._desk.close()
             await cancel_all([task for tasks in self._waits.values() for task in tasks])
 
-    async def _take(self, call: Call) -> None:
+    async def _take(self, call: RequestCall) -> None:
         _, _, name, verb = call.subject.split(".", 3)
         user = self._people.registry.users.get(name)
         if user is None:
@@ -92,14 +92,14 @@ class Gate:
         else:
             await self._ask(user, verb, call)
 
-    async def _read(self, user: User, verb: str, call: Call, _: Caller, __: bytes) -> bytes | None:
+    async def _read(self, user: User, verb: str, call: RequestCall, _: Caller, __: bytes) -> bytes | None:
         try:
             return await self._verbs[verb](user, self._current(), call)
         except (HeadgateError, WireError, ValueError, KeyError, TypeError) as error:
             await _refuse(call, error)
             return None
 
-    async def _wait(self, user: User, call: Call) -> None:
+    async def _wait(self, user: User, call: RequestCall) -> None:
         """Answer when something comes on one of some subjects; a user has a few such questions open at most."""
         tasks = self._waits.setdefault(user.name, set())
         if len(tasks) >= _MOST_WAITS:
@@ -109,7 +109,7 @@ class Gate:
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    async def _answer_wait(self, user: User, call: Call) -> None:
+    async def _answer_wait(self, user: User, call: RequestCall) -> None:
         try:
             seen = json.loads(call.data)["seen"]
             snapshot = self._current()
@@ -143,7 +143,7 @@ class Gate:
                 return kind, revision
         raise UserError(f"{subject} is not for user {user.name!r}")
 
-    async def _get(self, user: User, snapshot: Snapshot, call: Call) -> bytes | None:
+    async def _get(self, user: User, snapshot: Snapshot, call: RequestCall) -> bytes | None:
         request = json.loads(call.data)
         subject = str(request.get("last_by_subj") or request["next_by_subj"])
         kind, what = self._place(user, snapshot, subject)
@@ -189,13 +189,13 @@ class Gate:
             case _:
                 return data
 
-    async def _has(self, user: User, snapshot: Snapshot, call: Call) -> bytes:
+    async def _has(self, user: User, snapshot: Snapshot, call: RequestCall) -> bytes:
         subject = str(json.loads(call.data)["subject"])
         if self._place(user, snapshot, subject)[0] != "tables":
             raise UserError(f"{subject} is not for user {user.name!r}")
         return json.dumps({"has": await self._fabric.subjects(self._fabric.logs.tables, subject)}).encode()
 
-    async def _put(self, user: User, snapshot: Snapshot, call: Call) -> bytes:
+    async def _put(self, user: User, snapshot: Snapshot, call: RequestCall) -> bytes:
         subject = call.headers[SUBJECT]
         kind, what = self._place(user, snapshot, subject)
         if kind == "ack":
@@ -209,7 +209,7 @@ class Gate:
         except (FencedError, LogFullError) as error:
             return json.dumps({"error": str(error), "code": type(error).__name__}).encode()
 
-    async def _repair(self, user: User, snapshot: Snapshot, call: Call) -> bytes:
+    async def _repair(self, user: User, snapshot: Snapshot, call: RequestCall) -> bytes:
         """A range of a subscription of the user's, as its site or the root would send it."""
         site, given = call.headers[SUBJECT].rsplit(".", 1)[1], RangeRequest.decode(call.data)
         mine = {snapshot.subscription_ids[name]: each.stream for name, each in owned_by(snapshot, user.name).items()}
@@ -233,7 +233,7 @@ def _headers(stored: Stored) -> dict[str, str]:
     return {"Nats-Sequence": str(stored.sequence), "Nats-Subject": stored.subject, "Nats-Time-Stamp": at}
 
 
-async def _refuse(call: Call, error: Exception) -> None:
+async def _refuse(call: RequestCall, error: Exception) -> None:
     """Say why there is no answer, in one line."""
     said = (
         " ".join(str(error).split())[:300].encode("ascii", "replace").decode()

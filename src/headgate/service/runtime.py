@@ -25,7 +25,7 @@ from headgate.fabric import EmbeddedServer, Fabric, cancel_all, in_daemon, keep_
 from headgate.fabric.place import write_whole
 from headgate.fabric.runner import run_machine
 from headgate.fabric.server import Listening
-from headgate.model import Deployment, Limits, parse_duration
+from headgate.model import Deployment, RequestLimits, parse_duration
 from headgate.pipeline.job import JobConfig
 from headgate.planning.replan import warm
 from headgate.planning.search import Search
@@ -136,7 +136,7 @@ class Runtime:
         fabric: Fabric,
         catalog: Catalog,
         server: EmbeddedServer | None,
-        limits: Limits | None = None,
+        limits: RequestLimits | None = None,
     ) -> None:
         self.settings = settings
         self.fabric = fabric

@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
-from headgate.model import Limits
+from headgate.model import RequestLimits
 
 T = TypeVar("T")
 _MOST_FLOWS: Final = 10_000
@@ -24,10 +24,10 @@ class _Flow(Generic[T]):
     waiting: deque[T] = field(default_factory=deque)
 
 
-class Turns(Generic[T]):
+class RequestTurns(Generic[T]):
     """Queues by flow. Time comes in as an argument."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: RequestLimits) -> None:
         self.limits = limits
         self._flows: OrderedDict[str, _Flow[T]] = OrderedDict()
         self._ready: OrderedDict[str, None] = OrderedDict()

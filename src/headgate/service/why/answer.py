@@ -17,7 +17,7 @@ from headgate.service.books import read_tallies, stored_sums
 from headgate.service.reports import read_reports
 from headgate.service.why.path import HAS, NOT_YET, PASSED, WITHOUT, Stop, Wanted, follow, path_of
 from headgate.service.why.rows import (
-    Committed,
+    CommittedRow,
     chooser,
     read_manifests,
     row_at,
@@ -166,7 +166,7 @@ class _Asking:
         text = f"Row {seq:,} came before {self._name!r} was there: it is owed what comes after row {starts:,}."
         return self._fate("before", text, seq=seq)
 
-    async def _became(self, found: Committed) -> Fate:
+    async def _became(self, found: CommittedRow) -> Fate:
         """What became of a row that was committed."""
         seq, manifest = found.seq, found.manifest
         then = await self._tables.snapshot(manifest.version)
@@ -191,7 +191,7 @@ class _Asking:
             return await self._not_matched(found, version, row)
         return await self._on_its_way(found, version, class_id, row)
 
-    async def _not_matched(self, found: Committed, version: Snapshot, row: Mapping[str, Any]) -> Fate:
+    async def _not_matched(self, found: CommittedRow, version: Snapshot, row: Mapping[str, Any]) -> Fate:
         assert found.row is not None
         subscription = version.deployment.subscriptions[self._name]
         context = await context_at(self._fabric, version, self._name, found.manifest)
@@ -212,7 +212,7 @@ class _Asking:
         )
         return self._fate("withheld", text, seq=found.seq, row=row)
 
-    async def _on_its_way(self, found: Committed, version: Snapshot, class_id: int, row: Mapping[str, Any]) -> Fate:
+    async def _on_its_way(self, found: CommittedRow, version: Snapshot, class_id: int, row: Mapping[str, Any]) -> Fate:
         wanted = Wanted(self._stream.name, found.seq, self._name, self._id, class_id)
         stops, inbox = await follow(self._fabric, self._tables, version, wanted)
         about: dict[str, Any] = {"seq": found.seq, "row": row, "path": (*stops, inbox)}

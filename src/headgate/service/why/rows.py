@@ -30,7 +30,7 @@ Choose = Callable[[pa.RecordBatch], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommittedRow:
     """A row that was committed; `row` is None where nobody wanted it, or where its part is gone."""
 
     manifest: Manifest
@@ -44,7 +44,7 @@ class Committed:
 class Searched:
     """Where a search ended: the row that it found, how many fit, and how far back it could look."""
 
-    found: Committed | None
+    found: CommittedRow | None
     count: int
     oldest: int
     whole: bool
@@ -84,22 +84,22 @@ async def read_manifests(fabric: Fabric, stream: str) -> list[Manifest]:
     return found
 
 
-async def row_at(fabric: Fabric, stream: Stream, manifest: Manifest, seq: int) -> Committed:
+async def row_at(fabric: Fabric, stream: Stream, manifest: Manifest, seq: int) -> CommittedRow:
     """The row of a sequence number that a manifest covers."""
     for base, part in zip(manifest.bases(), manifest.parts, strict=True):
         if not base < seq <= base + part.evaluated:
             continue
         if not part.log_sequence:
-            return Committed(manifest, seq)
+            return CommittedRow(manifest, seq)
         found = await _part(fabric, stream, part.log_sequence)
         if found is None:
-            return Committed(manifest, seq, kept=False)
+            return CommittedRow(manifest, seq, kept=False)
         place = int(np.searchsorted(found.positions, seq - base - 1))
         if place >= len(found.positions) or int(found.positions[place]) != seq - base - 1:
-            return Committed(manifest, seq)
+            return CommittedRow(manifest, seq)
         ids = found.classes.ids[found.classes.offsets[place] : found.classes.offsets[place + 1]]
-        return Committed(manifest, seq, found.rows.slice(place, 1), frozenset(ids.tolist()))
-    return Committed(manifest, seq, kept=False)
+        return CommittedRow(manifest, seq, found.rows.slice(place, 1), frozenset(ids.tolist()))
+    return CommittedRow(manifest, seq, kept=False)
 
 
 async def _part(fabric: Fabric, stream: Stream, place: int) -> Any:
@@ -131,7 +131,7 @@ async def search(fabric: Fabric, stream: Stream, manifests: list[Manifest], choo
     return Searched(await _found(fabric, stream, newest), count, oldest, whole=True)
 
 
-async def _found(fabric: Fabric, stream: Stream, newest: tuple[Manifest, int] | None) -> Committed | None:
+async def _found(fabric: Fabric, stream: Stream, newest: tuple[Manifest, int] | None) -> CommittedRow | None:
     return None if newest is None else await row_at(fabric, stream, *newest)
 
 

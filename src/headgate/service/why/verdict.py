@@ -35,7 +35,7 @@ class FalsePart:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FilterVerdict:
     """What a subscription asks for that a row is not: parts of the filter, its region, its resolution."""
 
     false: tuple[FalsePart, ...] = ()
@@ -48,7 +48,7 @@ class Verdict:
         return not self.false and self.outside is None and self.thinned is None
 
 
-def judge(subscription: Subscription, stream: Stream, row: pa.RecordBatch, context: Mapping[str, Any]) -> Verdict:
+def judge(subscription: Subscription, stream: Stream, row: pa.RecordBatch, context: Mapping[str, Any]) -> FilterVerdict:
     """Judge one row by a subscription as it was, with the context values that held."""
     profile = profile_type(subscription.profile).compile(subscription.where, stream.schema, context_types(context))
     false: tuple[FalsePart, ...] = ()
@@ -64,7 +64,7 @@ def judge(subscription: Subscription, stream: Stream, row: pa.RecordBatch, conte
             thinned = grid.resolution.text
         else:
             outside = f"region {dict(subscription.region or {})}"
-    return Verdict(false, outside, thinned)
+    return FilterVerdict(false, outside, thinned)
 
 
 def _false(expr: Expr, row: pa.RecordBatch, context: Mapping[str, Any]) -> list[FalsePart]:

@@ -32,7 +32,7 @@ _SETTLE_S: Final = 60.0
 
 
 @dataclass
-class Reader:
+class FrozenReader:
     """One connection."""
 
     name: str
@@ -40,7 +40,7 @@ class Reader:
     last: int = 0
 
 
-async def read(reader: Reader, host: str, port: int, token: str, freeze: asyncio.Event | None) -> None:
+async def read(reader: FrozenReader, host: str, port: int, token: str, freeze: asyncio.Event | None) -> None:
     """Read events until cancelled; with `freeze` set, hold the connection open and read no more."""
     stream, writer = await asyncio.open_connection(host, port, limit=1 << 24)
     path = f"/api/subscriptions/{reader.name}/events"
@@ -83,7 +83,7 @@ async def _watch(runtime: Runtime, count: int, seconds: float, rate: int) -> dic
     assert runtime.face is not None
     host, _, port = runtime.face.address.removeprefix("http://").rpartition(":")
     token, freeze = read_token(runtime.settings.state_dir), asyncio.Event()
-    readers = [Reader(f"r{number:03}") for number in range(count)]
+    readers = [FrozenReader(f"r{number:03}") for number in range(count)]
     tasks = [
         asyncio.create_task(read(each, host, int(port), token, freeze if number == 0 else None))
         for number, each in enumerate(readers)

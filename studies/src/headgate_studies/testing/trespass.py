@@ -59,7 +59,7 @@ _EVERYBODYS: Final = ("hg.catalog.head", "hg.catalog.runs", "hg.tables.")
 
 
 @dataclass
-class Outcome:
+class TrespassOutcome:
     """What was asked and what came of it."""
 
     seed: int
@@ -79,7 +79,9 @@ class Outcome:
 class Trespasser:
     """Asks for what is not its own."""
 
-    def __init__(self, connection: Any, name: str, subjects: list[str], logs: list[str], outcome: Outcome) -> None:
+    def __init__(
+        self, connection: Any, name: str, subjects: list[str], logs: list[str], outcome: TrespassOutcome
+    ) -> None:
         self._connection, self._name, self._subjects, self._logs = connection, name, subjects, logs
         self._random = random.Random(outcome.seed)
         self._outcome = outcome
@@ -180,9 +182,9 @@ class Trespasser:
         await self._connection.publish("hg.as.eve.get", b'{"last_by_subj": "hg.catalog.head"}', reply=target)
 
 
-async def campaign(seed: int, requests: int, directory: Path) -> Outcome:
+async def campaign(seed: int, requests: int, directory: Path) -> TrespassOutcome:
     """Run one deployment, trespass, and look whether anything came of it."""
-    outcome, began = Outcome(seed), time.monotonic()
+    outcome, began = TrespassOutcome(seed), time.monotonic()
     deployment = parse_deployment(DEPLOYMENT, "trespass.yaml", GENERATOR_SCHEMAS)
     settings = Settings(state_dir=directory / "state", job=False)
     async with (
@@ -224,7 +226,7 @@ async def _quiet(_: Exception) -> None:
     """Refusals of the server come one by one."""
 
 
-async def _as_owner(ada: Client, outcome: Outcome) -> None:
+async def _as_owner(ada: Client, outcome: TrespassOutcome) -> None:
     """The same requests, by whom they concern."""
     changed = {"stream": "fleet", "site": "leaf", "where": FILTER, "context": {"limit": 1.0}}
     asks: list[tuple[str, dict[str, Any]]] = [
