@@ -59,7 +59,15 @@ CROWDED = (
     # A command's options are its parameters.
     *(
         f"cli/{name}"
-        for name in ("picture.py:view", "plan.py:plan", "tune.py:tune", "up.py:up", "user.py:add", "why.py:why")
+        for name in (
+            "picture.py:view",
+            "plan.py:plan",
+            "tune.py:tune",
+            "tail.py:tail",
+            "up.py:up",
+            "user.py:add",
+            "why.py:why",
+        )
     ),
     *(f"cli/subscriptions.py:{name}" for name in ("publish", "subscribe")),
     # All but one are options by name, with defaults.
