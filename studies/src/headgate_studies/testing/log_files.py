@@ -20,7 +20,7 @@ _CHECKSUM: Final = 8
 
 def _blocks(server_dir: Path, log: Log) -> list[Path]:
     """The blocks of a log, oldest first."""
-    (directory,) = (found for found in server_dir.rglob(log.name) if found.parent.name == "streams")
+    (directory,) = (found for found in (server_dir / "data").rglob(log.name) if found.parent.name == "streams")
     return sorted((directory / "msgs").glob("*.blk"), key=lambda block: int(block.stem))
 
 
