@@ -21,6 +21,7 @@ def test_points_find_exactly_their_boxes():
     assert [found.row(i).tolist() for i in range(500)] == [np.flatnonzero(row).tolist() for row in inside]
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_spark_joins_agree_with_the_index(spark):
     figures = compare(300, 400, 0, 3, warm=0)

@@ -188,6 +188,7 @@ def test_a_wrong_word_is_one_line_and_exit_2(place: Place, arguments: tuple[str,
     assert "Traceback" not in errors
 
 
+@pytest.mark.long
 def test_a_user_works_with_a_credentials_file(place: Place, tmp_path: Path) -> None:
     file = tmp_path / "ada.creds"
     place.run("user", "add", "ada", "--subscribe", "fleet", "--expires", "1 h", "--out", str(file))

@@ -25,6 +25,7 @@ subscriptions: {}
 """
 
 
+@pytest.mark.long
 @pytest.mark.live
 def test_everything_goes_on_by_itself_after_a_full_disk_a_locked_catalog_and_a_taken_port(tmp_path: Path) -> None:
     outcome = asyncio.run(run_campaign(seed=5, seconds=15.0, directory=tmp_path))

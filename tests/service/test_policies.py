@@ -44,6 +44,7 @@ def _check(live: Live, status: dict[str, Any], name: str, matched: int) -> dict[
     return line
 
 
+@pytest.mark.long
 def test_an_inbox_that_is_not_read_keeps_what_its_policy_wants(tmp_path: Path, nats_url: str) -> None:
     document = small(100, away={"site": "leaf", "policy": POLICY}, there={"site": "leaf"})
     limits = QueueLimits(max_rows=120, linger_s=0.0, idle_s=0.0)

@@ -18,6 +18,7 @@ def test_requests_without_the_right_come_to_nothing(tmp_path: Path) -> None:
     assert len(outcome.kinds) == 7
 
 
+@pytest.mark.long
 @pytest.mark.nats
 @pytest.mark.parametrize("fault", ["a gate that looks at no owner", "changes that look at no owner"])
 def test_a_planted_fault_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
