@@ -26,6 +26,7 @@ function show(status) {
   state.textContent = wrong.length
     ? `${wrong.length} thing${wrong.length === 1 ? " is" : "s are"} wrong`
     : `The service is ${status.service.state}; every row is accounted for.`;
+  document.getElementById("findings").parentElement.hidden = !status.findings.length;
   document.getElementById("findings").replaceChildren(...status.findings.map((each) => {
     const item = document.createElement("li");
     item.textContent = each.hint ? `${each.message} (${each.hint})` : each.message;
