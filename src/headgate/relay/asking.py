@@ -18,7 +18,7 @@ _PATIENT: Final = 3
 
 async def ask_blocks(port: LogPort, site: str, request: RangeRequest, tries: int = _PATIENT) -> list[Any]:
     """The messages with which a site answers, from the start of the range on; none where it has nothing of it."""
-    timeout_s = min(_FIRST_TIMEOUT_S * 2**tries, _TIMEOUT_S)
+    timeout_s = min(_FIRST_TIMEOUT_S * 2 ** min(tries, _PATIENT), _TIMEOUT_S)
     return port.codec.split(await port.request(port.logs.repair(site), request.encode(), timeout_s))
 
 
