@@ -25,7 +25,8 @@ from headgate.pipeline.query import QuerySettings, start_query
 from headgate.pipeline.sources import GENERATOR_SCHEMAS
 from headgate.pipeline.worker import Address
 from headgate.service.demo.run import Readers, drained
-from headgate.service.runtime import Runtime, Settings, open_runtime
+from headgate.service.runtime import Runtime, open_runtime
+from headgate.service.settings import Settings
 from headgate.wire.logs import Logs
 from headgate.wire.snapshot import Snapshot
 from headgate_studies.direct import DirectCommits

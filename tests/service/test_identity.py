@@ -22,7 +22,8 @@ from headgate.client.delivery import closing
 from headgate.errors import HeadgateError
 from headgate.pipeline.worker import Address
 from headgate.protocol.reports import RelayReport
-from headgate.service.runtime import Runtime, Settings, open_runtime
+from headgate.service.runtime import Runtime, open_runtime
+from headgate.service.settings import Settings
 from headgate.wire.identity import encode_runs
 from headgate.wire.logs import Logs
 from headgate_studies.direct import DirectCommits

@@ -33,7 +33,7 @@ def demo(
     from headgate.service.demo.baselines import NETWORK_NOTE
     from headgate.service.demo.links import DelayedLinks
     from headgate.service.demo.run import demo_file
-    from headgate.service.runtime import Settings
+    from headgate.service.settings import Settings
 
     deployment = read_deployment(file or demo_file())
     if (state_dir / "demo").exists():

@@ -25,7 +25,8 @@ from headgate.model import Deployment, NatsPlace
 from headgate.wire.identity import DEPLOYMENT_KEY
 
 if TYPE_CHECKING:
-    from headgate.service.runtime import Runtime, Settings
+    from headgate.service.runtime import Runtime
+    from headgate.service.settings import Settings
 
 _WATCH_S: Final = 0.5
 
@@ -99,7 +100,7 @@ def up(
     from headgate.cli.deployment import read_deployment
     from headgate.model import parse_bytes, parse_duration
     from headgate.service.face import parse_address
-    from headgate.service.runtime import Settings
+    from headgate.service.settings import Settings
 
     configure(log_level, log_format)
     if http is not None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -21,7 +22,7 @@ _LIVED_S: Final = 60.0
 """A process that lived for so long is started again at once: what ended it is not what it does at its start."""
 
 
-class ChildProcess:
+class ChildProcess(ABC):
     """A child process that is restarted when it dies, until `stop`. A subclass says how to start it."""
 
     def __init__(self, what: str) -> None:
@@ -59,8 +60,9 @@ class ChildProcess:
                 SERVICE.warning("%s ended with code %s; started again in %g s", self._what, code, delay_s)
                 await asyncio.sleep(delay_s)
 
+    @abstractmethod
     async def _start(self) -> asyncio.subprocess.Process:
-        raise NotImplementedError
+        """Start the process."""
 
     async def pause(self) -> None:
         """Stop the process for a while."""

@@ -6,121 +6,57 @@ import asyncio
 import contextlib
 import fcntl
 import logging
-import os
-import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from headgate.catalog import Catalog, Edit
-from headgate.catalog.rebuild import encode_filed
 from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import EmbeddedServer, Fabric, cancel_all, in_daemon, keep_quarantine
 from headgate.fabric.place import write_whole
 from headgate.fabric.runner import run_machine
-from headgate.fabric.server import Listening
 from headgate.model import Deployment, RequestLimits, parse_duration
 from headgate.pipeline.job import JobConfig
 from headgate.planning.replan import warm
-from headgate.planning.search import Search
 from headgate.private import make_private, private_files
 from headgate.protocol import kernel
 from headgate.protocol.reports import JobReport
 from headgate.relay.budget import Budgets
 from headgate.relay.node import RelayNode
-from headgate.relay.output import QueueLimits
 from headgate.relay.tables import Tables
 from headgate.service.access import make_token
 from headgate.service.anchoring import keep_anchor, missing_records, store_anchor
-from headgate.service.audit import HOME, Audit, Author
+from headgate.service.audit import HOME, Audit
+from headgate.service.beginning import apply_file, begin_run, fit, rebuild
 from headgate.service.clerk import Clerk
 from headgate.service.control import Control
-from headgate.service.extending import first_plan, missed_constraints
+from headgate.service.extending import missed_constraints
 from headgate.service.face import FaceConfig, FaceProcess, listen
 from headgate.service.following import Following
 from headgate.service.gate import Gate
 from headgate.service.heads import HeadMachine
-from headgate.service.identity import IdentityError, misfits
-from headgate.service.incarnations import accept_loss, new_incarnations
 from headgate.service.joining import Joiner
 from headgate.service.keeper import KeeperMachine, store_books
-from headgate.service.machine import RESERVE_BYTES, Machine
-from headgate.service.mending import mend
-from headgate.service.observer import WINDOW_S, Observer
+from headgate.service.machine import Machine
+from headgate.service.observer import Observer
 from headgate.service.people import People
 from headgate.service.processes import JobProcess
 from headgate.service.pulse import keep_pulse, say_stopped
-from headgate.service.purging import PurgerMachine, TableRules
-from headgate.service.replanning import Replanner, Rules
-from headgate.service.roots import refuse_moved_roots
+from headgate.service.purging import PurgerMachine
+from headgate.service.replanning import Replanner
+from headgate.service.settings import Settings
 from headgate.service.status import read_status
-from headgate.service.survey import (
-    committed_heads,
-    mark_checkpoints,
-    own_logs,
-    published_runs,
-    rebuild_from_nats,
-    refuse_second_service,
-    survey,
-)
 from headgate.service.witness import Witness
-from headgate.wire.identity import DEPLOYMENT_KEY, Incarnation, encode_runs
 from headgate.wire.logs import Log, Logs
 from headgate.wire.snapshot import Snapshot
 
 _READY_POLL_S: Final = 0.2
-# Enough to better what QASDG builds for tens of sites in a fraction of a second; the same steps give the same plan.
-_SEARCH: Final = Search(steps=20_000)
-
-
-Links = Callable[[Fabric, Tables, str], Fabric]
-"""Gives a site's relay its connection: a demonstration on one host puts the delays of links in here."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to run a deployment: where its state lies, and which parts run here."""
-
-    state_dir: Path
-    nats: str | None = None
-    listening: Listening | None = None
-    namespace: str = "hg"
-    catalog: str | None = None
-    master: str = "local[*]"
-    trigger_s: float = 1.0
-    partitions: int | None = None
-    new_lineage: bool = False
-    accept_loss: bool = False
-    rebuild_catalog: bool = False
-    links: Links | None = None
-    limits: QueueLimits = field(default_factory=QueueLimits)
-    inbox_messages: int = 4096
-    relays: bool = True
-    job: bool = True
-    replan: Rules = field(default_factory=Rules)
-    settle_s: float = 10.0
-    tables: TableRules = field(default_factory=TableRules)
-    window_s: float = WINDOW_S
-    spark_options: Mapping[str, str] = field(default_factory=dict)
-    job_environment: Callable[[int], Mapping[str, str]] | None = None
-    nats_options: Mapping[str, Any] = field(default_factory=dict)
-    log_level: str = "warning"
-    log_format: str = "text"
-    disk_reserve_bytes: int = RESERVE_BYTES
-    http: bool = False
-    http_address: str | None = None
-    """Where to serve the HTTP API; None is the usual port of loopback, or any where that is taken."""
-
-    @property
-    def catalog_place(self) -> str:
-        """The catalog's database, as a URL."""
-        return self.catalog or f"sqlite:///{self.state_dir.absolute() / 'catalog.db'}"
 
 
 ConfigureJob = Callable[["Runtime", int], JobConfig]
@@ -179,7 +115,7 @@ class Runtime:
     async def start(self, deployment: Deployment | None) -> None:
         """Bring the catalog up to the file, publish it, and start relays, books and the Spark job."""
         logs = self.fabric.logs
-        await self._fit()
+        self.told += await fit(self.fabric, self.catalog, self.settings, self.server)
         for log in (logs.state, logs.tables):
             await self.fabric.ensure(log)
         missing = await missing_records(self.fabric, self.audit)
@@ -188,8 +124,8 @@ class Runtime:
         await self.control.contexts.recover()
         fixed = self.control.extender.fixed = deployment is not None and deployment.plan is not None
         if deployment is not None:
-            await self._apply(deployment)
-        await self._begin_run()
+            await apply_file(self.fabric, self.clerk, deployment)
+        await begin_run(self.fabric, self.catalog, self.settings.checkpoints)
         await self.witness.look()
         await in_daemon(warm)
         snapshot = await self.control.publish()
@@ -262,51 +198,6 @@ class Runtime:
         self.face = FaceProcess(listening, config)
         write_whole(settings.state_dir / "http" / "address", self.face.address)
         self._spawn(self.face.run(), "HTTP API")
-
-    async def _fit(self) -> None:
-        """Refuse to start on state that does not fit together, or declare the loss where that was asked for."""
-        settings, checkpoints = self.settings, self.checkpoints
-        await refuse_second_service(self.fabric)
-        place = settings.catalog_place
-        found = await survey(self.fabric, self.catalog, place, checkpoints)
-        wrong = misfits(found)
-        self.fabric.marks = {DEPLOYMENT_KEY: found.identity.deployment}
-        if found.damaged and all(misfit.acceptable for misfit in wrong):
-            self.told += await mend(self.fabric, self.catalog, found.damaged)
-            wrong = misfits(found := await survey(self.fabric, self.catalog, place, checkpoints))
-        if settings.new_lineage and not settings.accept_loss:
-            new = [misfit for misfit in wrong if misfit.checkpoint_only]
-            self.told += await accept_loss(self.fabric, self.catalog, found, new, checkpoints)
-            wrong = [misfit for misfit in wrong if misfit not in new]
-        if wrong and not (settings.accept_loss and all(misfit.acceptable for misfit in wrong)):
-            raise IdentityError(wrong)
-        if wrong:
-            self.told += self.server.move_left_out() if self.server else []
-            self.told += await accept_loss(self.fabric, self.catalog, found, wrong, checkpoints)
-
-    @property
-    def checkpoints(self) -> Path:
-        """Where the Spark job keeps its checkpoints."""
-        return self.settings.state_dir / "checkpoints"
-
-    async def _begin_run(self) -> None:
-        """Note this start, by which positions from another past are recognised, and what a lost catalog needs."""
-        fabric, logs = self.fabric, self.fabric.logs
-        identity = self.catalog.snapshot().identity
-        incarnations = {name: each.id for name, each in identity.incarnations.items()}
-        mark_checkpoints(self.checkpoints, identity.deployment, incarnations)
-        heads = {name: head or 0 for name, head in (await committed_heads(fabric, incarnations)).items()}
-        published = await published_runs(fabric, await own_logs(fabric))
-        runs = encode_runs(self.catalog.begin_run(heads, published))
-        for subject, data in ((logs.runs, runs), (logs.filed, encode_filed(self.catalog.filed()))):
-            await fabric.publish(subject, data)
-
-    async def _apply(self, deployment: Deployment) -> None:
-        """Make the catalog agree with the file, with incarnations for its new streams."""
-        before = await self.clerk.run(lambda catalog: catalog.snapshot())
-        await refuse_moved_roots(self.fabric, before.deployment, deployment)
-        new = await new_incarnations(self.fabric, before.identity.incarnations, deployment.streams)
-        await self.clerk.run(lambda catalog: _apply(catalog, deployment, new))
 
     def _replanner(self, snapshot: Snapshot, *, fixed: bool) -> Replanner:
         rules = self.settings.replan
@@ -449,16 +340,6 @@ class Runtime:
             await say_stopped(self.fabric)
 
 
-def _apply(catalog: Catalog, deployment: Deployment, incarnations: Mapping[str, Incarnation]) -> None:
-    """Make the catalog agree with the file, and plan what that changes, as one revision."""
-    with catalog.edit("apply") as edit:
-        edit.author = Author("operator", f"{socket.gethostname()} pid {os.getpid()}")
-        edit.apply(deployment, incarnations)
-        after = edit.snapshot()
-        if edit.made or after.plan is None:
-            edit.set_plan(first_plan(after, deployment.plan, _SEARCH))
-
-
 @contextlib.contextmanager
 def exclusive(state_dir: Path) -> Any:
     """Hold the state directory: two deployments in one would fight over its ports and checkpoints.
@@ -474,15 +355,6 @@ def exclusive(state_dir: Path) -> Any:
                 f"a deployment is already running in {state_dir}", hint="stop it, or give another --state-dir"
             ) from error
         yield
-
-
-async def _rebuild(fabric: Fabric, settings: Settings) -> list[str]:
-    """Rebuild the catalog from NATS; returns what was done, in sentences."""
-    await refuse_second_service(fabric)
-    snapshot, aside = await rebuild_from_nats(fabric, settings.catalog_place)
-    count = len(snapshot.deployment.subscriptions)
-    told = [f"the catalog was rebuilt from NATS: revision {snapshot.revision} with {count:,} subscriptions"]
-    return told if aside is None else [*told, f"the catalog that was there before was moved to {aside}"]
 
 
 @asynccontextmanager
@@ -502,7 +374,7 @@ async def open_runtime(
             settings.namespace, inbox_messages=settings.inbox_messages, tables_bytes=settings.tables.limit_bytes
         )
         fabric = await stack.enter_async_context(await Fabric.connect(url, logs, **settings.nats_options))
-        told = await _rebuild(fabric, settings) if settings.rebuild_catalog else []
+        told = await rebuild(fabric, settings.catalog_place) if settings.rebuild_catalog else []
         catalog = stack.enter_context(Catalog.open(settings.catalog_place))
         runtime = Runtime(settings, fabric, catalog, server, None if deployment is None else deployment.limits)
         runtime.told += told

@@ -29,7 +29,8 @@ from headgate.pipeline.worker import Address
 from headgate.protocol.records import Pin
 from headgate.protocol.reports import JobReport
 from headgate.service.contexts import FOLD_AFTER
-from headgate.service.runtime import Settings, open_runtime
+from headgate.service.runtime import open_runtime
+from headgate.service.settings import Settings
 from headgate.wire.logs import Logs
 from headgate.wire.manifest import decode_manifest
 from headgate_studies.bench.admission_check import Batch, exact_errors, read_batches

@@ -29,7 +29,8 @@ from headgate.model import type_name
 from headgate.pipeline.sources import GENERATOR_SCHEMAS
 from headgate.service.dead import read_dead_letters
 from headgate.service.demo.run import Readers, drained
-from headgate.service.runtime import Runtime, Settings, open_runtime
+from headgate.service.runtime import Runtime, open_runtime
+from headgate.service.settings import Settings
 from headgate_studies.workloads.feeds import FeedServer, MadeFeed
 
 TOPICS = ("weather", "sport", "code", "music", "trade")

@@ -37,7 +37,8 @@ from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.staged import Staged
 from headgate.pipeline.worker import Address
 from headgate.relay.node import RelayNode
-from headgate.service.runtime import Runtime, Settings, open_runtime
+from headgate.service.runtime import Runtime, open_runtime
+from headgate.service.settings import Settings
 from headgate.wire.logs import Logs
 
 _SITES: Final = ("root", "north", "south", "east")

@@ -20,7 +20,8 @@ from headgate.service.books import read_tallies
 from headgate.service.demo.links import DelayedLinks
 from headgate.service.demo.run import Readers
 from headgate.service.replanning import Rules
-from headgate.service.runtime import Runtime, Settings, open_runtime
+from headgate.service.runtime import Runtime, open_runtime
+from headgate.service.settings import Settings
 from headgate_studies.bench.model_demo import scaled
 from headgate_studies.bench.model_lines import (
     LINGER_S,

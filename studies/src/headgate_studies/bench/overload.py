@@ -29,7 +29,8 @@ from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.worker import Address
 from headgate.relay.output import QueueLimits
 from headgate.service.replanning import Rules
-from headgate.service.runtime import Runtime, Settings, open_runtime
+from headgate.service.runtime import Runtime, open_runtime
+from headgate.service.settings import Settings
 from headgate.wire.logs import Logs
 from headgate_studies.bench.cpu import run_cpu_s
 from headgate_studies.bench.link_watch import LinkVerdict, LinkWatch

@@ -22,7 +22,8 @@ from typing import Any, Final
 from headgate.catalog import parse_deployment
 from headgate.pipeline.sources import GENERATOR_SCHEMAS
 from headgate.protocol.reports import JobReport
-from headgate.service.runtime import Runtime, Settings, open_runtime
+from headgate.service.runtime import Runtime, open_runtime
+from headgate.service.settings import Settings
 from headgate.wire.manifest import decode_manifest
 
 _DEPLOYMENT: Final = """

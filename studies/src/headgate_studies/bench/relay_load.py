@@ -31,7 +31,7 @@ from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.worker import Address
 from headgate.relay.node import RelayNode
 from headgate.service.replanning import Rules
-from headgate.service.runtime import Settings, open_runtime
+from headgate.service.runtime import open_runtime
 
 _EVERY_S: Final = 0.1
 _START_S: Final = 4.0
@@ -51,8 +51,9 @@ def _first(names: list[str], what: str) -> Any:
     raise ImportError(f"{what} is in none of {names}")
 
 
+Settings = _first(["headgate.service.settings", "headgate.service.runtime"], "Settings")
 Logs = _first(["headgate.wire.logs", "headgate.fabric"], "Logs")
-DirectCommits = _first(["headgate_studies.direct", "headgate_studies.direct"], "DirectCommits")
+DirectCommits = _first(["headgate_studies.direct", "headgate.pipeline.direct"], "DirectCommits")
 
 
 def _deployment() -> str:

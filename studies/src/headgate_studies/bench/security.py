@@ -28,7 +28,8 @@ from headgate.fabric.place import choose_port
 from headgate.fabric.server import Listening
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.worker import Address
-from headgate.service.runtime import Settings, open_runtime
+from headgate.service.runtime import open_runtime
+from headgate.service.settings import Settings
 from headgate.wire.logs import Log, Logs
 from headgate_studies.direct import DirectCommits
 

@@ -31,7 +31,8 @@ from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.worker import Address
 from headgate.relay.output import QueueLimits
 from headgate.service.replanning import Rules
-from headgate.service.runtime import Runtime, Settings, open_runtime
+from headgate.service.runtime import Runtime, open_runtime
+from headgate.service.settings import Settings
 from headgate.wire.logs import Logs
 from headgate.wire.manifest import Manifest
 from headgate_studies.bench.stalled_reader import POLICY

@@ -26,7 +26,8 @@ from headgate.service.demo.run import Readers, drained
 from headgate.service.named import read_inboxes
 from headgate.service.purging import TableRules
 from headgate.service.room import NoRoomError
-from headgate.service.runtime import Runtime, Settings, open_runtime
+from headgate.service.runtime import Runtime, open_runtime
+from headgate.service.settings import Settings
 from headgate.wire.block import Block, Commit
 from headgate.wire.logs import Logs
 from headgate.wire.message import block_version, encode_block

@@ -19,7 +19,8 @@ from headgate.pipeline.worker import Address
 from headgate.relay.node import RelayNode
 from headgate.service.demo.run import Readers, drained
 from headgate.service.purging import TableRules
-from headgate.service.runtime import Runtime, Settings, open_runtime
+from headgate.service.runtime import Runtime, open_runtime
+from headgate.service.settings import Settings
 from headgate.wire.logs import Logs
 from headgate_studies.direct import DirectCommits
 

@@ -140,7 +140,8 @@ async def _live(seconds: float, limit: int, seed: int) -> tuple[float, dict[str,
     from headgate.client import Client
     from headgate.relay.output import QueueLimits
     from headgate.service.replanning import Rules
-    from headgate.service.runtime import Settings, open_runtime
+    from headgate.service.runtime import open_runtime
+    from headgate.service.settings import Settings
 
     del seed  # the machine is the only thing that differs between two runs
     deployment = parse_deployment(_deployment(), "pack-queue.yaml", {})

@@ -190,7 +190,8 @@ async def _headgate(settings: dict[str, Any], directory: Path) -> dict[str, Any]
     from headgate.client import Client
     from headgate.pipeline.sources import GENERATOR_SCHEMAS
     from headgate.relay.output import QueueLimits
-    from headgate.service.runtime import Settings, open_runtime
+    from headgate.service.runtime import open_runtime
+    from headgate.service.settings import Settings
 
     count, rate, block = int(settings["messages"]), float(settings["rate"]), 100
     ages: list[float] = []

@@ -31,7 +31,8 @@ from headgate.filters import parse_filter
 from headgate.pipeline.job import JobConfig
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.service.demo.run import Readers, drained
-from headgate.service.runtime import Runtime, Settings, open_runtime
+from headgate.service.runtime import Runtime, open_runtime
+from headgate.service.settings import Settings
 
 DRIVER_KILLS: Final = ("driver.after_part@1", "driver.before_manifest@2", "driver.after_manifest@1")
 RELAY_KILLS: Final = ("relay.before_publish@4", "relay.after_publish@4")

@@ -30,7 +30,8 @@ from headgate.client import Client, LossError
 from headgate.client.delivery import closing
 from headgate.errors import HeadgateError
 from headgate.pipeline.worker import Address
-from headgate.service.runtime import Runtime, Settings, open_runtime
+from headgate.service.runtime import Runtime, open_runtime
+from headgate.service.settings import Settings
 from headgate.wire.logs import Logs
 from headgate_studies.direct import DirectCommits
 

@@ -32,7 +32,8 @@ from headgate.fabric import EmbeddedServer, Fabric
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.worker import Address
 from headgate.service.demo.run import Readers, drained
-from headgate.service.runtime import Runtime, Settings, open_runtime
+from headgate.service.runtime import Runtime, open_runtime
+from headgate.service.settings import Settings
 from headgate.wire.logs import Logs
 from headgate.wire.unreadable import UnreadableError
 from headgate_studies.direct import DirectCommits

@@ -23,7 +23,8 @@ from headgate.catalog import parse_deployment
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.worker import Address
 from headgate.service.access import read_token
-from headgate.service.runtime import Runtime, Settings, open_runtime
+from headgate.service.runtime import Runtime, open_runtime
+from headgate.service.settings import Settings
 from headgate.wire.logs import Logs
 from headgate_studies.direct import DirectCommits
 

@@ -40,7 +40,8 @@ from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.worker import Address
 from headgate.relay.root import committed_head
 from headgate.service.demo.run import drained
-from headgate.service.runtime import Runtime, Settings, open_runtime
+from headgate.service.runtime import Runtime, open_runtime
+from headgate.service.settings import Settings
 from headgate.wire.logs import Logs
 from headgate_studies.direct import DirectCommits
 

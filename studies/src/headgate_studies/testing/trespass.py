@@ -27,7 +27,8 @@ from headgate.client import Client
 from headgate.fabric.gated import SUBJECT
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.worker import Address
-from headgate.service.runtime import Runtime, Settings, open_runtime
+from headgate.service.runtime import Runtime, open_runtime
+from headgate.service.settings import Settings
 from headgate.wire.ledger import Tally
 from headgate.wire.logs import Log, Logs
 from headgate_studies.direct import DirectCommits
