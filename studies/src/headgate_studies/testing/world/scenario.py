@@ -105,15 +105,17 @@ def make_any(seed: int, length_s: float = 40.0) -> Scenario:
     first = Snapshot(1, deployment, make_plan(random, deployment), ids, classes)
     actions = [*_commits(random, streams, length_s), *_troubles(random, sites, streams, length_s)]
     actions += _service_troubles(Random(f"services {seed}"), length_s)
+    max_rows, inbox_messages = random.choice((30, 200, 100_000)), random.choice((8, 64, 4096))
+    max_bytes, max_block = random.choice((40_000, 1 << 20, 1 << 29)), random.choice((400, 1 << 20, 1 << 20))
     return Scenario(
         seed,
         first,
         tuple(sorted(actions, key=lambda each: each.time_s)),
         length_s,
-        max_rows=random.choice((30, 200, 100_000)),
-        inbox_messages=random.choice((8, 64, 4096)),
-        max_bytes=random.choice((40_000, 1 << 20, 1 << 29)),
-        max_block=random.choice((400, 1 << 20, 1 << 20)),
+        max_rows=max_rows,
+        inbox_messages=inbox_messages,
+        max_bytes=max_bytes,
+        max_block=min(max_block, max_bytes // 8),  # several messages fit a log
         heavy_rows=random.choice((10, 5_000)),
         delay_s=random.choice((0.02, 0.02, 0.3)),
         squeeze=squeeze,
