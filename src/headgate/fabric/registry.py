@@ -29,6 +29,7 @@ class User:
     """One user: its public key, and the streams that it may subscribe to and publish into (`*` is any).
 
     `retiring` are keys of before a rotation, each with the time at which it is revoked. Times are in whole seconds.
+    `program` is what a program is that runs elsewhere with these credentials: `site NAME`, its relay, or `job`.
     """
 
     name: str
@@ -39,10 +40,13 @@ class User:
     publishes: tuple[str, ...] = ()
     expires_s: int | None = None
     retiring: Mapping[str, int] = field(default_factory=dict)
+    program: str = ""
 
     @property
     def role(self) -> str:
         """What it is, in words."""
+        if self.program:
+            return self.program
         if self.operator:
             return "operator"
         found = [word for word, streams in (("subscriber", self.subscribes), ("publisher", self.publishes)) if streams]

@@ -32,6 +32,7 @@ from headgate.service.extending import Extender
 from headgate.service.people import People
 from headgate.service.requests import Answers, Handler, Request, mapping_of, text_of, texts_of
 from headgate.service.rights import BY, admitted, author_of, check_owned, owned_by
+from headgate.service.roles import Roles
 from headgate.service.room import NoRoomError, Room
 from headgate.wire.ledger import Matched
 from headgate.wire.snapshot import Snapshot
@@ -66,6 +67,8 @@ class Control:
         self._limits = limits
         self.people: People | None = None
         """The users of the deployment, once somebody keeps them."""
+        self.roles: Roles | None = None
+        """What relays and the job may do, where their server lets us say."""
         self._handlers: dict[str, Handler] = {}
         self._once: set[str] = set()
         self._serving: list[Callable[[], Awaitable[None]]] = []
@@ -150,6 +153,8 @@ class Control:
         for stream in snapshot.deployment.streams:
             await self._fabric.ensure(self._fabric.logs.root(stream))
         await self.contexts.follow(snapshot)
+        if self.roles is not None:
+            await self.roles.admit(snapshot)
         try:
             await publish_snapshot(self._fabric, snapshot)
         except LogFullError as error:

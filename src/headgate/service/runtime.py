@@ -19,7 +19,9 @@ from headgate.catalog import Catalog, Edit
 from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import EmbeddedServer, Fabric, cancel_all, in_daemon, keep_quarantine
+from headgate.fabric.address import directory_of
 from headgate.fabric.place import write_whole
+from headgate.fabric.rolekeys import has_keys
 from headgate.fabric.runner import run_machine
 from headgate.model import Deployment, RequestLimits, parse_duration
 from headgate.pipeline.job import JobConfig
@@ -50,6 +52,7 @@ from headgate.service.processes import JobProcess
 from headgate.service.pulse import keep_pulse, say_stopped
 from headgate.service.purging import PurgerMachine
 from headgate.service.replanning import Replanner
+from headgate.service.roles import Roles
 from headgate.service.settings import Settings
 from headgate.service.status import read_status
 from headgate.service.witness import Witness
@@ -85,9 +88,13 @@ class Runtime:
         self.machine = Machine(fabric, settings.state_dir, server, reserve_bytes, self._pause, self._resume)
         self.audit = Audit(settings.state_dir)
         self.people = self.control.people = People(server, fabric.logs, self.audit)
+        directory = directory_of(self.url)
+        self.roles = Roles(directory, fabric) if directory is not None and has_keys(directory) else None
+        self.control.roles = self.people.roles = self.roles
         catalog.recorder = self._record
         self.control.machine = lambda: msgspec.to_builtins(self.machine.report)
         self.nodes: dict[str, RelayNode] = {}
+        self._connections: list[Fabric] = []
         self._booked: list[str] = []
         self.purger: PurgerMachine | None = None
         self.observer = Observer(fabric, self.tables, settings.window_s)
@@ -145,18 +152,7 @@ class Runtime:
             self._spawn(self.people.run(), "users")
         self._spawn(keep_anchor(self.fabric, self.audit), "audit")
         self._spawn(self.control.run(), "revisions")
-        if self.settings.relays:
-            budgets = Budgets(snapshot.deployment)
-            for site in snapshot.deployment.sites:
-                node = RelayNode(
-                    self.settings.links(self.fabric, self.tables, site) if self.settings.links else self.fabric,
-                    site,
-                    tables=self.tables,
-                    budgets=budgets,
-                    limits=self.settings.limits,
-                )
-                self.nodes[site] = node
-                self._spawn(node.run(), f"relay {site}")
+        await self._start_relays(snapshot)
         self._spawn(keep_quarantine(self.fabric, "service"), "quarantine")
         self._run(HeadMachine(logs, **self._own), "head")
         self._spawn(keep_pulse(self.fabric), "pulse")
@@ -180,6 +176,33 @@ class Runtime:
         self._spawn(self.machine.run(), "machine")
         if self.settings.http:
             self._open_face()
+
+    async def _start_relays(self, snapshot: Snapshot) -> None:
+        """Say what relays may do, and run them unless they run elsewhere."""
+        if self.roles is not None:
+            self._spawn(self.roles.run(), "roles")
+        if not self.settings.relays:
+            return
+        budgets = Budgets(snapshot.deployment)
+        sites = list(snapshot.deployment.sites)
+        for site, fabric in zip(sites, await asyncio.gather(*map(self._connect_site, sites)), strict=True):
+            node = self.nodes[site] = RelayNode(
+                self.settings.links(fabric, self.tables, site) if self.settings.links else fabric,
+                site,
+                tables=self.tables,
+                budgets=budgets,
+                limits=self.settings.limits,
+            )
+            self._spawn(node.run(), f"relay {site}")
+
+    async def _connect_site(self, site: str) -> Fabric:
+        """A connection of a site's own, with its rights; where roles cannot be given, that of the service."""
+        if self.roles is None:
+            return self.fabric
+        fabric = await self.roles.connect(self.url, site, **self.settings.nats_options)
+        fabric.quarantine, fabric.codec = self.fabric.quarantine, self.fabric.codec
+        self._connections.append(fabric)
+        return fabric
 
     def _open_face(self) -> None:
         """Serve the HTTP API in a process beside this one."""
@@ -252,6 +275,9 @@ class Runtime:
     def job_config(self) -> JobConfig:
         """What the Spark job is started with."""
         settings = self.settings
+        options = dict(settings.nats_options)
+        if self.roles is not None:
+            options["user_credentials"] = str(self.roles.job_file())
         return JobConfig(
             url=self.url,
             namespace=settings.namespace,
@@ -261,7 +287,7 @@ class Runtime:
             partitions=settings.partitions,
             new_lineage=settings.new_lineage or settings.accept_loss,
             spark_options=dict(settings.spark_options),
-            nats_options=dict(settings.nats_options),
+            nats_options=options,
             log_level=settings.log_level,
             log_format=settings.log_format,
         )
@@ -332,6 +358,10 @@ class Runtime:
                 await store_books(self.fabric, self.tables, stream)
         with noted(SERVICE, "contexts were not folded at the stop", HeadgateError, level=logging.WARNING):
             await self.control.contexts.fold()
+        for connection in self._connections:
+            await connection.close()
+        if self.roles is not None:
+            await self.roles.close()
         await self.witness.close()
         await self.clerk.close()
         if self._tasks:  # a start that was refused changes nothing
