@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from headgate.model.grant import Narrowed
 from headgate.model.quality import Quality
 
 
@@ -27,6 +28,8 @@ class Subscription:
     `owner` is the user who made it, whom nobody but an operator can act for; without one it is the operators'.
     `context_from` names a subscription whose rows set the values of `context`. `require` is what it must be kept under
     overload of the stream's job, where that differs from what the stream's admission says.
+    `narrowed` is the catalog's too: the owner's grant, where it allows less than was asked for. The other fields are
+    then what is in force, and `narrowed` has what was asked for.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Subscription:
     stay: int = 0
     left: tuple[Stay, ...] = ()
     owner: str = ""
+    narrowed: Narrowed | None = None
 
     @property
     def stays(self) -> tuple[Stay, ...]:
