@@ -253,9 +253,8 @@ class Client:
         known, sequence = await self._known(number, place) if peek else await self._take_over(number, place)
         if given is not None:
             given.incarnation, given.run, given.reader = known.incarnation, known.run, known.reader
-        tally, floor = known if given is None else given, known.boundary
-        acks = Acknowledger(name, None if peek else sequence, floor, tally.reader)
-        opened = Reading(name, snapshot, Account(tally), acks, floor, **reading)
+        acks = Acknowledger(name, None if peek else sequence, known)
+        opened = Reading(name, snapshot, Account(known if given is None else given), acks, **reading)
         inbox = Inbox(self.fabric, self.tables, opened, on_digest)
         self._inboxes.add(inbox)
         if self._watching is None and known.incarnation:

@@ -43,15 +43,13 @@ STORE: Final = "store"
 class Reading:
     """What stays of a reader between two loops over it: its account, its acknowledgements, what it is asked for.
 
-    `floor` is the boundary that was acknowledged before it. A delivery has at most `max_rows` rows. `on_gap` hears of a
-    range that did not arrive.
+    A delivery has at most `max_rows` rows. `on_gap` hears of a range that did not arrive.
     """
 
     name: str
     snapshot: Snapshot
     account: Account
     acks: Acknowledger
-    floor: int = 0
     max_rows: int | None = None
     on_gap: OnGap | None = None
     confirming: bool = False
@@ -67,6 +65,7 @@ class Reading:
     def __post_init__(self) -> None:
         self.site = self.snapshot.deployment.subscriptions[self.name].site
         self.position = self.account.tally.encode()
+        self.acks.resume(self.account.tally)
 
     def go_back(self) -> None:
         """Count on from the consumer's place: an earlier loop may have ended with a block counted and not yet taken."""
@@ -104,7 +103,7 @@ class ReaderMachine(Machine):
         self._tables = MachineTables(self._port)
         self._stream = reading.stream
         self._root = reading.snapshot.deployment.streams[reading.stream].root
-        held = (reading.account, reading.floor, reading.batch)
+        held = (reading.account, reading.acks.floor, reading.batch)
         self._stays = Stays(self._port, self._tables, reading.name, reading.snapshot, *held)
         reading.acks.run_in(self._port)
         self.serve(TAKEN, self._taken)

@@ -170,8 +170,8 @@ class World:
             self._settle_past(subscriber)
             subscriber.go_back(tally, self.oracle)
             subscriber.told = tally.lost > 0
-        acks = Acknowledger(name, sequence, known.boundary, known.reader)
-        self._read_on(name, Reading(name, snapshot, Account(tally), acks, known.boundary))
+        acks = Acknowledger(name, sequence, known)
+        self._read_on(name, Reading(name, snapshot, Account(tally), acks))
 
     def _read_on(self, name: str, reading: Reading) -> None:
         """Begin a loop over a subscription."""
