@@ -57,6 +57,10 @@ class User:
         """Whether it may have rows of a stream."""
         return self.operator or bool({stream, ANY} & set(self.subscribes))
 
+    def may_publish(self, stream: str) -> bool:
+        """Whether it may publish rows into a stream."""
+        return self.operator or bool({stream, ANY} & set(self.publishes))
+
     def grant(self, stream: str) -> Grant:
         """What it may have of a stream."""
         return self.grants.get(stream, EVERYTHING) if self.may_subscribe(stream) else NOTHING
