@@ -207,6 +207,9 @@ def test_a_grant_that_shrinks_withholds_what_waits_and_survives_a_restart(tmp_pa
             await inbox.close()
             changed = await here.grant("ada", where="site = 'a' OR site = 'b'", columns=["id", "site"])
             assert changed["changed"] == 2
+            for verb in ("pause", "resume"):
+                await ada.control(verb, name="whole")
+                await ada.control(verb, name="paid")
             await here.commit(60, 100)
             got, given_up = await read(ada, "whole", 100)
             kept = [each for batch in here.committed for each in batch.to_pylist()][25:]
@@ -231,7 +234,9 @@ def test_a_grant_that_shrinks_withholds_what_waits_and_survives_a_restart(tmp_pa
             assert got.column_names == ["id", "site"]
             with pytest.raises((ClientError, UserError)):
                 await ada.subscribe("more", stream="staff", site="leaf", select=["salary"])
+            await ada.control("pause", name="paid")
             await here.grant("ada")  # and back again
+            await ada.control("resume", name="paid")
             await here.commit(140, 180)
             got, _ = await read(ada, "whole", 180)
             assert got.num_rows == 40

@@ -86,10 +86,11 @@ def stream_for(stream: Stream, grant: Grant) -> Stream:
 
 
 def as_asked(subscription: Subscription) -> Subscription:
-    """A subscription as its owner asked for it."""
+    """A subscription as its owner asked for it, paused where it is."""
     if subscription.narrowed is None:
         return subscription
-    return replace(subscription, narrowed=None, **subscription.narrowed.asked)
+    asked = replace(subscription.resume(), narrowed=None, **subscription.narrowed.asked)
+    return asked if subscription.paused is None else asked.pause()
 
 
 def narrow(subscription: Subscription, stream: Stream, grant: Grant, limit_us: float = ROW_US) -> Subscription:
@@ -102,6 +103,8 @@ def narrow(subscription: Subscription, stream: Stream, grant: Grant, limit_us: f
     asked = as_asked(subscription)
     if grant.whole:
         return asked
+    if asked.paused is not None:
+        return narrow(asked.resume(), stream, grant, limit_us).pause()
     seen = stream_for(stream, grant)
     finding = next(iter(check_subscription(asked, {stream.name: seen}, (asked.site,), limit_us)), None)
     if finding is not None:
@@ -128,6 +131,8 @@ def narrow_or_stop(subscription: Subscription, stream: Stream, grant: Grant, lim
     or may see more again.
     """
     asked = as_asked(subscription)
+    if asked.paused is not None:
+        return narrow_or_stop(asked.resume(), stream, grant, limit_us).pause()
     visible = tuple(name for name in stream.schema.names if grant.shows(name))
     select = None if asked.select is None else tuple(name for name in asked.select if name in visible)
     try:
@@ -142,7 +147,7 @@ def narrow_or_stop(subscription: Subscription, stream: Stream, grant: Grant, lim
 def is_stopped(subscription: Subscription) -> bool:
     """Whether a grant leaves nothing of a subscription, as it names what its owner may not see."""
     narrowed = subscription.narrowed
-    return narrowed is not None and subscription.where == "false" and "where" in narrowed.asked
+    return narrowed is not None and subscription.resume().where == "false" and "where" in narrowed.asked
 
 
 def _rows(asked: Subscription, stream: Stream, seen: Stream, grant: Grant) -> Mapping[str, str]:

@@ -152,6 +152,7 @@ def decode_subscription(name: str, document: Mapping[str, Any]) -> Subscription:
         quality=_decode_quality,
         left=_decode_stays,
         narrowed=_decode_narrowed,
+        paused=_decode_paused,
     )
 
 
@@ -179,6 +180,11 @@ def decode_grant(document: Mapping[str, Any]) -> Grant:
 
 def _decode_stays(document: list[list[Any]]) -> tuple[Stay, ...]:
     return tuple(Stay(int(number), str(site)) for number, site in document)
+
+
+def _decode_paused(document: list[str]) -> tuple[str, str]:
+    where, profile = document
+    return where, profile
 
 
 def _decode_quality(document: Mapping[str, Any]) -> Quality:
