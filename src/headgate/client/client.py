@@ -98,12 +98,17 @@ class Client:
 
     async def close(self) -> None:
         """Acknowledge what was read, and close the connection."""
+        await self.release()
+        await self.fabric.close()
+
+    async def release(self) -> None:
+        """Acknowledge what was read, and leave the connection to whoever else uses it."""
         if self._watching is not None:
             await cancel_all([self._watching])
         for inbox in list(self._inboxes):
             with noted(CLIENT, "another reader has taken over", ClientError):
                 await inbox.close()
-        await self.fabric.close()
+        await self.fabric.release()
 
     async def snapshot(self) -> Snapshot:
         """The deployment as it is now."""
@@ -186,7 +191,8 @@ class Client:
         order of each root; its position token holds the position at each.
 
         Where rows of the stream were lost and that was accepted, the stream has begun anew: who was there before is
-        told by a `LossError`, and reads what came since with `after_loss`. With `confirming`, what the loop takes is
+        told by a `LossError`, and reads what came since with `after_loss`; so does who stands before rows that are no
+        longer kept. With `confirming`, what the loop takes is
         not acknowledged before `inbox.confirm(delivery.position)` is called, for who passes rows on to somebody else.
         `batch` bounds how many messages of the inbox are in memory at a time.
         """
@@ -254,9 +260,9 @@ class Client:
         known, sequence = await self._known(number, place) if peek else await self._take_over(number, place)
         if given is not None:
             given.incarnation, given.run, given.reader = known.incarnation, known.run, known.reader
-        tally, floor = known if given is None else given, known.boundary
-        acks = Acknowledger(name, None if peek else sequence, floor, tally.reader)
-        opened = Reading(name, snapshot, Account(tally), acks, floor, **reading)
+        acks = Acknowledger(name, None if peek else sequence, known)
+        account = Account(known if given is None else given)
+        opened = Reading(name, snapshot, account, acks, after_loss=after_loss, **reading)
         inbox = Inbox(self.fabric, self.tables, opened, on_digest)
         self._inboxes.add(inbox)
         if self._watching is None and known.incarnation:

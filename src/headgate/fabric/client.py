@@ -107,6 +107,9 @@ class Fabric(Administration):
         """The same connection as another kind of fabric; whoever opened it closes it."""
         return kind(self._client, self.logs)
 
+    async def release(self) -> None:
+        """End what this does on a connection that others use too."""
+
     async def close(self) -> None:
         """Close the connection."""
         await self._client.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from headgate.catalog.granting import as_asked
 from headgate.filters import bind, context_types, filter_cost, normal_form, simplify
 from headgate.filters.algebra.express import domain_expression
 from headgate.filters.profiles import profile_type, relational
@@ -17,12 +18,16 @@ from headgate.wire.snapshot import Snapshot
 
 def subscription_document(subscription: Subscription) -> dict[str, Any]:
     """A subscription as a deployment file writes it: given back to `parse_subscription` it is the same."""
+    paused = subscription.paused is not None
+    subscription = subscription.resume()
     same = ("site", "stream", "where", "resolution", "region", "policy", "context", "weight", "priority", "format")
+    subscription = as_asked(subscription)
     found: dict[str, Any] = {key: getattr(subscription, key) for key in same}
     found |= {key: getattr(subscription, key) for key in ("start", "profile", "require", "context_from")}
     found["select"] = None if subscription.select is None else list(subscription.select)
     found["quality"] = quality_document(subscription.quality)
     found["expires"] = None if subscription.expires_s is None else f"{subscription.expires_s!r} s"
+    found["paused"] = paused or None
     return {key: value for key, value in found.items() if value is not None and value != {}}
 
 

@@ -29,8 +29,6 @@ from headgate.planning.replan import warm
 from headgate.private import make_private, private_files
 from headgate.protocol import kernel
 from headgate.protocol.reports import JobReport
-from headgate.relay.budget import Budgets
-from headgate.relay.node import RelayNode
 from headgate.relay.tables import Tables
 from headgate.service.access import make_token
 from headgate.service.anchoring import keep_anchor, missing_records, store_anchor
@@ -51,6 +49,7 @@ from headgate.service.people import People
 from headgate.service.processes import JobProcess
 from headgate.service.pulse import keep_pulse, say_stopped
 from headgate.service.purging import PurgerMachine
+from headgate.service.relays import Relays
 from headgate.service.replanning import Replanner
 from headgate.service.roles import Roles
 from headgate.service.settings import Settings
@@ -91,10 +90,12 @@ class Runtime:
         directory = directory_of(self.url)
         self.roles = Roles(directory, fabric) if directory is not None and has_keys(directory) else None
         self.control.roles = self.people.roles = self.roles
+        self.people.deployment = lambda: self.control.contexts.snapshot.deployment
+        self.people.settle = self.control.settle_grants
         catalog.recorder = self._record
         self.control.machine = lambda: msgspec.to_builtins(self.machine.report)
-        self.nodes: dict[str, RelayNode] = {}
-        self._connections: list[Fabric] = []
+        self.relays = Relays(settings, fabric, self.tables, self.roles, self.url)
+        self.nodes = self.relays.nodes
         self._booked: list[str] = []
         self.purger: PurgerMachine | None = None
         self.observer = Observer(fabric, self.tables, settings.window_s)
@@ -135,14 +136,11 @@ class Runtime:
         await begin_run(self.fabric, self.catalog, self.settings.checkpoints)
         await self.witness.look()
         await in_daemon(warm)
+        await self.clerk.run(self.control.granting.settle_all)
         snapshot = await self.control.publish()
         for miss in missed_constraints(snapshot):
             print(f"headgate: {miss}", file=sys.stderr, flush=True)
         self.catalog.guard = self._guard
-        streams = snapshot.deployment.streams
-        for stream in streams.values():
-            if stream.source.format == "nats":
-                await self.fabric.ensure(logs.input(stream.name))
         await self.control.serve()
         if self.server is not None:
             gate = Gate(
@@ -152,20 +150,18 @@ class Runtime:
             self._spawn(self.people.run(), "users")
         self._spawn(keep_anchor(self.fabric, self.audit), "audit")
         self._spawn(self.control.run(), "revisions")
-        await self._start_relays(snapshot)
+        if self.roles is not None:
+            self._spawn(self.roles.run(), "roles")
+        await self._follow(snapshot)
+        self.control.followers.append(self._follow)
         self._spawn(keep_quarantine(self.fabric, "service"), "quarantine")
         self._run(HeadMachine(logs, **self._own), "head")
         self._spawn(keep_pulse(self.fabric), "pulse")
         self._spawn(self.observer.run(), "observer")
         replanner = self.replanner = self._replanner(snapshot, fixed=fixed)
         self.control.figures = lambda: replanner.figures
+        self.control.proposals.approved = replanner.changed
         self._spawn(replanner.run(), "planner")
-        if not fixed and any(site.upload_bytes_per_s is None for site in snapshot.deployment.sites.values()):
-            self.joiner = Joiner(self.fabric, self.catalog, self.observer, self.control.publish, self.settings.settle_s)
-            self._spawn(self.joiner.run(), "joins")
-        for name in streams:
-            self._booked.append(name)
-            self._run(KeeperMachine(name, logs, **self._own), f"ledger of {name}")
         self.purger = PurgerMachine(self.control.room, self.settings.tables, logs, **self._own)
         self._run(self.purger, "tables")
         self._spawn(self.witness.run(), "witness")
@@ -177,32 +173,24 @@ class Runtime:
         if self.settings.http:
             self._open_face()
 
-    async def _start_relays(self, snapshot: Snapshot) -> None:
-        """Say what relays may do, and run them unless they run elsewhere."""
-        if self.roles is not None:
-            self._spawn(self.roles.run(), "roles")
-        if not self.settings.relays:
-            return
-        budgets = Budgets(snapshot.deployment)
-        sites = list(snapshot.deployment.sites)
-        for site, fabric in zip(sites, await asyncio.gather(*map(self._connect_site, sites)), strict=True):
-            node = self.nodes[site] = RelayNode(
-                self.settings.links(fabric, self.tables, site) if self.settings.links else fabric,
-                site,
-                tables=self.tables,
-                budgets=budgets,
-                limits=self.settings.limits,
-            )
-            self._spawn(node.run(), f"relay {site}")
+    async def _follow(self, snapshot: Snapshot) -> None:
+        """Run what is new in a revision: relays of sites, books and inputs of streams.
 
-    async def _connect_site(self, site: str) -> Fabric:
-        """A connection of a site's own, with its rights; where roles cannot be given, that of the service."""
-        if self.roles is None:
-            return self.fabric
-        fabric = await self.roles.connect(self.url, site, **self.settings.nats_options)
-        fabric.quarantine, fabric.codec = self.fabric.quarantine, self.fabric.codec
-        self._connections.append(fabric)
-        return fabric
+        A site or a stream that is gone is left running until the next start: rows on their way may still need it.
+        """
+        for name, stream in snapshot.deployment.streams.items():
+            if name not in self._booked:
+                if stream.source.format == "nats":
+                    await self.fabric.ensure(self.fabric.logs.input(name))
+                self._booked.append(name)
+                self._run(KeeperMachine(name, self.fabric.logs, **self._own), f"ledger of {name}")
+                self.observer.add(name)
+        if self.settings.relays:
+            await self.relays.follow(snapshot.deployment, self._spawn)
+        unknown = any(site.upload_bytes_per_s is None for site in snapshot.deployment.sites.values())
+        if self.joiner is None and unknown and not self.control.extender.fixed:
+            self.joiner = Joiner(self.fabric, self.catalog, self.observer, self.control.publish, self.settings.settle_s)
+            self._spawn(self.joiner.run(), "joins")
 
     def _open_face(self) -> None:
         """Serve the HTTP API in a process beside this one."""
@@ -237,6 +225,7 @@ class Runtime:
             rules,
             fixed=fixed,
             held=lambda: self.joiner is not None and self.joiner.busy,
+            proposals=self.control.proposals,
         )
 
     async def _pause(self) -> None:
@@ -358,8 +347,7 @@ class Runtime:
                 await store_books(self.fabric, self.tables, stream)
         with noted(SERVICE, "contexts were not folded at the stop", HeadgateError, level=logging.WARNING):
             await self.control.contexts.fold()
-        for connection in self._connections:
-            await connection.close()
+        await self.relays.close()
         if self.roles is not None:
             await self.roles.close()
         await self.witness.close()

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from headgate.wire.block import EXPIRED, Block, merge_declared
+from headgate.wire.block import EXPIRED, GRANT, Block, merge_declared
 from headgate.wire.frame import WireError
 from headgate.wire.histogram import Histogram
 from headgate.wire.manifest import Manifest
@@ -69,7 +70,8 @@ class Tally:
     reader who resumes inside a commit settles all of it. `begun` is the commit that the mark lies inside of, None at an
     end. `detached_ms` is when the subscriber said that it would be away, 0 while it has not; `grace_s` how long its
     rows are to be kept then, None for as long as the subscription says. `lost` is the place in the state log of an
-    acknowledgement that could not be read, 0 when there was none: what was counted before it is not in here.
+    acknowledgement that could not be read, or behind which rows are no longer kept, 0 when there was none: what was
+    counted before it is not in here.
     `incarnation` is the id of the stream's incarnation that the sequence numbers belong to, `run` that of the service's
     run in which they were read, `reader` that of the reader that stored it.
     """
@@ -131,9 +133,10 @@ def counted_by(tally: Tally) -> dict[str, int]:
     return found
 
 
-def _ends(block: Block) -> list[int]:
+def _ends(block: Block, seqs: npt.NDArray[np.uint64] | None = None) -> list[int]:
     """For each commit of a block, the number of rows up to its end."""
-    return [int(end) for end in block.seqs.searchsorted([commit.upto for commit in block.commits], side="right")]
+    ends = np.array([commit.upto for commit in block.commits], dtype=np.uint64)
+    return [int(end) for end in (block.seqs if seqs is None else seqs).searchsorted(ends, side="right")]
 
 
 def counted_in_stay(tally: Tally) -> dict[str, int]:
@@ -151,6 +154,12 @@ class Account:
     def coverage(self) -> int | None:
         """The sequence up to which everything was handed over; None before the first block."""
         return None if self.tally.starts is None else self.tally.mark
+
+    def begin_again(self, start: int, lost: int) -> None:
+        """Count from here on only: rows before it are lost to this reader, which `lost` says in every tally."""
+        known, self.tally = self.tally, Tally(self.tally.subscription, start, start, mark=start, lost=lost or 1)
+        self.tally.stay, self.tally.inbox = known.stay, known.inbox
+        self.tally.incarnation, self.tally.run, self.tally.reader = known.incarnation, known.run, known.reader
 
     def rest(self, block: Block) -> Block:
         """The part of a block past the coverage, with what it declares of that part only.
@@ -179,6 +188,10 @@ class Account:
         if missing:
             expired = {tally.subscription: {EXPIRED: missing}}
             block = replace(block, declared=merge_declared(block.declared, expired))
+        if len(block.withheld):
+            kept_back = {tally.subscription: {GRANT: len(block.withheld)}}
+            nothing = block.withheld[:0]
+            block = replace(block, declared=merge_declared(block.declared, kept_back), withheld=nothing)
         since = tally.since
         since.delivered += len(block.seqs)
         for reason, count in block.declared.get(tally.subscription, {}).items():
@@ -209,7 +222,8 @@ class Account:
             tally.begun = None if block.at_boundary else counted
             return 0
         missing, start = 0, 0
-        for commit, end in zip(block.commits, _ends(block), strict=True):
+        ends = [rows + kept for rows, kept in zip(_ends(block), _ends(block, block.withheld), strict=True)]
+        for commit, end in zip(block.commits, ends, strict=True):
             if tally.begun is not None and tally.begun.upto < commit.upto:  # nothing of its end is in the block
                 missing, tally.begun = missing + tally.begun.missing, None
             begun = tally.begun = tally.begun or Begun(commit.upto)

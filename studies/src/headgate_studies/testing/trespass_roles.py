@@ -120,14 +120,10 @@ class HostileRole:
         await self._refused(self._random.choice((_LOGS.control(verb), _LOGS.asked_by("ada", verb))), b"{}")
 
     async def _lead_astray(self) -> None:
-        """An answer that is allowed, on a way that leads to where the role may not write. Purging its own logs is."""
+        """An answer that is allowed, on a way that leads to where the role may not write."""
         target, asked = self._subject(), self._random.choice(self._allowed)
-        if (
-            not self.may(target)
-            and not {"*", ">"} & set(asked)
-            and not asked.startswith("hg.")
-            and "PURGE" not in asked
-        ):
+        reads = asked.startswith("$JS.") and "PURGE" not in asked  # it may purge its own logs
+        if reads and not self.may(target) and not {"*", ">"} & set(asked):
             await self._client.publish(asked, b"", reply=target)
 
     async def _range(self) -> None:
@@ -157,7 +153,9 @@ async def trespass_in_roles(
     """Ask in every role; returns how much was asked, what leaked, and which subjects a role may have changed."""
     directory = directory_of(runtime.url)
     assert directory is not None
-    asked, leaked, written = 0, [], []
+    asked = 0
+    leaked: list[str] = []
+    written: list[str] = []
     for role in ROLES:
         credentials = credentials_of(Keys.open(directory), _LOGS.namespace, role)
         rights = _rights(runtime, role)
