@@ -42,7 +42,7 @@ async def reading(nats: str | None, state_dir: Path, namespace: str, creds: Path
     from headgate.fabric import EmbeddedServer
     from headgate.fabric.gated import GatedFabric
     from headgate.fabric.server import running_url
-    from headgate.service.runtime import exclusive
+    from headgate.service.exclusive import exclusive
 
     if nats is not None or running_url(state_dir) is not None:
         async with await o.connect(nats, state_dir, namespace, creds) as client:
