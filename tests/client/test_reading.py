@@ -14,9 +14,10 @@ from tests.live import Live, running, small, until
 
 from headgate.client import ClientError, Inbox, SyncClient
 from headgate.client.delivery import closing, decode_position
-from headgate.fabric import Crew
+from headgate.fabric import Crew, cancel_all
 from headgate.relay.node import RelayNode
 from headgate.relay.output import QueueLimits
+from headgate.wire.ledger import Tally
 from headgate.wire.message import block_range
 
 pytestmark = pytest.mark.nats
@@ -86,6 +87,31 @@ def test_a_position_gives_every_row_once_also_inside_a_commit(tmp_path: Path, na
             got += seqs(await read(client, "all", 45, position=position))
         assert got == list(range(1, ROWS + 1))
         await until(lambda: no_difference(live))
+
+    live_test(tmp_path, nats_url, document, work)
+
+
+def test_a_kept_position_is_acknowledged_before_anything_new_comes(tmp_path: Path, nats_url: str) -> None:
+    """An inbox that is full up to that position takes nothing new until it is acknowledged."""
+    document = small(all={"site": "leaf"})
+
+    async def work(live: Live) -> None:
+        await live.commit("fleet", rows(0, ROWS), 0)
+        async with await connect(live) as client:
+            delivery = await anext((await client.subscribe("all")).__aiter__())  # never done with, as far as it knows
+        async with await connect(live) as client:
+            inbox = await client.subscribe("all", position=delivery.position)
+            reading = asyncio.create_task(anext(inbox.__aiter__()))
+
+            async def acknowledged() -> bool:
+                stored = await client.fabric.last(client.fabric.logs.state, client.fabric.logs.ack(inbox.id))
+                assert not reading.done(), "nothing new was committed"
+                return stored is not None and Tally.decode(stored.data).mark == delivery.upto == ROWS
+
+            try:
+                await until(acknowledged)
+            finally:
+                await cancel_all([reading])
 
     live_test(tmp_path, nats_url, document, work)
 

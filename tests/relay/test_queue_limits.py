@@ -105,11 +105,50 @@ def test_messages_that_end_inside_a_commit(tries: int, cut: bool) -> None:
     assert any(ends) == cut
 
 
-@pytest.mark.parametrize(("waited", "due"), [(0.049, False), (0.05, True), (0.051, True)])
-def test_a_message_lingers(waited: float, due: bool) -> None:
-    assert DEFAULT.linger_s == 0.05
+def test_an_idle_output_sends_at_once() -> None:
     output = Output(DEFAULT)
     output.offer(block(0, 1), receiver(), 0.0)
+    assert output.due(0.0)
+
+
+def sent_once() -> Output:
+    """An output that has sent a message at time 0, of at most 1,000 rows."""
+    output = Output(DEFAULT)
+    output.offer(block(0, 1), receiver(), 0.0)
+    assert output.next_message(0.0, 1000) is not None
+    output.published(1)
+    return output
+
+
+@pytest.mark.parametrize(("waited", "due"), [(0.199, False), (0.2, True), (0.201, True)])
+def test_a_message_soon_after_another_waits_for_more(waited: float, due: bool) -> None:
+    assert DEFAULT.linger_s == 0.2
+    output = sent_once()
+    output.offer(block(1, 1), receiver(), 0.01)
+    assert output.due(waited) == due
+
+
+def test_commits_that_come_meanwhile_are_one_message() -> None:
+    output = sent_once()
+    for number in range(1, 10):
+        output.offer(block(number, 1), receiver(), 0.02 * number)
+        assert not output.due(0.02 * number)
+    message = output.next_message(0.2, 1000)
+    assert message is not None
+    assert (message.after, message.upto) == (1, 10)
+
+
+@pytest.mark.parametrize(("rows", "due"), [(999, False), (1000, True), (1001, True)])
+def test_a_full_message_does_not_wait(rows: int, due: bool) -> None:
+    output = sent_once()
+    output.offer(block(1, rows), receiver(), 0.01)
+    assert output.due(0.01) == due
+
+
+@pytest.mark.parametrize(("waited", "due"), [(1.99, False), (2.0, True), (2.01, True)])
+def test_coverage_without_rows_soon_after_a_message_waits(waited: float, due: bool) -> None:
+    output = sent_once()
+    output.offer(block(1, 1).take(np.zeros(0, dtype=np.int64)), receiver(), 0.01)
     assert output.due(waited) == due
 
 

@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from headgate import __version__
 from headgate.api import (
+    changing,
     metrics,
     overview,
     pages,
@@ -26,7 +27,7 @@ from headgate.api import (
 from headgate.api.access import Access, HostGuard, Visitor, identify
 from headgate.api.gateway import Gateway
 from headgate.api.routing import Here
-from headgate.catalog.document import SubscriptionEntry
+from headgate.catalog.document import SiteEntry, StreamEntry, SubscriptionEntry
 from headgate.fabric import FabricError
 from headgate.service.pulse import read_pulse
 
@@ -50,7 +51,7 @@ def make_app(gateway: Gateway, access: Access, hosts: Iterable[str]) -> FastAPI:
     app.state.access = access
     problems.install(app)
     app.add_middleware(HostGuard, hosts=hosts)
-    for module in (overview, previews, subscriptions, receiving, publishing, reports, metrics, pages):
+    for module in (overview, previews, subscriptions, changing, receiving, publishing, reports, metrics, pages):
         app.include_router(module.routes)
     sockets.install(app)
     _add_health(app)
@@ -89,9 +90,10 @@ def describe(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         found = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         schemas = found.setdefault("components", {}).setdefault("schemas", {})
-        entry = SubscriptionEntry.model_json_schema(ref_template="#/components/schemas/{model}", mode="validation")
-        schemas |= entry.pop("$defs", {})
-        schemas["SubscriptionEntry"] = entry
+        for model in (SubscriptionEntry, StreamEntry, SiteEntry):
+            entry = model.model_json_schema(ref_template="#/components/schemas/{model}", mode="validation")
+            schemas |= entry.pop("$defs", {})
+            schemas[model.__name__] = entry
         schemas["Problem"] = {
             "type": "object",
             "required": ["type", "title", "status", "detail"],

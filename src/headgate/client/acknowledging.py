@@ -15,16 +15,16 @@ _ACK_EVERY_S: Final = 0.5
 class Acknowledger:
     """The acknowledgements of one reader. Each is fenced by the one before it, so that a second reader takes over.
 
-    `sequence` is the place of the acknowledgement that this reader stands on, None for one that only looks. `floor` is
-    the boundary that was acknowledged before: a reader who goes back behind it acknowledges again from there on.
-    `reader` tells its acknowledgements from those of others, where it does not know which of them were stored.
+    `sequence` is the place of the acknowledgement that this reader stands on, None for one that only looks. `known` is
+    what it says: a reader who goes back behind its boundary acknowledges again from there on. Its `reader` tells these
+    acknowledgements from those of others, where it does not know which of them were stored.
     """
 
-    def __init__(self, name: str, sequence: int | None, floor: int, reader: str) -> None:
+    def __init__(self, name: str, sequence: int | None, known: Tally) -> None:
         self._name = name
-        self._reader = reader
+        self._reader = known.reader
         self._sequence = sequence
-        self._floor = floor
+        self._floor, self._mark = known.boundary, known.mark
         self._acked_s = 0.0
         self._unsure = False  # whether nobody knows which of the last acknowledgements were stored
         self._port: MachinePort | None = None
@@ -38,6 +38,25 @@ class Acknowledger:
         self._port, self._storing, self._task = port, Mutex(port.machine), None
         if self.pending is not None:
             self._task = port.machine.spawn(self._soon(port), "acknowledge")
+
+    @property
+    def sequence(self) -> int:
+        """The place of the acknowledgement that this reader stands on; 0 where it only looks."""
+        return self._sequence or 0
+
+    @property
+    def floor(self) -> int:
+        """The boundary that was acknowledged before."""
+        return self._floor
+
+    def resume(self, tally: Tally) -> None:
+        """The consumer goes on from a place that it kept: it is done with everything before.
+
+        Its last acknowledgement may never have been stored. An inbox that is full up to this place takes nothing new
+        until somebody says so, and the next row would never come.
+        """
+        if tally.mark > self._mark:
+            self.note(tally)
 
     def note(self, tally: Tally) -> None:
         """The consumer is done with everything in a tally: store it soon."""

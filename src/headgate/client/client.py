@@ -185,7 +185,8 @@ class Client:
         order of each root; its position token holds the position at each.
 
         Where rows of the stream were lost and that was accepted, the stream has begun anew: who was there before is
-        told by a `LossError`, and reads what came since with `after_loss`. With `confirming`, what the loop takes is
+        told by a `LossError`, and reads what came since with `after_loss`; so does who stands before rows that are no
+        longer kept. With `confirming`, what the loop takes is
         not acknowledged before `inbox.confirm(delivery.position)` is called, for who passes rows on to somebody else.
         `batch` bounds how many messages of the inbox are in memory at a time.
         """
@@ -253,9 +254,9 @@ class Client:
         known, sequence = await self._known(number, place) if peek else await self._take_over(number, place)
         if given is not None:
             given.incarnation, given.run, given.reader = known.incarnation, known.run, known.reader
-        tally, floor = known if given is None else given, known.boundary
-        acks = Acknowledger(name, None if peek else sequence, floor, tally.reader)
-        opened = Reading(name, snapshot, Account(tally), acks, floor, **reading)
+        acks = Acknowledger(name, None if peek else sequence, known)
+        account = Account(known if given is None else given)
+        opened = Reading(name, snapshot, account, acks, after_loss=after_loss, **reading)
         inbox = Inbox(self.fabric, self.tables, opened, on_digest)
         self._inboxes.add(inbox)
         if self._watching is None and known.incarnation:

@@ -36,6 +36,9 @@ OVERSIZE: Final = "oversize"
 _MOST_ROWS: Final = 1 << 31
 _LEAST_PIECE, _MOST_PIECE = 16, 4096  # rows that are decided on, and so published, together
 SPAN: Final = 4
+FULL_BYTES: Final = 128 << 10  # so many bytes need not wait for more
+QUIET: Final = 4
+_EVEN_S: Final = 0.05
 # More groups of policies or more rows than this take longer to pack than an event loop should be held up for.
 HEAVY_GROUPS: Final = 16
 HEAVY_ROWS: Final = 5_000
@@ -45,11 +48,17 @@ _ASTRAY: Final = 8  # so many messages may end inside a commit
 
 @dataclass(frozen=True, slots=True)
 class QueueLimits:
-    """How much one output may hold, and how long it waits to fill a message."""
+    """How much one output may hold, and how it joins commits into messages.
+
+    A message goes at once when the one before it is `linger_s` old, or when there is enough for a full one; else it
+    waits for more. So an idle output adds no delay, and a busy one sends few messages, whatever the number of commits.
+    A range without rows waits `idle_s`, or until `QUIET` times that after the message before it. With `shed_after_s`
+    everything waits a little, as the controllers of `headgate.relay.evenly` want the turns of links evenly spaced.
+    """
 
     max_rows: int = 100_000
     max_bytes: int = 64 << 20
-    linger_s: float = 0.05
+    linger_s: float = 0.2
     idle_s: float = 0.5
     shed_after_s: float | None = None
     heavy_rows: int = HEAVY_ROWS
@@ -91,6 +100,7 @@ class Output:
         self.went = 0
         self._astray = 0
         self._message_rows = 1
+        self._sent_s = -math.inf
         self._most_rows = _MOST_ROWS
         self._expire_s = math.inf
 
@@ -181,7 +191,7 @@ class Output:
         on a link that are over limits of their own are reason enough to look at the rest.
         """
         sent_rows = sum(len(each.block.seqs) for each in sent)
-        sent_bytes = sum(each.block.rows.nbytes for each in sent)
+        sent_bytes = sum(each.size for each in sent)
         rows, size = limit.rows or 0, limit.bytes or 0
         room = Limit(max(rows - sent_rows, LEFT_BEHIND * rows), max(size - sent_bytes, LEFT_BEHIND * size))
         rows_over = self.rows - sent_rows > (room.rows or 0)
@@ -273,15 +283,21 @@ class Output:
         """From when on the next message may be sent."""
         if not self.queue:
             return math.inf
-        has_content = self.rows > 0 or any(each.block.declared for each in self.queue)
-        return self.queue[0].since + (self.limits.linger_s if has_content else self.limits.idle_s)
+        since, limits = self.queue[0].since, self.limits
+        if limits.shed_after_s is not None and self.rows:
+            return since + min(limits.linger_s, _EVEN_S)
+        if self.rows >= self._message_rows or self.bytes >= FULL_BYTES:
+            return since
+        if self.rows > 0 or any(each.block.declared for each in self.queue):
+            return max(since, self._sent_s + limits.linger_s)
+        return max(since + limits.idle_s, self._sent_s + QUIET * limits.idle_s)
 
     def next_message(self, now: float, max_rows: int) -> Block | None:
         """The next message, None when there is nothing to send yet; it stays queued until `published`."""
         if not self.due(now):
             return None
         max_rows = min(max_rows, self._most_rows)
-        self._message_rows = max_rows
+        self._message_rows, self._sent_s = max_rows, now
         self.reducer.piece_rows = min(max(max_rows, _LEAST_PIECE), _MOST_PIECE)
         first = self.queue[0]
         taken, rows = [first], len(first.block.seqs)

@@ -14,7 +14,7 @@ from headgate.wire.block import Block
 from headgate.wire.sizes import fenced_size
 
 TICK_S: Final = 0.02
-"""While something waits for bandwidth or for the next message to fill, outputs are looked at so often at most."""
+"""Outputs are looked at so often at most; after a pause at once."""
 _ROWS: Final = 20_000
 _ROW_BYTES: Final = 64.0  # of a row on a link that has not carried any yet
 _HEAVY_ROWS: Final = 5_000
@@ -30,9 +30,10 @@ class Sending:
 
     async def run(self) -> None:
         """Publish what is due; sleep while nothing is."""
-        state = self._state
+        state, looked_s = self._state, 0.0
         while True:
             state.waiting.clear()
+            looked_s = state.port.now
             # Each message is paid for before the next output is asked, so that it sees what is left.
             for send in state.core.sends(state.port.now, self._room):
                 self._pay(send, send.charge)
@@ -40,7 +41,7 @@ class Sending:
             pause_s = state.core.wake_in(state.port.now, TICK_S)
             if pause_s is None or pause_s > TICK_S:
                 await state.waiting.wait(pause_s)
-            await state.port.sleep(TICK_S)
+            await state.port.sleep(looked_s + TICK_S - state.port.now)
 
     def _room(self, key: Key, output: Output) -> Room:
         """What an output may send now."""

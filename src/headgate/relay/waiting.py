@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from headgate.relay.bounds import Bounds
 from headgate.relay.routes import Child, Receiver
@@ -27,6 +27,11 @@ class Waiting:
     first: int = 0
     span_s: float = 0.0
     decided: bool = False
+    size: int = field(init=False)
+    """The bytes of its rows, asked for once, as that takes a look at every column."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", self.block.rows.nbytes if len(self.block.seqs) else 0)
 
     def due(self, rows: int) -> float:
         """When the next so many rows began to wait, in the mean, as if they had come evenly over the block's time."""
@@ -51,7 +56,7 @@ class WaitingBlocks:
         """Put a block at the end; `bounds` are the limits of its receivers."""
         self.entries.append(each)
         self.rows += len(each.block.seqs)
-        self.bytes += each.block.rows.nbytes
+        self.bytes += each.size
         if bounds is not self.bounds:
             self.bounds = bounds
             self._count_bounds()
@@ -61,19 +66,19 @@ class WaitingBlocks:
     def advance(self, upto: int) -> None:
         """Take out what lies up to a sequence number."""
         while self.entries and self.entries[0].block.upto <= upto:
-            block = self.entries.popleft().block
-            self.rows -= len(block.seqs)
-            self.bytes -= block.rows.nbytes
+            gone = self.entries.popleft()
+            self.rows -= len(gone.block.seqs)
+            self.bytes -= gone.size
             if self.bounds:
-                self.bounds.take(block)
+                self.bounds.take(gone.block)
         if self.entries and self.entries[0].block.after < upto:
-            block = self.entries[0].block
-            rest = block.since(upto)
-            self.rows -= len(block.seqs) - len(rest.seqs)
-            self.bytes -= block.rows.nbytes - rest.rows.nbytes
+            first = self.entries[0]
+            rest = replace(first, block=first.block.since(upto))
+            self.rows -= len(first.block.seqs) - len(rest.block.seqs)
+            self.bytes -= first.size - rest.size
             if self.bounds:
-                self.bounds.take(block.until(upto))
-            self.entries[0] = replace(self.entries[0], block=rest)
+                self.bounds.take(first.block.until(upto))
+            self.entries[0] = rest
 
     def apart(self, upto: int | None) -> tuple[list[Waiting], list[Waiting]]:
         """What lies up to a sequence number, and the rest; a block across it is cut there."""
@@ -107,7 +112,7 @@ class WaitingBlocks:
             else:
                 self.entries.append(each)
         self.rows = sum(len(each.block.seqs) for each in self.entries)
-        self.bytes = sum(each.block.rows.nbytes for each in self.entries)
+        self.bytes = sum(each.size for each in self.entries)
         self._count_bounds()
 
     def _count_bounds(self) -> None:

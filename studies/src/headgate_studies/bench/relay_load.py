@@ -20,13 +20,11 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-import nats
 import numpy as np
 
 from headgate.catalog import parse_deployment
 from headgate.client import Client
 from headgate.fabric import Fabric
-from headgate.fabric.address import reach
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.worker import Address
 from headgate.relay.node import RelayNode
@@ -97,15 +95,9 @@ def _cpu_s(pid: int) -> float:
 
 async def _messages(url: str) -> int:
     """Messages that relays have put into site logs and inboxes."""
-    there = reach(url, {})
-    connection = await nats.connect(there.url, **there.options)
-    try:
-        infos = await connection.jetstream().streams_info()
-        return sum(
-            info.state.last_seq for info in infos if "_SITE_" in info.config.name or "_INBOX_" in info.config.name
-        )
-    finally:
-        await connection.close()
+    async with await Fabric.connect(url, Logs()) as fabric:
+        infos = await fabric._js.streams_info()  # noqa: SLF001 # both versions have it
+    return sum(info.state.last_seq for info in infos if "_SITE_" in info.config.name or "_INBOX_" in info.config.name)
 
 
 class _Readers:
