@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 
 import pytest
+from tests.live import running, small
 
+from headgate.fabric import SyncFabric
 from headgate.pipeline.job import Job, JobConfig
 from headgate.pipeline.session import settings
 from headgate.pipeline.stages import Stages, process_age_s
@@ -80,3 +83,34 @@ def test_queries_are_stopped_between_two_micro_batches():
     job._end(session)
     assert [query.stopped_within for query in job._queries.values()] == [False] * 3
     assert session.stopped
+
+
+@pytest.mark.nats
+def test_queries_follow_the_streams_of_the_catalog(tmp_path, nats_url):
+    """A stream that is new is begun, one that is gone or is read differently is stopped, and others run on."""
+    document = small(all={"site": "leaf"})
+    fleet = document["streams"]["fleet"]
+    document["streams"] |= {name: {**fleet} for name in ("gone", "other", "same")}
+    del document["plan"]
+    seen = {}
+
+    def follow(job, address, streams, version):
+        with SyncFabric(address.url, address.logs) as fabric:
+            seen["now"], seen["version"] = job._follow(fabric, streams, version)
+
+    async def run():
+        async with running(document, tmp_path, nats_url) as live:
+            before = live.runtime.catalog.snapshot()
+            job = Job(JobConfig(live.address.url, live.address.logs.namespace, str(tmp_path)))
+            queries = {name: Query(0) for name in before.deployment.streams}
+            job._queries = dict(queries)
+            await asyncio.to_thread(follow, job, live.address, job._wanted(before), before.revision)
+            assert (set(seen["now"]), seen["version"]) == (set(before.deployment.streams), before.revision)
+            patch = {"streams": {"gone": None, "new": fleet, "other": {"key": "status"}, "same": {"rate": "9/s"}}}
+            made = await live.client.control("change", deployment=patch)
+            await asyncio.to_thread(follow, job, live.address, seen["now"], seen["version"])
+            assert (set(seen["now"]), seen["version"]) == ({"fleet", "new", "other", "same"}, made["revision"])
+            assert {name for name, query in queries.items() if query.stopped_within is not None} == {"gone", "other"}
+            assert set(job._queries) == {"fleet", "same"}
+
+    asyncio.run(run())

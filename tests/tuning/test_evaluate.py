@@ -30,14 +30,16 @@ CHAIN = Shape([-1, 0, 1, 1])  # 0 - 1 - (2, 3)
     ("text", "expected"),
     [
         ("sum(path_latency)", 1 + (1 + 3) + (1 + 5)),
-        ("average(path_latency)", 11 / 3),
+        ("average(path_latency)", 11 / 4),
         ("max(path_latency)", 6),
         ("sum(path_latency) over clients", 1 * 1 + 2 * 4 + 3 * 6),
+        ("average(path_latency) over clients", 27 / 6),
+        ("average(path_latency) over brokers-clients", 38 / 10),
         ("sum(path_latency) over brokers-clients", 2 * 1 + 3 * 4 + 4 * 6),
-        ("variance(path_latency)", statistics.variance([1, 4, 6])),
-        ("std(path_latency)", statistics.stdev([1, 4, 6])),
-        ("product(path_latency)", 24),
-        ("p50(path_latency)", 4),
+        ("variance(path_latency)", statistics.variance([0, 1, 4, 6])),
+        ("std(path_latency)", statistics.stdev([0, 1, 4, 6])),
+        ("product(path_latency)", 0),
+        ("p50(path_latency)", 1),
         ("sum(average(link_latency) over path)", 1 + 2 + 3),
         ("sum(min(link_latency) over path)", 3),
         ("sum(max(link_latency) over children)", 1 + 5),
@@ -57,8 +59,14 @@ def test_definitions(text, expected):
     assert evaluate(compiled, TreeView(OVERLAY, CHAIN)) == pytest.approx(expected, abs=1e-12)
 
 
-def test_the_root_has_no_path_of_links_but_one_of_nodes():
-    assert math.isnan(node_costs(compile_objective("minimise sum(path_latency)"), TreeView(OVERLAY, CHAIN))[0])
+def test_the_root_has_no_link_above_it():
+    """Equation 3 sums over all sites: a sum over no links is 0, the other functions have no value there."""
+    assert node_costs(compile_objective("minimise sum(path_latency)"), TreeView(OVERLAY, CHAIN))[0] == 0
+    worst = compile_objective("minimise sum(max(link_latency) over path)")
+    assert math.isnan(node_costs(worst, TreeView(OVERLAY, CHAIN))[0])
+
+
+def test_the_root_has_a_path_of_nodes():
     costs = node_costs(compile_objective("minimise sum(sum(fanout) over path)"), TreeView(OVERLAY, CHAIN))
     assert costs.tolist() == [1, 3, 3, 3]
 

@@ -11,11 +11,11 @@ from fastapi.openapi.utils import get_openapi
 from starlette.responses import JSONResponse, Response
 
 from headgate import __version__
-from headgate.api import metrics, pages, problems, publishing, receiving, reports, sockets, subscriptions
+from headgate.api import changing, metrics, pages, problems, publishing, receiving, reports, sockets, subscriptions
 from headgate.api.access import Access, HostGuard, Visitor, identify
 from headgate.api.gateway import Gateway
 from headgate.api.routing import Here
-from headgate.catalog.document import SubscriptionEntry
+from headgate.catalog.document import SiteEntry, StreamEntry, SubscriptionEntry
 from headgate.fabric import FabricError
 from headgate.service.pulse import read_pulse
 
@@ -39,7 +39,7 @@ def make_app(gateway: Gateway, access: Access, hosts: Iterable[str]) -> FastAPI:
     app.state.access = access
     problems.install(app)
     app.add_middleware(HostGuard, hosts=hosts)
-    for module in (subscriptions, receiving, publishing, reports, metrics, pages):
+    for module in (subscriptions, changing, receiving, publishing, reports, metrics, pages):
         app.include_router(module.routes)
     sockets.install(app)
     _add_health(app)
@@ -78,9 +78,10 @@ def describe(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         found = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         schemas = found.setdefault("components", {}).setdefault("schemas", {})
-        entry = SubscriptionEntry.model_json_schema(ref_template="#/components/schemas/{model}", mode="validation")
-        schemas |= entry.pop("$defs", {})
-        schemas["SubscriptionEntry"] = entry
+        for model in (SubscriptionEntry, StreamEntry, SiteEntry):
+            entry = model.model_json_schema(ref_template="#/components/schemas/{model}", mode="validation")
+            schemas |= entry.pop("$defs", {})
+            schemas[model.__name__] = entry
         schemas["Problem"] = {
             "type": "object",
             "required": ["type", "title", "status", "detail"],

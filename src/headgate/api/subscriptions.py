@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import Body, Header, Query, Request
@@ -12,6 +11,7 @@ from starlette.responses import Response
 
 from headgate.api.problems import ApiError
 from headgate.api.routing import MOST, After, Here, Limit, page, router, tagged
+from headgate.catalog.written import merged
 from headgate.client.client import known_names
 from headgate.service.describing import sharing, subscription_document
 from headgate.service.requests import MAX_ID
@@ -85,7 +85,7 @@ class BulkMove(BulkUnsubscribe):
     site: Name
 
 
-def _request(key: str | None, what: str) -> str:
+def request_id(key: str | None, what: str) -> str:
     """The id of a control request: of the key, so that a repetition has the same."""
     return uuid.uuid4().hex if key is None else f"{what}:{key}"
 
@@ -130,7 +130,7 @@ async def list_subscriptions(
 async def make_subscription(here: Here, body: New, response: Response, key: RequestKey = None) -> dict[str, Any]:
     """Answers with its normalised filter, its delivery class and how many share it, and what the plan grants it."""
     document = dict(body.model_extra or {})
-    await here.client.control("subscribe", request=_request(key, "sub"), name=body.name, subscription=document)
+    await here.client.control("subscribe", request=request_id(key, "sub"), name=body.name, subscription=document)
     response.headers["Location"] = f"/api/subscriptions/{body.name}"
     return await here.subscription(body.name)
 
@@ -146,7 +146,7 @@ async def show_subscription(here: Here, name: str) -> dict[str, Any]:
 
 @routes.put("/subscriptions/{name}", summary="Make a subscription, or replace the one of that name")
 async def put_subscription(here: Here, name: str, body: Document, key: RequestKey = None) -> dict[str, Any]:
-    request = _request(key, "put")
+    request = request_id(key, "put")
     await here.client.control("subscribe", request=request, name=name, subscription=body, change=True)
     return await here.subscription(name)
 
@@ -164,20 +164,20 @@ async def change_subscription(
         raise ApiError(f"{name!r} has a part at each root of its stream", hint="replace it with PUT", kind="conflict")
     found = snapshot.deployment.subscriptions[name]
     document = merged(subscription_document(found), body)
-    request = _request(key, "pat")
+    request = request_id(key, "pat")
     await here.client.control("subscribe", request=request, name=name, subscription=document, change=True)
     return await here.subscription(name)
 
 
 @routes.delete("/subscriptions/{name}", summary="End a subscription")
 async def end_subscription(here: Here, name: str, key: RequestKey = None) -> dict[str, Any]:
-    return await here.client.control("unsubscribe", request=_request(key, "end"), name=name)
+    return await here.client.control("unsubscribe", request=request_id(key, "end"), name=name)
 
 
 @routes.post("/subscriptions/{name}/move", summary="Deliver a subscription at another site")
 async def move_subscription(here: Here, name: str, body: MoveBody, key: RequestKey = None) -> dict[str, Any]:
     """Its reader gets what the old site holds first, and nothing twice."""
-    await here.client.control("move", request=_request(key, "mov"), name=name, site=body.site)
+    await here.client.control("move", request=request_id(key, "mov"), name=name, site=body.site)
     return await here.subscription(name)
 
 
@@ -188,7 +188,7 @@ async def detach_subscription(here: Here, name: str, body: DetachBody) -> dict[s
 
 @routes.post("/subscriptions/{name}/refine", summary="Change the resolution of a subscription to a gridded stream")
 async def refine_subscription(here: Here, name: str, body: Refine, key: RequestKey = None) -> dict[str, Any]:
-    request = _request(key, "ref")
+    request = request_id(key, "ref")
     return await here.client.control("refine", request=request, name=name, resolution=body.resolution, add=body.add)
 
 
@@ -202,42 +202,25 @@ async def show_context(here: Here, name: str) -> dict[str, Any]:
 @routes.patch("/subscriptions/{name}/context", summary="Set values of a subscriber's context")
 async def set_context(here: Here, name: str, body: Values, key: RequestKey = None) -> dict[str, Any]:
     """Answers with the place in the stream's order from which they hold."""
-    return await here.client.control("context", request=_request(key, "ctx"), name=name, values=body)
+    return await here.client.control("context", request=request_id(key, "ctx"), name=name, values=body)
 
 
 @routes.patch("/contexts", summary="Set values of several subscribers, all or none")
 async def set_contexts(here: Here, body: dict[str, Values], key: RequestKey = None) -> dict[str, Any]:
-    return await here.client.control("context", request=_request(key, "ctx"), contexts=body)
+    return await here.client.control("context", request=request_id(key, "ctx"), contexts=body)
 
 
 @routes.post("/bulk/subscribe", summary="Make many subscriptions as one revision")
 async def subscribe_many(here: Here, body: BulkSubscribe, key: RequestKey = None) -> dict[str, Any]:
-    request = _request(key, "blk")
-    given: Mapping[str, Any] = body.subscriptions
-    return await here.client.control("subscribe", request=request, subscriptions=given, change=body.change)
+    request = request_id(key, "blk")
+    return await here.client.control("subscribe", request=request, subscriptions=body.subscriptions, change=body.change)
 
 
 @routes.post("/bulk/unsubscribe", summary="End many subscriptions as one revision")
 async def unsubscribe_many(here: Here, body: BulkUnsubscribe, key: RequestKey = None) -> dict[str, Any]:
-    return await here.client.control("unsubscribe", request=_request(key, "ble"), names=body.names)
+    return await here.client.control("unsubscribe", request=request_id(key, "ble"), names=body.names)
 
 
 @routes.post("/bulk/move", summary="Deliver many subscriptions at another site as one revision")
 async def move_many(here: Here, body: BulkMove, key: RequestKey = None) -> dict[str, Any]:
-    return await here.client.control("move", request=_request(key, "blm"), names=body.names, site=body.site)
-
-
-def merged(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """A document with a merge patch applied (RFC 7396).
-
-    >>> merged({"a": 1, "b": {"c": 2, "d": 3}}, {"a": None, "b": {"d": 4}})
-    {'b': {'c': 2, 'd': 4}}
-    """
-    found = dict(document)
-    for key, value in patch.items():
-        old = found.pop(key, None)
-        if isinstance(value, Mapping):
-            found[key] = merged(old if isinstance(old, Mapping) else {}, value)
-        elif value is not None:
-            found[key] = value
-    return found
+    return await here.client.control("move", request=request_id(key, "blm"), names=body.names, site=body.site)

@@ -18,6 +18,7 @@ from headgate.model import Deployment, Plan, Subscription
 from headgate.wire import codec
 from headgate.wire.snapshot import encode_settings
 
+_DECLARED = (versions.STREAM, versions.SITE, versions.LINKS, versions.SETTINGS)
 Bodies = dict[tuple[str, str], str]
 """Stored texts by kind and name."""
 
@@ -46,6 +47,23 @@ def apply_deployment(change: Change, deployment: Deployment) -> None:
         _recheck(change, around, filed)
         _drop_stale_trees(change, around)
     write_filed(connection, now)
+
+
+def declare(change: Change, deployment: Deployment) -> None:
+    """Put streams, sites, links and settings in force as they are here, whatever the file says.
+
+    Refused as a whole when a subscription would lose what it needs. What the file says stays what it was compared with,
+    so that applying the same file again undoes nothing of this.
+    """
+    now = {key: body for key, body in _bodies(deployment).items() if key[0] in _DECLARED}
+    before = {key: body for key, body in versions.bodies(change.connection).items() if key[0] in _DECLARED}
+    differing = sorted(key for key in now.keys() | before.keys() if now.get(key) != before.get(key))
+    for kind, name in differing:
+        change.made |= versions.put(change.connection, kind, name, now.get((kind, name)), change.revision)
+    if any(kind in (versions.STREAM, versions.SITE) for kind, _ in differing):
+        around = world(change.connection)
+        _recheck(change, around, set())
+        _drop_stale_trees(change, around)
 
 
 def write_filed(connection: sa.Connection, now: Bodies) -> None:

@@ -40,6 +40,8 @@ _KEYS: tuple[Callable[[pa.DataType], bool], ...] = (pa.types.is_nested, pa.types
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 DURATIONS = frozenset(("shed_after", "replan_every", ROW_COST))
 """Options of a whole deployment that are durations."""
+SWITCHES = frozenset(("replan_approve",))
+"""Options of a whole deployment that are true or false."""
 PARTS = frozenset(("replan_move_gain",))
 """Options of a whole deployment that are parts: numbers of at least 0."""
 FORMATS = (
@@ -280,6 +282,9 @@ def check_settings(
     given = options or {}
     texts.extend((("options", name), str(given[name]), parse_duration) for name in sorted(DURATIONS & set(given)))
     texts.extend((("options", name), str(given[name]), _read_part) for name in sorted(PARTS & set(given)))
+    for name in sorted(SWITCHES & set(given)):
+        if not isinstance(given[name], bool):
+            yield Finding(("options", name), f"{given[name]!r} is not a truth value", "write true or false")
     for path, text, read in texts:
         try:
             read(text)

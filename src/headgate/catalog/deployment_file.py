@@ -256,7 +256,7 @@ class _Reading:
                 if each.name in subscriptions:
                     what = f"this is the subscription {each.name!r} at a root, and there is another one of that name"
                     self._report(("subscriptions", name), Finding((), what, "rename one of the two"))
-                subscriptions[each.name] = each
+                subscriptions[each.name] = each.pause() if entry.paused else each
         return subscriptions
 
     def _links(self) -> Links:

@@ -334,6 +334,7 @@ class SubscriptionEntry(Entry):
     context_from: Name | None = Field(
         default=None, description="A subscription whose rows set the values of `context`, by the names of its columns."
     )
+    paused: bool = Field(default=False, description="Whether it takes no rows for now; `headgate resume` changes that.")
     owner: str = Field(default="", description="The user it belongs to; default: the operators. It never changes.")
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from headgate.catalog import tables, versions
-from headgate.catalog.apply import apply_deployment
+from headgate.catalog.apply import apply_deployment, declare
 from headgate.catalog.change import Change, body_of, class_of, living, refuse, replace_subscription, world
 from headgate.catalog.checks import check_plan
 from headgate.catalog.database import CatalogError
@@ -53,6 +53,11 @@ class Edit:
     def apply(self, deployment: Deployment, incarnations: Mapping[str, Incarnation] | None = None) -> None:
         """Make the catalog agree with a deployment file; see `Catalog.apply`."""
         apply_deployment(self._change, deployment)
+        self.begin_incarnations(incarnations or {})
+
+    def declare(self, deployment: Deployment, incarnations: Mapping[str, Incarnation] | None = None) -> None:
+        """Change streams, sites, links and settings to what they are in a deployment; its other parts stay."""
+        declare(self._change, deployment)
         self.begin_incarnations(incarnations or {})
 
     def begin_incarnations(self, incarnations: Mapping[str, Incarnation]) -> None:

@@ -39,7 +39,7 @@ def parse_subscription(name: str, document: Any, deployment: Deployment) -> list
     if findings:
         lines = [_said(f"{dotted((name, *finding.path))}: {finding.message}", finding.hint) for finding in findings]
         raise HeadgateError("; ".join(lines))
-    return found
+    return [each.pause() for each in found] if entry.paused else found
 
 
 def _said(message: str, hint: str | None) -> str:

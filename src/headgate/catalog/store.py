@@ -18,7 +18,7 @@ from headgate.catalog.change import changing
 from headgate.catalog.database import REPAIR, CatalogError, open_database, reported, writing
 from headgate.catalog.edit import Edit
 from headgate.catalog.identity import add_run, read_mark, read_runs, read_witness, write_witness
-from headgate.catalog.reading import read_answer, read_head, read_snapshot
+from headgate.catalog.reading import PlanChange, read_answer, read_head, read_plans, read_snapshot
 from headgate.model import Deployment, Plan, Subscription
 from headgate.wire.identity import Incarnation, Run
 from headgate.wire.snapshot import Snapshot
@@ -78,6 +78,11 @@ class Catalog:
             if not oldest <= wanted <= head:
                 raise CatalogError(f"revision {wanted} is not kept", hint=f"revisions {oldest} to {head} are")
             return read_snapshot(connection, wanted)
+
+    def plans(self, limit: int) -> list[PlanChange]:
+        """The last changes of the plan, newest first, as far back as revisions are kept."""
+        with self._reading() as connection:
+            return read_plans(connection, max(0, read_head(connection) - self._keep), limit)
 
     def verify(self) -> None:
         """Read everything that is in force, and refuse a catalog that is damaged."""

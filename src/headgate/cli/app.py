@@ -33,6 +33,7 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.demo",
     "headgate.cli.explain",
     "headgate.cli.plan",
+    "headgate.cli.change",
     "headgate.cli.tune",
     "headgate.cli.feeds",
     "headgate.cli.policy",

@@ -40,6 +40,11 @@ class Acknowledger:
             self._task = port.machine.spawn(self._soon(port), "acknowledge")
 
     @property
+    def sequence(self) -> int:
+        """The place of the acknowledgement that this reader stands on; 0 where it only looks."""
+        return self._sequence or 0
+
+    @property
     def floor(self) -> int:
         """The boundary that was acknowledged before."""
         return self._floor

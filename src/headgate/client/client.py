@@ -185,7 +185,8 @@ class Client:
         order of each root; its position token holds the position at each.
 
         Where rows of the stream were lost and that was accepted, the stream has begun anew: who was there before is
-        told by a `LossError`, and reads what came since with `after_loss`. With `confirming`, what the loop takes is
+        told by a `LossError`, and reads what came since with `after_loss`; so does who stands before rows that are no
+        longer kept. With `confirming`, what the loop takes is
         not acknowledged before `inbox.confirm(delivery.position)` is called, for who passes rows on to somebody else.
         `batch` bounds how many messages of the inbox are in memory at a time.
         """
@@ -254,7 +255,8 @@ class Client:
         if given is not None:
             given.incarnation, given.run, given.reader = known.incarnation, known.run, known.reader
         acks = Acknowledger(name, None if peek else sequence, known)
-        opened = Reading(name, snapshot, Account(known if given is None else given), acks, **reading)
+        account = Account(known if given is None else given)
+        opened = Reading(name, snapshot, account, acks, after_loss=after_loss, **reading)
         inbox = Inbox(self.fabric, self.tables, opened, on_digest)
         self._inboxes.add(inbox)
         if self._watching is None and known.incarnation:

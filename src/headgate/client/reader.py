@@ -52,6 +52,8 @@ class Reading:
     acks: Acknowledger
     max_rows: int | None = None
     on_gap: OnGap | None = None
+    after_loss: bool = False
+    """Whether to read on behind rows that are no longer kept; without it they are an error."""
     confirming: bool = False
     """Whether only what the consumer confirms is acknowledged, and not what it has taken."""
     batch: int = 256
@@ -208,10 +210,15 @@ class ReaderMachine(Machine):
         while have < upto:
             if self._reading.on_gap:
                 self._reading.on_gap(have, upto)
-            for data in await self._fetch(have, upto):
+            try:
+                found = await self._fetch(have, upto)
+            except _ForgottenError as error:
+                have = self._pass_over(have, error.upto)
+                continue
+            for data in found:
                 missing = (await self._decode(data)).since(have)
                 if missing.after > have:
-                    raise self._forgotten(have, missing.after)
+                    self._pass_over(have, missing.after)
                 yield missing
                 have = missing.upto
 
@@ -230,7 +237,7 @@ class ReaderMachine(Machine):
             except FabricError as error:
                 past = await self._past()
                 if after < past:
-                    raise self._forgotten(after, min(past, upto)) from error
+                    raise _ForgottenError(min(past, upto)) from error
                 if self._port.now > deadline:
                     raise ClientError(
                         f"rows {after + 1} to {upto} of {stream!r} are missing, and neither {site!r} nor {root!r} sends"
@@ -248,9 +255,23 @@ class ReaderMachine(Machine):
         except FabricError:
             return 0  # nobody knows now: asked again
 
-    def _forgotten(self, after: int, upto: int) -> ClientError:
-        return ClientError(
-            f"rows {after + 1} to {upto} of {self._stream!r} are no longer kept",
-            hint="read on from what was last acknowledged, without a position",
-            kind="gone",
-        )
+    def _pass_over(self, after: int, upto: int) -> int:
+        """Rows that are no longer kept: an error, or, for who accepts the loss, the place from which to count anew."""
+        if not self._reading.after_loss:
+            raise ClientError(
+                f"rows {after + 1} to {upto} of {self._stream!r} are no longer kept",
+                hint="read on from what was last acknowledged, without a position; where that is too old (it was "
+                "put back from a backup, or a message was damaged), read what is left: "
+                "`client.subscribe(name, after_loss=True)`, `headgate tail --after-loss`",
+                kind="gone",
+            )
+        self._reading.account.begin_again(upto, lost=self._reading.acks.sequence)
+        return upto
+
+
+class _ForgottenError(Exception):
+    """Rows up to here are no longer kept."""
+
+    def __init__(self, upto: int) -> None:
+        super().__init__(upto)
+        self.upto = upto

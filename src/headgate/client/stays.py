@@ -139,12 +139,14 @@ class Stays:
             self.chain = tuple(known[number] for number in sorted(known) if number >= stay.number)
 
     async def _begin(self) -> bool:
-        """Start to count where the ledger does; False while it does not say.
+        """Start to count where the ledger does; False while it does not say and the inboxes cannot tell either.
 
-        Who reads for the first time after a move cannot tell from the inboxes alone whether the first site still owes
-        something: it may be behind. A subscription that has not moved begins with its first message.
+        A subscription that has not moved begins with its first message where the ledger does not know it yet. Who reads
+        for the first time after a move cannot tell from the inboxes alone whether the first site still owes something:
+        it may be behind. Where the ledger does know it, messages before the first one may have been read and purged,
+        and the acknowledgement be one of before: the ledger says what is missing then.
         """
-        return (len(self.chain) == 1 and self.chain[0].number == 0) or await self._as_booked()
+        return await self._as_booked() or (len(self.chain) == 1 and self.chain[0].number == 0)
 
     async def begin_as_booked(self) -> None:
         """Start to count where the ledger does, as soon as it says: the first message cannot be read.

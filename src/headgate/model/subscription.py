@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from headgate.model.quality import Quality
@@ -26,7 +26,8 @@ class Subscription:
     with when it last moved, oldest first.
     `owner` is the user who made it, whom nobody but an operator can act for; without one it is the operators'.
     `context_from` names a subscription whose rows set the values of `context`. `require` is what it must be kept under
-    overload of the stream's job, where that differs from what the stream's admission says.
+    overload of the stream's job, where that differs from what the stream's admission says. While it is paused, `where`
+    takes no row, and `paused` has the filter and the profile that it gets back.
     """
 
     name: str
@@ -50,8 +51,26 @@ class Subscription:
     stay: int = 0
     left: tuple[Stay, ...] = ()
     owner: str = ""
+    paused: tuple[str, str] | None = None
 
     @property
     def stays(self) -> tuple[Stay, ...]:
         """Where its rows may lie, oldest first; the last one is where it is delivered now."""
         return (*self.left, Stay(self.stay, self.site))
+
+    def pause(self) -> Subscription:
+        """The subscription that takes no rows until it is resumed; it keeps its id, its place and its reader.
+
+        >>> Subscription("s", "wind", "oslo", "speed > 3").pause().resume().where
+        'speed > 3'
+        """
+        if self.paused is not None:
+            return self
+        return replace(self, where="false", profile="relational", paused=(self.where, self.profile))
+
+    def resume(self) -> Subscription:
+        """The subscription with the filter that it had before it was paused."""
+        if self.paused is None:
+            return self
+        where, profile = self.paused
+        return replace(self, where=where, profile=profile, paused=None)

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from headgate.diagnostics import configure, noted, stream_log
-from headgate.errors import masked
+from headgate.diagnostics import SERVICE, configure, noted, stream_log
+from headgate.errors import HeadgateError, masked
 from headgate.fabric import SyncFabric
 from headgate.model import Stream
 from headgate.pipeline.causes import cause_of
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from headgate.pipeline.worker import Address
+    from headgate.wire.snapshot import Snapshot
 
 _CHECK_S: Final = 0.5
 _RESTART_S: Final = 2.0
@@ -128,20 +129,15 @@ class Job:
             try:
                 warmed = pool.submit(self._warm_up, spark)
                 version = fabric.run(newest_revision(fabric.fabric))
-                streams = read_snapshot(fabric, version).deployment.streams
-                wanted = [
-                    stream
-                    for name, stream in streams.items()
-                    if self.config.streams is None or name in self.config.streams
-                ]
-                for stream in wanted:
+                wanted = self._wanted(read_snapshot(fabric, version))
+                for stream in wanted.values():
                     self._try_start(spark, fabric, stream)
                 self.stages.end("queries")
                 self._say(fabric, "running the first micro-batches")
                 self._wait_first(warmed)
                 self._say(fabric, "ready", stages=self.stages.ends_s)
                 print(f"headgate: ready; stages ended after (s): {json.dumps(self.stages.ends_s)}", flush=True)
-                self._watch(spark, fabric, {stream.name: stream for stream in wanted})
+                self._watch(spark, fabric, wanted, version)
             finally:
                 self._end(spark)
 
@@ -209,13 +205,38 @@ class Job:
                 self.stages.end("first micro-batches")
                 return
 
-    def _watch(self, spark: SparkSession, fabric: SyncFabric, streams: Mapping[str, Stream]) -> None:
-        """Restart what fails, until told to stop. A query that fails is tried again; its error is published."""
+    def _wanted(self, snapshot: Snapshot) -> dict[str, Stream]:
+        """The streams of a revision that this job runs."""
+        chosen = self.config.streams
+        return {name: each for name, each in snapshot.deployment.streams.items() if chosen is None or name in chosen}
+
+    def _follow(self, fabric: SyncFabric, streams: dict[str, Stream], version: int) -> tuple[dict[str, Stream], int]:
+        """The streams of the newest revision; queries of those that are gone, or are read differently, are stopped."""
+        from headgate.pipeline.states import read_snapshot
+        from headgate.protocol.commits import newest_revision
+
+        newest = version
+        with noted(SERVICE, "the newest revision was not read, it is tried again", HeadgateError):
+            newest = fabric.run(newest_revision(fabric.fabric))
+            if newest != version:
+                now = self._wanted(read_snapshot(fabric, newest))
+                for name in [name for name in self._queries if _read_as(now.get(name)) != _read_as(streams.get(name))]:
+                    with noted(stream_log(name), "the query did not stop cleanly", Exception, level=logging.WARNING):
+                        self._queries.pop(name).stop()
+                return now, newest
+        return streams, version
+
+    def _watch(self, spark: SparkSession, fabric: SyncFabric, streams: dict[str, Stream], version: int) -> None:
+        """Restart what fails, until told to stop. A query that fails is tried again; its error is published.
+
+        Streams that are new in the catalog are begun, those that are gone are ended.
+        """
         said_s = time.monotonic()
         while not self._stop.wait(_CHECK_S):
             if time.monotonic() - said_s > _SAY_S:  # so that a job that hangs or is gone can be told from an idle one
                 said_s = time.monotonic()
                 self._say(fabric, "ready")
+            streams, version = self._follow(fabric, streams, version)
             for name, query in list(self._queries.items()):
                 if not query.isActive:
                     self._failed(fabric, name, query.exception())
@@ -228,6 +249,11 @@ class Job:
         whose = None if stream == "_" else stream
         report = JobReport(state=state, pid=os.getpid(), time_ms=int(time.time() * 1000), stream=whose, **more)
         fabric.publish(fabric.logs.stats("job", stream), report.encode())
+
+
+def _read_as(stream: Stream | None) -> Stream | None:
+    """What a query depends on: the rate that is expected is the planner's."""
+    return None if stream is None else replace(stream, rate_rows_per_s=None)
 
 
 def _import_all(batches: Any) -> Any:

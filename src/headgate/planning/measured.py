@@ -208,7 +208,8 @@ def _measured(
     for needs, part in pieces:
         for columns, sites in _parts(needs):
             size = sum(seen.column_bytes.get(name, 0.0) for name in columns if name != _BASE)
-            weights.append(part * (size + seen.base_bytes * (_BASE in columns)) / whole)
+            # A sum of parts may pass 1 by a rounding error.
+            weights.append(min(part * (size + seen.base_bytes * (_BASE in columns)) / whole, 1.0))
             for site in sites:
                 held[site] |= 1 << (len(weights) - 1)
     # One more piece for what nobody needs, so that the whole stream weighs the whole stream.

@@ -14,7 +14,6 @@ from headgate.errors import nearest
 from headgate.model import (
     Deployment,
     Link,
-    Links,
     parse_bandwidth,
     parse_duration,
     parse_rate,
@@ -64,7 +63,7 @@ def _link(deployment: Deployment, name: str, settings: Mapping[str, str], text: 
         _known(deployment.sites, end, "site")
     link: Link = replace(deployment.links.between(one, other), **_values(settings, _LINK))
     pairs = {**deployment.links.pairs, link.ends: link}
-    return replace(deployment, links=Links(deployment.links.default_delay_s, pairs), plan=None)
+    return replace(deployment, links=replace(deployment.links, pairs=pairs), plan=None)
 
 
 def _without(deployment: Deployment, name: str) -> Deployment:
@@ -76,9 +75,8 @@ def _without(deployment: Deployment, name: str) -> Deployment:
         deployment,
         sites={key: site for key, site in deployment.sites.items() if key != name},
         subscriptions={key: s for key, s in deployment.subscriptions.items() if s.site != name},
-        links=Links(
-            deployment.links.default_delay_s,
-            {ends: link for ends, link in deployment.links.pairs.items() if name not in ends},
+        links=replace(
+            deployment.links, pairs={ends: link for ends, link in deployment.links.pairs.items() if name not in ends}
         ),
         plan=None,
     )

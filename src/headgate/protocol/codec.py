@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -73,6 +73,9 @@ def _readable(what: str, read: Callable[[], T]) -> T:
         raise WireError(f"this is no {what}: {error or type(error).__name__}") from error
 
 
+_ANSWER: Final = b"HGA"  # so that an answer without messages differs from none
+
+
 class WireCodec:
     """Messages as bytes."""
 
@@ -110,11 +113,11 @@ class WireCodec:
 
     def join(self, messages: Iterable[bytes]) -> bytes:
         """Several messages as one answer."""
-        return b"".join(struct.pack("<I", len(message)) + message for message in messages)
+        return _ANSWER + b"".join(struct.pack("<I", len(message)) + message for message in messages)
 
     def split(self, answer: bytes) -> list[bytes]:
         """The messages of an answer."""
-        found, position = [], 0
+        found, position = [], len(_ANSWER)
         while position + 4 <= len(answer):
             (size,) = struct.unpack_from("<I", answer, position)
             found.append(answer[position + 4 : position + 4 + size])

@@ -173,6 +173,26 @@ class PlannerReport(Report, frozen=True, kw_only=True):
     changes: Count = 0
 
 
+class ProposalReport(Report, frozen=True, kw_only=True):
+    """The last plan that was proposed: `pending`, `approved` or `rejected`; by whom, and for which revision.
+
+    `plan` has the root and the parents of each stream, `steps` what relays would do.
+    """
+
+    kind_name = "proposal-report"
+    id: str
+    time_ms: Count
+    state: str
+    by: str
+    revision: Count
+    plan: dict[str, dict[str, str | dict[str, str]]]
+    steps: list[str]
+    moves: Count
+    quality: float | None = None
+    quality_proposed: float | None = None
+    gain: float | None = None
+
+
 class Join(msgspec.Struct, frozen=True, kw_only=True, rename={"before": "from", "after": "to"}):
     """A member that has joined again: its parent before and after, tries, parents that were refused, the new hop."""
 

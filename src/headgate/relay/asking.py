@@ -17,9 +17,15 @@ _PATIENT: Final = 3
 
 
 async def ask_blocks(port: LogPort, site: str, request: RangeRequest, tries: int = _PATIENT) -> list[Any]:
-    """The messages with which a site answers, from the start of the range on; none where it has nothing of it."""
+    """The messages with which a site answers, from the start of the range on; none where it has nothing of it.
+
+    A site that cannot answer now, as it does not reach what it would have to read, is an error.
+    """
     timeout_s = min(_FIRST_TIMEOUT_S * 2 ** min(tries, _PATIENT), _TIMEOUT_S)
-    return port.codec.split(await port.request(port.logs.repair(site), request.encode(), timeout_s))
+    answer = await port.request(port.logs.repair(site), request.encode(), timeout_s)
+    if answer == b"":
+        raise FabricError(f"{site} cannot say what it has of {request.stream!r} in ({request.after}, {request.upto}]")
+    return port.codec.split(answer)
 
 
 async def fetch_blocks(port: LogPort, site: str, request: RangeRequest, tries: int = 0) -> list[Any]:

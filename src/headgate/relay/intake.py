@@ -50,7 +50,7 @@ class Intakes:
                     )
                     return
                 reached = max(manifest.upto, reached or 0)
-                if manifest.upto > done and manifest.evaluated:
+                if manifest.upto > done and manifest.evaluated and stream in state.roots:
                     await self._commit(manifest, stored)
 
     async def _commit(self, manifest: Manifest, stored: Stored) -> None:

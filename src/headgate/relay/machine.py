@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from headgate.model import Deployment
 from headgate.protocol.codec import Codec
 from headgate.protocol.kernel import Machine
 from headgate.protocol.port import MachinePort
@@ -53,6 +54,7 @@ class RelayMachine(Machine):
         self._sending = Sending(self.state)
         self._upkeep = Upkeep(self.state, held)
         port.serve(self.service, RepairService(port, site, self.state.tables, self._gaps.sent).answer)
+        self._following: set[str] = set()
         self.spawn(self._begin(), "start")
 
     async def _begin(self) -> None:
@@ -66,20 +68,30 @@ class RelayMachine(Machine):
         state.take_incarnations(snapshot)
         state.budgets = state.budgets or Budgets(deployment)
         state.core.limits = limits_of(deployment, state.core.limits)
-        state.roots = tuple(each.name for each in deployment.streams.values() if each.root == state.site)
         await self._gaps.restore()
-        for stream in state.roots:
-            self.spawn(self._intakes.follow_root(stream), f"root of {stream}")
+        self._take_roots(deployment)
         self.spawn(self._intakes.follow_site(), "site log")
         self.spawn(self._follow_head(state.budgets), "head")
         self.spawn(self._sending.run(), "sending")
         self.spawn(self._upkeep.run(), "upkeep")
 
+    def _take_roots(self, deployment: Deployment) -> None:
+        """Follow the streams that start here; one that is gone is followed on, as rows may be on their way."""
+        state, streams = self.state, deployment.streams
+        mine = [name for name, each in streams.items() if each.root == state.site]
+        gone = [name for name in state.roots if name not in streams]
+        state.roots = (*mine, *gone)
+        for stream in state.roots:
+            if stream not in self._following:
+                self._following.add(stream)
+                self.spawn(self._intakes.follow_root(stream), f"root of {stream}")
+
     async def _follow_head(self, budgets: Budgets) -> None:
-        """Keep to bandwidths as they change, and to the incarnations of streams."""
+        """Keep to bandwidths as they change, to the incarnations of streams, and to streams that begin here."""
         state, place = self.state, 0
         while True:
             place = (await state.port.next(state.port.logs.state, state.port.logs.head, place))[-1].sequence
             snapshot = await state.tables.newest()
             state.take_incarnations(snapshot)
             budgets.update(snapshot.deployment)
+            self._take_roots(snapshot.deployment)

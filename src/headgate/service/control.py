@@ -30,14 +30,14 @@ from headgate.service.contexts import Contexts
 from headgate.service.desk import Desk
 from headgate.service.extending import Extender
 from headgate.service.people import People
+from headgate.service.proposals import Proposals
 from headgate.service.requests import Answers, Handler, Request, mapping_of, text_of, texts_of
+from headgate.service.reshaping import Change, Reshaper
 from headgate.service.rights import BY, admitted, author_of, check_owned, owned_by
 from headgate.service.room import NoRoomError, Room
 from headgate.wire.ledger import Matched
 from headgate.wire.snapshot import Snapshot
 
-Change = Callable[[Edit, Snapshot], dict[str, Any]]
-"""A change of the catalog, which was as the snapshot says; returns what its request is answered."""
 Report = Callable[[], Awaitable[dict[str, Any]]]
 
 _RETRY_S: Final = 1.0
@@ -66,6 +66,11 @@ class Control:
         self._limits = limits
         self.people: People | None = None
         """The users of the deployment, once somebody keeps them."""
+        reshaper = Reshaper(fabric, lambda: self.contexts.snapshot, self._change, self._extend_now, _named)
+        self.proposals = Proposals(fabric, clerk, lambda: self.contexts.snapshot, self._change)
+        self._verbs: dict[str, Handler] = {**reshaper.verbs, **self.proposals.verbs}
+        self.followers: list[Callable[[Snapshot], Awaitable[None]]] = []
+        """Told of every revision that is put in force."""
         self._handlers: dict[str, Handler] = {}
         self._once: set[str] = set()
         self._serving: list[Callable[[], Awaitable[None]]] = []
@@ -81,8 +86,10 @@ class Control:
             "unsubscribe": self._unsubscribe,
             "context": self._context,
             "refine": self._refine,
+            **self._verbs,
         }
         reports: dict[str, Handler] = {"status": self._status, "machine": self._machine, "mine": self._mine}
+        reports |= self.proposals.reports
         people = {} if self.people is None else self.people.verbs
         self._handlers = {**verbs, **reports, **people}
         self._once = {*verbs, *people} - {"user-list"}
@@ -155,6 +162,8 @@ class Control:
         except LogFullError as error:
             raise self.room.error() from error
         await self.room.refresh(self._fabric)
+        for follow in self.followers:
+            await follow(snapshot)
         return snapshot
 
     def _planned(self, catalog: Catalog, figures: Figures) -> Snapshot:
@@ -174,6 +183,9 @@ class Control:
         plan = self.extender.extend(edit.snapshot(), figures)
         if plan is not None:
             edit.set_plan(plan)
+
+    def _extend_now(self, edit: Edit) -> None:
+        self._extend(edit, self.figures())
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:

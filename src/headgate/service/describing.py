@@ -17,12 +17,15 @@ from headgate.wire.snapshot import Snapshot
 
 def subscription_document(subscription: Subscription) -> dict[str, Any]:
     """A subscription as a deployment file writes it: given back to `parse_subscription` it is the same."""
+    paused = subscription.paused is not None
+    subscription = subscription.resume()
     same = ("site", "stream", "where", "resolution", "region", "policy", "context", "weight", "priority", "format")
     found: dict[str, Any] = {key: getattr(subscription, key) for key in same}
     found |= {key: getattr(subscription, key) for key in ("start", "profile", "require", "context_from")}
     found["select"] = None if subscription.select is None else list(subscription.select)
     found["quality"] = quality_document(subscription.quality)
     found["expires"] = None if subscription.expires_s is None else f"{subscription.expires_s!r} s"
+    found["paused"] = paused or None
     return {key: value for key, value in found.items() if value is not None and value != {}}
 
 

@@ -8,12 +8,12 @@ A request after which no plan could be found that keeps to the constraints is re
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
 from headgate.diagnostics import SERVICE, noted
-from headgate.model import Plan, Subscription, Tree
+from headgate.model import Deployment, Plan, Subscription, Tree
 from headgate.planning import Problem, ProblemError
 from headgate.planning.covering import Comparisons
 from headgate.planning.joined import joined
@@ -88,15 +88,15 @@ class Extender:
     def __init__(self) -> None:
         self.fixed = False
         self._known = Comparisons()
-        self._seen: tuple[Plan | None, Mapping[str, Subscription]] | None = None
+        self._seen: tuple[Plan | None, Deployment] | None = None
 
     def extend(self, snapshot: Snapshot, figures: Figures) -> Plan | None:
         """The plan that a snapshot needs, None when it has it; what could not be mended is not tried again."""
-        here = (snapshot.plan, snapshot.deployment.subscriptions)
+        here = (snapshot.plan, replace(snapshot.deployment, plan=None))
         if snapshot.deployment.constraints and here == self._seen:
             return None
         plan = extend_plan(snapshot, self._known, figures, fixed=self.fixed)
-        self._seen = (plan or snapshot.plan, snapshot.deployment.subscriptions)
+        self._seen = (plan or snapshot.plan, here[1])
         return plan
 
     def check(self, snapshot: Snapshot, wanted: Iterable[Subscription], figures: Figures) -> None:

@@ -88,6 +88,7 @@ class Observer:
         self._streams: dict[str, _Stream] = {}
         self._readings: deque[Reading] = deque()
         self._read_once = asyncio.Event()
+        self._crew: Crew | None = None
         self._standing = Standing()
         self._stood = False
 
@@ -95,11 +96,19 @@ class Observer:
         """Measure until cancelled."""
         snapshot = await self._tables.newest()
         async with Crew() as crew:
-            for name in snapshot.deployment.streams:
+            for name in {*self._streams, *snapshot.deployment.streams}:
                 self._streams[name] = _Stream()
                 crew.spawn(self._follow(name))
+            self._crew = crew
             crew.spawn(self._read_loop())
             await crew.wait()
+
+    def add(self, stream: str) -> None:
+        """Measure one more stream."""
+        if stream not in self._streams:
+            self._streams[stream] = _Stream()
+            if self._crew is not None:
+                self._crew.spawn(self._follow(stream))
 
     def forget(self) -> None:
         """Start the window anew: what was measured before a change says nothing about what comes after it."""
@@ -252,7 +261,11 @@ class Observer:
     def _gathered(self, snapshot: Snapshot) -> Callable[[], Measured]:
         """What has been read by now, to be worked out anywhere."""
         links = self._links()
-        seen = {name: (tuple(mine.samples), tuple(mine.ends)) for name, mine in self._streams.items()}
+        seen = {
+            name: (tuple(mine.samples), tuple(mine.ends))
+            for name, mine in self._streams.items()
+            if name in snapshot.deployment.streams
+        }
         sites = {
             name: Bandwidth(self.sent(name))
             for name, site in snapshot.deployment.sites.items()

@@ -36,6 +36,7 @@ from headgate.planning.replan import Effort, Replanned, replan
 from headgate.protocol.reports import PlannedSite, PlannedStream, PlannedSubscription, PlannerReport
 from headgate.service.extending import BUDGET_S, deadline
 from headgate.service.observer import Observer
+from headgate.service.proposals import APPROVE, Proposals
 from headgate.tuning.terms import Miss, Terms, within, worse
 from headgate.wire.snapshot import Snapshot
 
@@ -168,8 +169,12 @@ class Replanner:
         *,
         fixed: bool = False,
         held: Callable[[], bool] = lambda: False,
+        proposals: Proposals | None = None,
     ) -> None:
-        """`publish` puts a changed catalog in force. A plan is never changed when `fixed`, nor while it is `held`."""
+        """`publish` puts a changed catalog in force. A plan is never changed when `fixed`, nor while it is `held`.
+
+        Where the deployment says that an operator approves plans, they go to `proposals` instead.
+        """
         self._fabric = fabric
         self._catalog = catalog
         self._observer = observer
@@ -177,6 +182,7 @@ class Replanner:
         self._rules = rules
         self._fixed = fixed
         self._held = held
+        self._proposals = proposals
         self._confirmed = 0
         self._candidate: Plan | None = None
         self._missed: set[str] = set()
@@ -219,16 +225,28 @@ class Replanner:
         rested = time.monotonic() - self._changed_s >= self._rules.rest_s
         report = self._report(snapshot, measured, outlook)
         worth_it = self._confirmed >= self._rules.confirm and rested and not (self._fixed or self._held())
-        if worth_it and await asyncio.to_thread(self._put, outlook.best.plan, snapshot.revision):
+        if worth_it and self._proposals is not None and snapshot.deployment.options.get(APPROVE) is True:
+            figures = {
+                "quality": outlook.now.metrics.geometric_mean,
+                "quality_proposed": outlook.best.metrics.geometric_mean,
+                "gain": outlook.gain,
+            }
+            await self._proposals.offer(outlook.best.plan, snapshot.revision, "planner", figures)
+            report = msgspec.structs.replace(report, state="proposed")
+        elif worth_it and await asyncio.to_thread(self._put, outlook.best.plan, snapshot.revision):
             await self._publish()
-            self.changes += 1
-            self._confirmed = 0
-            self._candidate = None
-            self._changed_s = time.monotonic()
-            self._observer.forget()
+            await self.changed()
             report = msgspec.structs.replace(report, state="changed", changes=self.changes)
         await self._fabric.publish(self._fabric.logs.stats("planner", "_"), report.encode())
         return outlook
+
+    async def changed(self) -> None:
+        """Another plan is in force: what was measured under the one before says nothing about it."""
+        self.changes += 1
+        self._confirmed = 0
+        self._candidate = None
+        self._changed_s = time.monotonic()
+        self._observer.forget()
 
     def _tell(self, misses: tuple[Miss, ...]) -> None:
         """Say once, where `up` says things, which constraints the plan in force misses by what was measured."""

@@ -24,7 +24,7 @@ OPERATOR: Final = "operator"
 """The key under which an operator says who it is."""
 ORIGIN: Final = "origin"
 """The key that says where a request is from: of operators as they say, of users as the server does."""
-VERBS: Final = ("subscribe", "move", "unsubscribe", "context", "refine", "mine")
+VERBS: Final = ("subscribe", "move", "unsubscribe", "pause", "resume", "context", "refine", "mine")
 """What users who are no operators may ask for."""
 _PRIVILEGED: Final = {"weight": 1.0, "priority": 0}
 

@@ -89,6 +89,7 @@ class Runtime:
         self.control.machine = lambda: msgspec.to_builtins(self.machine.report)
         self.nodes: dict[str, RelayNode] = {}
         self._booked: list[str] = []
+        self._budgets: Budgets | None = None
         self.purger: PurgerMachine | None = None
         self.observer = Observer(fabric, self.tables, settings.window_s)
         self.replanner: Replanner | None = None
@@ -132,10 +133,6 @@ class Runtime:
         for miss in missed_constraints(snapshot):
             print(f"headgate: {miss}", file=sys.stderr, flush=True)
         self.catalog.guard = self._guard
-        streams = snapshot.deployment.streams
-        for stream in streams.values():
-            if stream.source.format == "nats":
-                await self.fabric.ensure(logs.input(stream.name))
         await self.control.serve()
         if self.server is not None:
             gate = Gate(
@@ -145,31 +142,16 @@ class Runtime:
             self._spawn(self.people.run(), "users")
         self._spawn(keep_anchor(self.fabric, self.audit), "audit")
         self._spawn(self.control.run(), "revisions")
-        if self.settings.relays:
-            budgets = Budgets(snapshot.deployment)
-            for site in snapshot.deployment.sites:
-                node = RelayNode(
-                    self.settings.links(self.fabric, self.tables, site) if self.settings.links else self.fabric,
-                    site,
-                    tables=self.tables,
-                    budgets=budgets,
-                    limits=self.settings.limits,
-                )
-                self.nodes[site] = node
-                self._spawn(node.run(), f"relay {site}")
+        await self._follow(snapshot)
+        self.control.followers.append(self._follow)
         self._spawn(keep_quarantine(self.fabric, "service"), "quarantine")
         self._run(HeadMachine(logs, **self._own), "head")
         self._spawn(keep_pulse(self.fabric), "pulse")
         self._spawn(self.observer.run(), "observer")
         replanner = self.replanner = self._replanner(snapshot, fixed=fixed)
         self.control.figures = lambda: replanner.figures
+        self.control.proposals.approved = replanner.changed
         self._spawn(replanner.run(), "planner")
-        if not fixed and any(site.upload_bytes_per_s is None for site in snapshot.deployment.sites.values()):
-            self.joiner = Joiner(self.fabric, self.catalog, self.observer, self.control.publish, self.settings.settle_s)
-            self._spawn(self.joiner.run(), "joins")
-        for name in streams:
-            self._booked.append(name)
-            self._run(KeeperMachine(name, logs, **self._own), f"ledger of {name}")
         self.purger = PurgerMachine(self.control.room, self.settings.tables, logs, **self._own)
         self._run(self.purger, "tables")
         self._spawn(self.witness.run(), "witness")
@@ -180,6 +162,36 @@ class Runtime:
         self._spawn(self.machine.run(), "machine")
         if self.settings.http:
             self._open_face()
+
+    async def _follow(self, snapshot: Snapshot) -> None:
+        """Run what is new in a revision: relays of sites, books and inputs of streams.
+
+        A site or a stream that is gone is left running until the next start: rows on their way may still need it.
+        """
+        for name, stream in snapshot.deployment.streams.items():
+            if name not in self._booked:
+                if stream.source.format == "nats":
+                    await self.fabric.ensure(self.fabric.logs.input(name))
+                self._booked.append(name)
+                self._run(KeeperMachine(name, self.fabric.logs, **self._own), f"ledger of {name}")
+                self.observer.add(name)
+        if self._budgets is None:
+            self._budgets = Budgets(snapshot.deployment)
+        for site in snapshot.deployment.sites if self.settings.relays else ():
+            if site not in self.nodes:
+                node = RelayNode(
+                    self.settings.links(self.fabric, self.tables, site) if self.settings.links else self.fabric,
+                    site,
+                    tables=self.tables,
+                    budgets=self._budgets,
+                    limits=self.settings.limits,
+                )
+                self.nodes[site] = node
+                self._spawn(node.run(), f"relay {site}")
+        unknown = any(site.upload_bytes_per_s is None for site in snapshot.deployment.sites.values())
+        if self.joiner is None and unknown and not self.control.extender.fixed:
+            self.joiner = Joiner(self.fabric, self.catalog, self.observer, self.control.publish, self.settings.settle_s)
+            self._spawn(self.joiner.run(), "joins")
 
     def _open_face(self) -> None:
         """Serve the HTTP API in a process beside this one."""
@@ -214,6 +226,7 @@ class Runtime:
             rules,
             fixed=fixed,
             held=lambda: self.joiner is not None and self.joiner.busy,
+            proposals=self.control.proposals,
         )
 
     async def _pause(self) -> None:

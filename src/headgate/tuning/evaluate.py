@@ -176,7 +176,8 @@ def _over_path(term: Term, local: Floats, shape: Shape) -> Floats:
     for site in shape.order:
         parent, here = shape.parents[site], values[site]
         above, steps = (total[parent], count[parent]) if parent >= 0 else (np.nan, 0)
-        if parent < 0 and term.on_link:
+        if parent < 0 and term.on_link:  # the root has no link: a sum over none is 0, as equation 3 needs it
+            total[site] = 0.0 if term.function == "sum" else np.nan
             continue
         count[site] = steps + 1
         if steps == 0:

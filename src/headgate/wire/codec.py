@@ -141,11 +141,23 @@ def encode_subscription(subscription: Subscription) -> dict[str, Any]:
 
 def decode_subscription(name: str, document: Mapping[str, Any]) -> Subscription:
     """The inverse of `encode_subscription`."""
-    return _decode(Subscription, {"name": name, **document}, select=tuple, quality=_decode_quality, left=_decode_stays)
+    return _decode(
+        Subscription,
+        {"name": name, **document},
+        select=tuple,
+        quality=_decode_quality,
+        left=_decode_stays,
+        paused=_decode_paused,
+    )
 
 
 def _decode_stays(document: list[list[Any]]) -> tuple[Stay, ...]:
     return tuple(Stay(int(number), str(site)) for number, site in document)
+
+
+def _decode_paused(document: list[str]) -> tuple[str, str]:
+    where, profile = document
+    return where, profile
 
 
 def _decode_quality(document: Mapping[str, Any]) -> Quality:

@@ -69,7 +69,8 @@ class Tally:
     reader who resumes inside a commit settles all of it. `begun` is the commit that the mark lies inside of, None at an
     end. `detached_ms` is when the subscriber said that it would be away, 0 while it has not; `grace_s` how long its
     rows are to be kept then, None for as long as the subscription says. `lost` is the place in the state log of an
-    acknowledgement that could not be read, 0 when there was none: what was counted before it is not in here.
+    acknowledgement that could not be read, or behind which rows are no longer kept, 0 when there was none: what was
+    counted before it is not in here.
     `incarnation` is the id of the stream's incarnation that the sequence numbers belong to, `run` that of the service's
     run in which they were read, `reader` that of the reader that stored it.
     """
@@ -151,6 +152,12 @@ class Account:
     def coverage(self) -> int | None:
         """The sequence up to which everything was handed over; None before the first block."""
         return None if self.tally.starts is None else self.tally.mark
+
+    def begin_again(self, start: int, lost: int) -> None:
+        """Count from here on only: rows before it are lost to this reader, which `lost` says in every tally."""
+        known, self.tally = self.tally, Tally(self.tally.subscription, start, start, mark=start, lost=lost or 1)
+        self.tally.stay, self.tally.inbox = known.stay, known.inbox
+        self.tally.incarnation, self.tally.run, self.tally.reader = known.incarnation, known.run, known.reader
 
     def rest(self, block: Block) -> Block:
         """The part of a block past the coverage, with what it declares of that part only.

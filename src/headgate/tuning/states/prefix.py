@@ -34,8 +34,8 @@ def step(function: str, above: tuple[float, int], value: float) -> tuple[float, 
 
 
 def reading(function: str, prefix: tuple[float, int]) -> float:
-    """The term's value at the end of a prefix; NaN where nothing was aggregated."""
+    """The term's value at the end of a prefix. Of no links, as at the root, a sum is 0 and the others have no value."""
     total, count = prefix
     if count == 0:
-        return math.nan
+        return 0.0 if function == "sum" else math.nan
     return total / count if function == "average" else total

@@ -56,7 +56,7 @@ class Checks:
             self.problem = self.problem or f"{subject}: damaged, and acknowledged again without a word of it"
         mark, boundary = tally.mark, tally.boundary
         done = next((each.done for each in self._subscribers.values() if each.id == tally.subscription), 0)
-        if boundary < before or (tally.starts is not None and mark > max(done, before)):
+        if boundary < before or (tally.starts is not None and mark > max(done, before, tally.starts)):
             self.problem = self.problem or (
                 f"{subject}: acknowledged up to {mark} (boundary {boundary}) where the consumer is done "
                 f"with {done} and the boundary {before} was acknowledged before"

@@ -141,7 +141,7 @@ class World:
         self.fabric.serve(machine.service, instance)
         instance.feed(None)
 
-    def _start_reader(self, name: str, *, from_position: bool = False) -> None:
+    def _start_reader(self, name: str, *, from_position: bool = False, after_loss: bool = False) -> None:
         """Start a subscription's reader, from what it acknowledged or from the position that its consumer kept."""
         snapshot, server = self.snapshot, self.fabric.server
         identity = snapshot.subscription_ids[name]
@@ -169,9 +169,9 @@ class World:
         else:
             self._settle_past(subscriber)
             subscriber.go_back(tally, self.oracle)
-            subscriber.told = tally.lost > 0
+            subscriber.told = tally.lost > 0 or after_loss
         acks = Acknowledger(name, sequence, known)
-        self._read_on(name, Reading(name, snapshot, Account(tally), acks))
+        self._read_on(name, Reading(name, snapshot, Account(tally), acks, after_loss=after_loss))
 
     def _read_on(self, name: str, reading: Reading) -> None:
         """Begin a loop over a subscription."""
@@ -223,9 +223,19 @@ class World:
             return
         if isinstance(error, ClientError) and instance in self.zombies:  # it has heard that another has taken over
             return
+        if isinstance(error, ClientError) and error.kind == "gone" and self._read_what_is_left(instance):
+            return
         self._checks.problem = (
             self._checks.problem or f"{instance.machine.name} failed at {self.fabric.queue.now:.3f} s: {error!r}"
         )
+
+    def _read_what_is_left(self, instance: Instance) -> bool:
+        """A reader whose acknowledgement was put back hears that rows behind it are gone, and accepts that."""
+        name = next((each for each, reader in self.readers.items() if reader is instance), None)
+        if name is None or self.logs.ack(self.subscribers[name].id) not in self._checks.went_back:
+            return False
+        self._later(1.0, lambda: self._start_reader(name, after_loss=True))
+        return True
 
     def _later(self, seconds: float, action: Callable[..., None], *arguments: Any) -> None:
         self.fabric.queue.at(self.fabric.queue.now + seconds, action, *arguments)

@@ -320,6 +320,24 @@ MUTANTS: Final = (
         "if tally is not None:",
     ),
     Mutant(
+        "a site that cannot answer is taken for one that has nothing",
+        "relay.asking",
+        '    if answer == b"":\n',
+        '    if answer == b"never":\n',
+    ),
+    Mutant(
+        "the ledger is not asked where an unmoved subscription begins",
+        "client.stays",
+        "await self._as_booked() or (len",
+        "(len",
+    ),
+    Mutant(
+        "a kept position is not acknowledged",
+        "client.acknowledging",
+        "        if tally.mark > self._mark:\n",
+        "        if False:\n",
+    ),
+    Mutant(
         "acknowledging without a fence",
         "client.acknowledging",
         "            self._sequence = await port.publish(subject, sent, expect=self._sequence)\n        except",

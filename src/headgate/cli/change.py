@@ -1,0 +1,174 @@
+"""What changes a deployment while it runs: `headgate change`, `pause`, `resume`, `plans`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headgate.cli import options as o
+from headgate.errors import HeadgateError
+
+plans = typer.Typer(help="Plans: propose one, approve or reject it, and see those that were in force.")
+Names = Annotated[list[str], typer.Argument(help="Subscriptions, all of them or none.")]
+Proposal = Annotated[str, typer.Argument(help="The id of the proposal.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("change")(change)
+    app.command("pause")(pause)
+    app.command("resume")(resume)
+    app.add_typer(plans, name="plans")
+
+
+def change(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(help='Changes, such as "site paris upload=1Mbit/s" or "link paris-oslo delay=40ms".'),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(help="Parts of a deployment file to merge: streams, sites, links, objective, constraints."),
+    ] = None,
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+) -> None:
+    """Change sites, links, streams and the objective of the running deployment, as one revision.
+
+    Ask what it would do first: `headgate plan --what-if` takes the same words. In a file, null ends a site or a stream.
+    """
+    given: dict[str, Any] = {}
+    if file is not None:
+        given["deployment"] = _read(file)
+    if words:
+        given["changes"] = words
+    if not given:
+        raise HeadgateError(
+            "nothing to change", hint='headgate change "site paris upload=1Mbit/s", or --file PART.yaml'
+        )
+    _show(o.run(_asked("change", nats, state_dir, namespace, creds, **given)))
+
+
+def _read(file: Path) -> dict[str, Any]:
+    import yaml
+
+    try:
+        found = yaml.safe_load(file.read_text("utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise HeadgateError(f"cannot read {str(file)!r}: {error}", hint="give a YAML file") from None
+    if not isinstance(found, dict):
+        raise HeadgateError(f"{str(file)!r} is no mapping", hint="write for example `sites: {tromso: {}}`")
+    return found
+
+
+async def _asked(
+    verb: str, nats: str | None, state_dir: Path, namespace: str, creds: Path | None, **given: Any
+) -> dict[str, Any]:
+    async with await o.connect(nats, state_dir, namespace, creds) as client:
+        return await client.control(verb, **given)
+
+
+def _show(answer: dict[str, Any]) -> None:
+    typer.echo(json.dumps(answer))
+
+
+def pause(
+    names: Names,
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+) -> None:
+    """Let subscriptions take no rows until they are resumed; rows that come meanwhile are not matched for them."""
+    _show(o.run(_asked("pause", nats, state_dir, namespace, creds, names=names)))
+
+
+def resume(
+    names: Names,
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+) -> None:
+    """Let paused subscriptions take rows again."""
+    _show(o.run(_asked("resume", nats, state_dir, namespace, creds, names=names)))
+
+
+@plans.command("history")
+def history(
+    limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=200)] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+) -> None:
+    """Show the plans that were in force, newest first, with what changed."""
+    found = o.run(_asked("plan-history", nats, state_dir, namespace, creds, limit=limit))
+    if as_json:
+        _show(found)
+        return
+    for each in found["plans"]:
+        typer.echo(f"{each['time']}  revision {each['revision']}  {each['what']}: {each['moves']} moved")
+        for step in each["steps"]:
+            typer.echo(f"    {step}")
+
+
+@plans.command("proposed")
+def proposed(
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+) -> None:
+    """Show the plan that waits for approval, or the last that did, as JSON."""
+    from headgate.service.proposals import read_proposal
+    from headgate.service.reports import shown
+
+    async def work() -> dict[str, Any]:
+        async with await o.connect(nats, state_dir, namespace, creds) as client:
+            return {"proposal": shown(await read_proposal(client.fabric)) or None}
+
+    _show(o.run(work()))
+
+
+@plans.command("propose")
+def propose(
+    algorithm: Annotated[str, typer.Option(help="As for `headgate plan`.")] = "search",
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+) -> None:
+    """Make a plan by what was measured, and propose it; the answer has its id and the difference."""
+    answer = o.run(_asked("plan-propose", nats, state_dir, namespace, creds, algorithm=algorithm))
+    _show(answer["proposal"])
+
+
+@plans.command("approve")
+def approve(
+    proposal: Proposal,
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+) -> None:
+    """Put a proposed plan in force."""
+    _show(o.run(_asked("plan-approve", nats, state_dir, namespace, creds, proposal=proposal)))
+
+
+@plans.command("reject")
+def reject(
+    proposal: Proposal,
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+) -> None:
+    """Say no to a proposed plan; the planner does not propose it again."""
+    _show(o.run(_asked("plan-reject", nats, state_dir, namespace, creds, proposal=proposal)))
