@@ -192,8 +192,8 @@ async def show_series(
     since_ms: Annotated[int, Query(ge=0, le=2**53, description="Only what was sampled after this time.")] = 0,
 ) -> dict[str, Any]:
     """Counters grow: their differences are rates. A sample that is missing is null."""
-    known = {"_": None} if of == "planner" else (await here.status())[of]
-    if name in known and not here.series.has(of, name):
+    there = {"_": None} if of == "planner" else (await here.status())[of]
+    if (name in there or name in (await here.snapshot()).deployment.subscriptions) and not here.series.has(of, name):
         return {"times_ms": [], "series": {}}
     return here.series.of(of, name, since_ms)
 
