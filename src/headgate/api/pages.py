@@ -64,7 +64,7 @@ def asset(request: Request, name: str) -> Response:
 
 
 @routes.get("/login")
-async def login(request: Request, code: Annotated[str, Query(max_length=256)]) -> Response:
+async def login(request: Request, code: Annotated[str, Query(max_length=1024)]) -> Response:
     """Open a session for the browser that followed a login link."""
     access = access_of(request)
     response = RedirectResponse("/", 303)

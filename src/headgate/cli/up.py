@@ -21,7 +21,7 @@ from headgate.fabric import Crew, cancel_all, keep_quarantine
 from headgate.fabric.address import split_listen
 from headgate.fabric.place import HOST
 from headgate.fabric.server import Listening
-from headgate.model import Deployment, NatsPlace
+from headgate.model import Deployment, NatsPlace, parse_duration
 from headgate.wire.identity import DEPLOYMENT_KEY
 
 if TYPE_CHECKING:
@@ -231,18 +231,41 @@ def _invitation(address: str, state_dir: Path) -> str:
 def login(
     state_dir: o.StateDir = o.STATE_DIR,
     token: Annotated[bool, typer.Option("--token", help="Print the bearer token instead, for scripts.")] = False,
+    creds: Annotated[Path | None, typer.Option("--creds", help="Log in as the user of this credentials file.")] = None,
+    address: Annotated[
+        str | None, typer.Option(help="Where the HTTP API is; default: as the state directory says.")
+    ] = None,
+    expires: Annotated[str, typer.Option(help="With --creds and --token: how long the token holds.")] = "12 h",
 ) -> None:
     """Print a link that opens the page of a running deployment in a browser; it works once, within five minutes."""
-    from headgate.service.access import login_link, read_token
+    from headgate.fabric.tokens import API, LOGIN, make_user_token
+    from headgate.service.access import CODE_S, login_link, read_token
 
-    secret = read_token(state_dir)
-    address = state_dir / "http" / "address"
+    if creds is not None and token:
+        typer.echo(make_user_token(_text(creds), API, int(time.time() + parse_duration(expires))))
+        return
     if token:
-        typer.echo(secret)
-    elif not address.exists():
-        raise HeadgateError(f"no HTTP API was started in {state_dir}", hint="start it with `headgate up`")
+        typer.echo(read_token(state_dir))
+        return
+    place = address or _http_address(state_dir)
+    if creds is None:
+        typer.echo(login_link(place, read_token(state_dir), time.time()))
     else:
-        typer.echo(login_link(address.read_text(encoding="utf-8"), secret, time.time()))
+        typer.echo(f"{place}/login?code={make_user_token(_text(creds), LOGIN, int(time.time() + CODE_S))}")
+
+
+def _http_address(state_dir: Path) -> str:
+    address = state_dir / "http" / "address"
+    if not address.exists():
+        raise HeadgateError(f"no HTTP API was started in {state_dir}", hint="start it with `headgate up`")
+    return address.read_text(encoding="utf-8")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise HeadgateError(f"the credentials in {path} cannot be read: {error}") from error
 
 
 def _stopping() -> asyncio.Event:

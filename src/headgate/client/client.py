@@ -97,12 +97,17 @@ class Client:
 
     async def close(self) -> None:
         """Acknowledge what was read, and close the connection."""
+        await self.release()
+        await self.fabric.close()
+
+    async def release(self) -> None:
+        """Acknowledge what was read, and leave the connection to whoever else uses it."""
         if self._watching is not None:
             await cancel_all([self._watching])
         for inbox in list(self._inboxes):
             with noted(CLIENT, "another reader has taken over", ClientError):
                 await inbox.close()
-        await self.fabric.close()
+        await self.fabric.release()
 
     async def snapshot(self) -> Snapshot:
         """The deployment as it is now."""

@@ -63,10 +63,15 @@ class GatedFabric(Fabric):
         self._changed = asyncio.Event()
         self._waiting: asyncio.Task[None] | None = None
 
-    async def close(self) -> None:
-        """Close the connection."""
+    async def release(self) -> None:
+        """End what waits for hints."""
         if self._waiting is not None:
             await cancel_all([self._waiting])
+            self._waiting = None
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self.release()
         await super().close()
 
     def _asked(self, verb: str) -> str:

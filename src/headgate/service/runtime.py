@@ -85,6 +85,8 @@ class Runtime:
         self.machine = Machine(fabric, settings.state_dir, server, reserve_bytes, self._pause, self._resume)
         self.audit = Audit(settings.state_dir)
         self.people = self.control.people = People(server, fabric.logs, self.audit)
+        self.people.deployment = lambda: self.control.contexts.snapshot.deployment
+        self.people.settle = self.control.settle_grants
         catalog.recorder = self._record
         self.control.machine = lambda: msgspec.to_builtins(self.machine.report)
         self.nodes: dict[str, RelayNode] = {}
@@ -129,6 +131,7 @@ class Runtime:
         await begin_run(self.fabric, self.catalog, self.settings.checkpoints)
         await self.witness.look()
         await in_daemon(warm)
+        await self.clerk.run(self.control.granting.settle_all)
         snapshot = await self.control.publish()
         for miss in missed_constraints(snapshot):
             print(f"headgate: {miss}", file=sys.stderr, flush=True)
