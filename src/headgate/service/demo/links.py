@@ -27,6 +27,7 @@ class DelayedLinks:
         """A site's connection with the links into it; that of a role is the site's own, others are shared."""
         found = fabric if isinstance(fabric, RoleFabric) else fabric.share(Fabric)
         found.arriving = cls(tables, site, fabric.logs.links_into(site))
+        found.streams = False
         return found
 
     async def __call__(self, subject: str, found: list[Stored]) -> list[Stored]:
