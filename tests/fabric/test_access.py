@@ -159,8 +159,10 @@ def test_an_address_elsewhere_needs_tls() -> None:
         with pytest.raises(FabricError, match=r"is not on this machine and has no TLS.*tls://HOST:PORT"):
             reach(url, {})
         assert reach(url, {"plain": "1"}).options == {}
-    assert reach("tls://example.org", {}).encrypted
-    assert not reach("nats://[::1]:4222", {}).encrypted
+    insisting = reach("tls://example.org", {}).trust
+    assert insisting is not None
+    assert insisting.insisting
+    assert reach("nats://[::1]:4222", {}).trust is None
     assert not is_loopback("::")
 
 

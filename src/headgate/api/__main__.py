@@ -27,7 +27,7 @@ async def run(config: FaceConfig) -> None:
         listening.setblocking(False)
         async with await Client.connect(config.url, namespace=config.namespace, **config.nats_options) as client:
             aside = asyncio.create_task(keep_quarantine(client.fabric, "http"))
-            async with serving(client, listening, read_token(state_dir), state_dir):
+            async with serving(client, listening, read_token(state_dir), state_dir, config.tls):
                 await stop.wait()
             await cancel_all([aside])
 

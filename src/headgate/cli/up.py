@@ -52,6 +52,9 @@ def up(
         Path | None, typer.Option(help="Certificate (PEM) of the embedded NATS; needed beyond loopback.")
     ] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
+    tls_ca: Annotated[
+        Path | None, typer.Option(help="Ask whoever connects for a certificate that this authority (PEM) has signed.")
+    ] = None,
     catalog: Annotated[
         str | None,
         typer.Option(
@@ -92,6 +95,9 @@ def up(
             "--http", help="Where to serve the HTTP API, as HOST:PORT; default: port 8787 of 127.0.0.1, or a free one."
         ),
     ] = None,
+    http_tls: Annotated[
+        bool, typer.Option("--http-tls", help="Serve the HTTP API by TLS, with the certificate of --tls-cert.")
+    ] = False,
     no_http: Annotated[bool, typer.Option("--no-http", help="Serve no HTTP API.")] = False,
     for_: Annotated[str | None, typer.Option("--for", help="Stop by itself after this long, such as `10 min`.")] = None,
     log_level: o.LogLevel = "warning",
@@ -113,7 +119,9 @@ def up(
         state_dir=state_dir,
         nats=nats or place.url,
         listening=_listening(
-            listen or place.listen, tls_cert or place.certificate, tls_key or place.key, embedded=embedded
+            listen or place.listen,
+            (tls_cert or place.certificate, tls_key or place.key, tls_ca or place.authority),
+            embedded=embedded,
         ),
         namespace=namespace,
         catalog=catalog,
@@ -132,6 +140,7 @@ def up(
         disk_reserve_bytes=int(parse_bytes(disk_reserve)),
         http=not no_http,
         http_address=http,
+        http_tls=_http_tls(tls_cert or place.certificate, tls_key or place.key) if http_tls else None,
     )
     limit_s = parse_duration(for_) if for_ else None
     asyncio.run(_up(settings, deployment, limit_s, Teller(log_format)))
@@ -143,10 +152,14 @@ def _nats_options(place: NatsPlace, creds: Path | None) -> dict[str, Any]:
     return o.nats_options(given, tls_ca=place.authority, tls_cert=place.certificate, tls_key=place.key)
 
 
-def _listening(
-    listen: str | None, certificate: Path | str | None, key: Path | str | None, *, embedded: bool
-) -> Listening | None:
-    """Where the embedded server listens, None for the default."""
+def _http_tls(certificate: Path | str | None, key: Path | str | None) -> tuple[str, str]:
+    if certificate is None or key is None:
+        raise HeadgateError("--http-tls needs a certificate and its key", hint="give --tls-cert and --tls-key")
+    return str(Path(certificate).absolute()), str(Path(key).absolute())
+
+
+def _listening(listen: str | None, files: tuple[Path | str | None, ...], *, embedded: bool) -> Listening | None:
+    """Where the embedded server listens, None for the default. The files are certificate, key and authority."""
     if not embedded:
         if listen is not None:
             raise HeadgateError(
@@ -155,7 +168,7 @@ def _listening(
             )
         return None
     host, port = split_listen(listen or HOST)
-    return Listening(host, port, Path(certificate) if certificate else None, Path(key) if key else None)
+    return Listening(host, port, *(Path(file) if file else None for file in files))
 
 
 class Teller:
@@ -200,6 +213,8 @@ async def _serve(
     async with open_runtime(settings, deployment) as runtime:
         started.set()
         tell(f"NATS at {runtime.listens_at}, state in {runtime.settings.state_dir}")
+        if runtime.server is not None and runtime.server.fingerprint is not None:
+            tell(f"certificate {runtime.server.fingerprint}")
         if runtime.face is not None:
             tell(_invitation(runtime.face.address, settings.state_dir))
         for line in runtime.told:

@@ -26,6 +26,7 @@ from headgate.diagnostics import FABRIC, noted
 from headgate.fabric.accounts import HOME, OPERATOR_FILE, SYSTEM, SYSTEM_FILE, Keys
 from headgate.fabric.address import address_of, is_loopback
 from headgate.fabric.descriptions import Descriptions
+from headgate.fabric.fingerprint import Fingerprint
 from headgate.fabric.place import HOST, PORT_FILE, ServerPlace, choose_port, is_free, is_running, write_whole
 from headgate.fabric.registry import Registry
 from headgate.fabric.rolebook import RoleBook
@@ -73,13 +74,15 @@ def unfinished_restores(written: str) -> list[str]:
 class Listening:
     """Where a server takes connections: by default on loopback, at a port of its own choice, without TLS.
 
-    `certificate` and `key` are PEM files.
+    `certificate` and `key` are PEM files. With `authority`, another one, whoever connects has to have a certificate
+    that was signed by it; programs on this machine show that of the server.
     """
 
     host: str = HOST
     port: int | None = None
     certificate: Path | None = None
     key: Path | None = None
+    authority: Path | None = None
 
     def __post_init__(self) -> None:
         if not is_loopback(self.host) and self.certificate is None:
@@ -90,17 +93,25 @@ class Listening:
             )
         if (self.certificate is None) != (self.key is None):
             raise FabricError("TLS needs a certificate and its key", hint="give both files")
-        for file in (self.certificate, self.key):
-            if file is not None and not file.is_file():
+        if self.authority is not None and self.certificate is None:
+            raise FabricError("certificates of clients are asked for by TLS only", hint="give the server's own, too")
+        for file in self.files:
+            if not file.is_file():
                 raise FabricError(f"there is no file {file}", hint="give the certificate and its key as PEM files")
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that are read."""
+        return tuple(file for file in (self.certificate, self.key, self.authority) if file is not None)
 
     @property
     def configuration(self) -> str:
         """The part of the server's configuration that has TLS."""
         if self.certificate is None:
             return ""
-        files = {"cert_file": self.certificate, "key_file": self.key}
+        files = {"cert_file": self.certificate, "key_file": self.key, "ca_file": self.authority}
         given = [f"{name}: {json.dumps(str(file.absolute()))}" for name, file in files.items() if file is not None]
+        given += ["verify: true"] if self.authority is not None else []
         return f"tls {{ {', '.join(given)} }}\n"
 
 
@@ -116,6 +127,7 @@ class EmbeddedServer:
         self._descriptions = Descriptions(self.directory)
         self.left_out: list[Path] = []
         """The files of logs that the server could not read, as their descriptions are damaged and have no copy."""
+        self._marks: tuple[tuple[int, int, int] | None, ...] = ()
         self.port = 0
         self.name = ""
 
@@ -132,7 +144,30 @@ class EmbeddedServer:
     def _place(self, pid: int) -> ServerPlace:
         certificate = self._listening.certificate
         named = "" if certificate is None else str(certificate.absolute())
-        return ServerPlace(self.port, pid, self.name, self._listening.host, named)
+        key = self._listening.key if self._listening.authority is not None else None
+        return ServerPlace(
+            self.port, pid, self.name, self._listening.host, named, "" if key is None else str(key.absolute())
+        )
+
+    @property
+    def fingerprint(self) -> Fingerprint | None:
+        """That of the certificate, None where there is no TLS."""
+        certificate = self._listening.certificate
+        return None if certificate is None else Fingerprint.of_file(certificate)
+
+    def renew(self) -> bool:
+        """Let the server read its certificates again where their files were replaced; whether they were.
+
+        Connections that are open stay as they are. Files that do not fit each other are left, and tried again when
+        they change: the server goes on with what it had.
+        """
+        marks = tuple(_mark(file) for file in self._listening.files)
+        if self._process is None or self.pid is None or None in marks or marks == self._marks:
+            return False
+        known, self._marks = self._marks, marks
+        if known:
+            self._process.send_signal(signal.SIGHUP)
+        return bool(known)
 
     @property
     def port_file(self) -> Path:
@@ -208,6 +243,7 @@ class EmbeddedServer:
                 umask=PRIVATE_UMASK,
             )
         self._wait_ready()
+        self._marks = tuple(_mark(file) for file in self._listening.files)
         return self._process.pid
 
     def _mend(self) -> int:
@@ -315,6 +351,15 @@ class EmbeddedServer:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _mark(file: Path) -> tuple[int, int, int] | None:
+    """What tells a file that was replaced from the one before; None while it is being replaced."""
+    try:
+        stat = file.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
 def running_url(state_dir: Path) -> str | None:

@@ -202,6 +202,7 @@ class Runtime:
             dict(settings.nats_options),
             settings.log_level,
             settings.log_format,
+            settings.http_tls,
         )
         self.face = FaceProcess(listening, config)
         write_whole(settings.state_dir / "http" / "address", self.face.address)

@@ -53,6 +53,8 @@ class Settings:
     http: bool = False
     http_address: str | None = None
     """Where to serve the HTTP API; None is the usual port of loopback, or any where that is taken."""
+    http_tls: tuple[str, str] | None = None
+    """The files of a certificate and its key, for serving it by TLS."""
 
     @property
     def checkpoints(self) -> Path:
