@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate_studies.lab.network import QUEUE_S, PacedGate, LabNetwork, Path
+from headgate_studies.lab.network import QUEUE_S, LabNetwork, PacedGate, Path
 
 
 def test_a_path_sends_at_its_rate_and_delivers_after_its_delay() -> None:

@@ -129,7 +129,7 @@ def to_links(entry: LinksEntry) -> Links:
 
 def to_nats(entry: NatsEntry) -> NatsPlace:
     """Where NATS is."""
-    return NatsPlace(entry.url, entry.creds, entry.listen, entry.tls.cert, entry.tls.key, entry.tls.ca)
+    return NatsPlace(entry.url, entry.creds, entry.listen, entry.tls.cert, entry.tls.key, entry.tls.ca, entry.mqtt)
 
 
 def to_limits(entry: LimitsEntry) -> RequestLimits:

@@ -371,6 +371,10 @@ class NatsEntry(Entry):
         default=None,
         description="Where the embedded server listens, `HOST` or `HOST:PORT`; beyond loopback only with `tls`.",
     )
+    mqtt: str | None = Field(
+        default=None,
+        description="Where the embedded server takes devices that speak MQTT, `HOST:PORT`; default: nowhere.",
+    )
     tls: TlsEntry = Field(default=TlsEntry(), description="Files for TLS.")
 
     @model_validator(mode="after")

@@ -14,7 +14,10 @@ from headgate.model.subscription import Subscription
 
 @dataclass(frozen=True, slots=True)
 class NatsPlace:
-    """Where NATS is: a server of the user's own (`url`), or where the embedded one listens. Files are PEM."""
+    """Where NATS is: a server of the user's own (`url`), or where the embedded one listens. Files are PEM.
+
+    `mqtt` is where the embedded one takes devices that speak MQTT.
+    """
 
     url: str | None = None
     credentials: str | None = None
@@ -22,6 +25,7 @@ class NatsPlace:
     certificate: str | None = None
     key: str | None = None
     authority: str | None = None
+    mqtt: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

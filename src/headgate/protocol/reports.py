@@ -193,6 +193,25 @@ class ProposalReport(Report, frozen=True, kw_only=True):
     gain: float | None = None
 
 
+class DeviceDelivery(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows on their way to devices: the reader's position after them, for which sessions they are kept, and where.
+
+    `places` has the place of each message in the server's log, by its row's sequence number; `last` is the largest.
+    """
+
+    position: str
+    sessions: list[str]
+    last: Count
+    places: dict[str, Count]
+
+
+class DevicesReport(Report, frozen=True, kw_only=True):
+    """What is on its way to the devices that listen to one subscription, so that a restart sends nothing twice."""
+
+    kind_name = "devices-report"
+    sent: list[DeviceDelivery]
+
+
 class Join(msgspec.Struct, frozen=True, kw_only=True, rename={"before": "from", "after": "to"}):
     """A member that has joined again: its parent before and after, tries, parents that were refused, the new hop."""
 

@@ -19,6 +19,7 @@ from headgate.catalog import Catalog, Edit
 from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import EmbeddedServer, Fabric, cancel_all, in_daemon, keep_quarantine
+from headgate.fabric.mqtt import prepare
 from headgate.fabric.place import write_whole
 from headgate.fabric.runner import run_machine
 from headgate.model import Deployment, RequestLimits, parse_duration
@@ -36,6 +37,7 @@ from headgate.service.audit import HOME, Audit
 from headgate.service.beginning import apply_file, begin_run, fit, rebuild
 from headgate.service.clerk import Clerk
 from headgate.service.control import Control
+from headgate.service.devices import DeviceDesk
 from headgate.service.extending import missed_constraints
 from headgate.service.face import FaceConfig, FaceProcess, listen
 from headgate.service.following import Following
@@ -85,6 +87,7 @@ class Runtime:
         self.machine = Machine(fabric, settings.state_dir, server, reserve_bytes, self._pause, self._resume)
         self.audit = Audit(settings.state_dir)
         self.people = self.control.people = People(server, fabric.logs, self.audit)
+        self.control.more |= DeviceDesk(server, fabric.logs, self.audit).verbs
         self.people.deployment = lambda: self.control.contexts.snapshot.deployment
         self.people.settle = self.control.settle_grants
         catalog.recorder = self._record
@@ -209,6 +212,7 @@ class Runtime:
             dict(settings.nats_options),
             settings.log_level,
             settings.log_format,
+            settings.listening is not None and settings.listening.mqtt is not None,
         )
         self.face = FaceProcess(listening, config)
         write_whole(settings.state_dir / "http" / "address", self.face.address)
@@ -385,6 +389,10 @@ async def open_runtime(
             server = EmbeddedServer(settings.state_dir, listening=settings.listening)
             stack.callback(server.stop)
             await asyncio.to_thread(server.start)
+            place = settings.listening
+            if place is not None and place.mqtt_reached is not None:
+                tls = place.certificate is not None
+                await prepare(server.url, server.directory, place.mqtt_reached, tls=tls)
         url = settings.nats or (server.url if server else "")
         logs = Logs(
             settings.namespace, inbox_messages=settings.inbox_messages, tables_bytes=settings.tables.limit_bytes
