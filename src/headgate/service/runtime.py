@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import fcntl
 import logging
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -23,21 +20,23 @@ from headgate.fabric.mqtt import prepare
 from headgate.fabric.place import write_whole
 from headgate.fabric.runner import run_machine
 from headgate.model import Deployment, RequestLimits, parse_duration
+from headgate.model.alerts import AlertRules
 from headgate.pipeline.job import JobConfig
 from headgate.planning.replan import warm
-from headgate.private import make_private, private_files
 from headgate.protocol import kernel
 from headgate.protocol.reports import JobReport
 from headgate.relay.budget import Budgets
 from headgate.relay.node import RelayNode
 from headgate.relay.tables import Tables
 from headgate.service.access import make_token
+from headgate.service.alerts.watch import AlertWatch
 from headgate.service.anchoring import keep_anchor, missing_records, store_anchor
 from headgate.service.audit import HOME, Audit
 from headgate.service.beginning import apply_file, begin_run, fit, rebuild
 from headgate.service.clerk import Clerk
 from headgate.service.control import Control
 from headgate.service.devices import DeviceDesk
+from headgate.service.exclusive import exclusive
 from headgate.service.extending import missed_constraints
 from headgate.service.face import FaceConfig, FaceProcess, listen
 from headgate.service.following import Following
@@ -166,6 +165,11 @@ class Runtime:
             self.job = JobProcess(self._configure, self.settings.state_dir, self.settings.job_environment)
             self._spawn(self.job.run(), "Spark job")
         self._spawn(self.machine.run(), "machine")
+        rules = deployment.alerts if deployment is not None else AlertRules()
+        watch = AlertWatch(
+            self.fabric, rules, lambda: self.control.contexts.snapshot, self.status, self.settings.alert_every_s
+        )
+        self._spawn(watch.run(), "alerts")
         if self.settings.http:
             self._open_face()
 
@@ -358,23 +362,6 @@ class Runtime:
             with noted(SERVICE, "the audit was not anchored at the stop", HeadgateError, level=logging.WARNING):
                 await store_anchor(self.fabric, self.audit, None)
             await say_stopped(self.fabric)
-
-
-@contextlib.contextmanager
-def exclusive(state_dir: Path) -> Any:
-    """Hold the state directory: two deployments in one would fight over its ports and checkpoints.
-
-    Only its owner can read it, and what is written meanwhile.
-    """
-    make_private(state_dir)
-    with private_files(), (state_dir / "lock").open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise HeadgateError(
-                f"a deployment is already running in {state_dir}", hint="stop it, or give another --state-dir"
-            ) from error
-        yield
 
 
 @asynccontextmanager
