@@ -7,23 +7,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from headgate_studies.testing.scene import Scene
+from headgate_studies.testing.showcase import Showcase
 
 AXE = "axe_playwright_python"
 
 
 @contextmanager
-def logged_in(browser: Any, scene: Scene, **settings: Any) -> Iterator[Any]:
+def logged_in(browser: Any, showcase: Showcase, **settings: Any) -> Iterator[Any]:
     """A page that is logged in; it fails the test if the page logs an error or breaks the content policy."""
     with browser.new_context(viewport={"width": 1280, "height": 800}, **settings) as context:
         page = context.new_page()
         errors: list[str] = []
         page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda said: errors.append(said.text) if _is_error(said) else None)
+        page.on(
+            "console", lambda said: errors.append(f"{said.location['url']}: {said.text}") if _is_error(said) else None
+        )
         page.set_default_timeout(20_000)
-        page.goto(scene.login())
+        page.goto(showcase.login())
         yield page
-        assert errors == []
+        assert not errors, errors
 
 
 def _is_error(said: Any) -> bool:

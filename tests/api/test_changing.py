@@ -76,7 +76,7 @@ def test_bandwidths_links_and_objectives_change_and_stay_after_a_restart(tmp_pat
             await api.json("PATCH", "/api/objective", json={"constraints": ["fanout <= 2"]})
             declared = await api.json("GET", "/api/declared")
             assert declared["sites"]["mid"] == {"upload": "2000000.0 B/s"}
-            budgets = live.runtime._budgets
+            budgets = live.runtime.nodes["mid"].machine.state.budgets
             assert budgets is not None
 
             async def followed() -> bool:

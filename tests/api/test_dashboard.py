@@ -14,20 +14,20 @@ from tests.api.browser import logged_in, serious, visit
 
 from headgate.wire.message import json_text
 from headgate_studies.testing.browser import open_chromium, why_not
-from headgate_studies.testing.scene import Scene, Stage
+from headgate_studies.testing.showcase import Showcase, Stage
 
 pytestmark = [pytest.mark.nats, pytest.mark.live, pytest.mark.skipif(why_not() is not None, reason=str(why_not()))]
 
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory, nats_url: str) -> Iterator[Stage]:
-    with Stage(tmp_path_factory.mktemp("scene"), nats=nats_url, namespace="scene") as found:
+    with Stage(tmp_path_factory.mktemp("showcase"), nats=nats_url, namespace="showcase") as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def page(stage: Stage) -> Iterator[Any]:
-    with open_chromium() as browser, logged_in(browser, stage.scene) as found:
+    with open_chromium() as browser, logged_in(browser, stage.showcase) as found:
         yield found
 
 
@@ -58,6 +58,7 @@ def test_a_subscription_shows_its_path_its_ledger_and_its_rows(page: Any) -> Non
     page.get_by_text("by max_age").first.wait_for()  # given up, told in the live sample
     page.get_by_text("max(speed)").first.wait_for()
     ledger = page.get_by_role("region", name="Ledger")
+    ledger.get_by_text("max_age").wait_for()  # acknowledged a little later
     terms = [int(each.replace(",", "")) for each in ledger.locator("tr td:nth-child(2)").all_inner_texts()]
     matched, delivered, reduced, expired, in_flight, difference = terms
     assert matched == delivered + reduced + expired + in_flight
@@ -150,10 +151,10 @@ def test_nothing_is_wider_than_the_window(page: Any, width: int) -> None:
 def test_somebody_without_a_session_sees_no_page(stage: Stage) -> None:
     import httpx
 
-    scene: Scene = stage.scene
-    with httpx.Client(base_url=scene.address, trust_env=False) as http:
+    showcase: Showcase = stage.showcase
+    with httpx.Client(base_url=showcase.address, trust_env=False) as http:
         assert http.get("/static/app/main.js").status_code == 401
-        headers = {"Authorization": f"Bearer {scene.token}"}
+        headers = {"Authorization": f"Bearer {showcase.token}"}
         found = http.get("/static/app/main.js", headers=headers)
         assert found.headers["content-type"].startswith("text/javascript")
         assert "script-src 'self'" in found.headers["content-security-policy"]
@@ -179,7 +180,7 @@ READ = """async ([name, wanted]) => {
 }"""
 
 
-async def _cut(scene: Scene) -> int:
+async def _cut(showcase: Showcase) -> int:
     """Cut every web socket below the application, as a network does."""
     import gc
 
@@ -195,14 +196,14 @@ def test_the_client_gets_what_python_gets_through_cuts(stage: Stage, page: Any) 
     """Two subscriptions of one class, one read by the page through three cuts, one by the Python client."""
     wanted = 240
 
-    async def make(scene: Scene) -> None:
+    async def make(showcase: Showcase) -> None:
         document = {"stream": "fleet", "site": "rome", "where": "speed > 5", "select": ["vehicle", "speed", "at"]}
         names = {"read-js": document, "read-py": document}
-        await scene.client.control("subscribe", subscriptions=names, change=False)
+        await showcase.client.control("subscribe", subscriptions=names, change=False)
 
-    async def read(scene: Scene) -> list[dict[str, Any]]:
+    async def read(showcase: Showcase) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
-        async for delivery in await scene.client.subscribe("read-py"):
+        async for delivery in await showcase.client.subscribe("read-py"):
             pairs = zip(delivery.seqs.tolist(), delivery.to_pylist(), strict=True)
             found += [json.loads(json_text({"_seq": seq, **row})) for seq, row in pairs]
             if len(found) >= wanted:
@@ -220,6 +221,11 @@ def test_the_client_gets_what_python_gets_through_cuts(stage: Stage, page: Any) 
     assert found["rows"][:wanted] == stage.ask(read)[:wanted]
     assert all(before[1] == after[0] for before, after in pairwise(found["spans"]))
     reading.dispose()
+
+    async def end(showcase: Showcase) -> None:
+        await showcase.client.control("unsubscribe", names=["read-js", "read-py"])
+
+    stage.ask(end)
 
 
 def test_the_client_says_why_it_cannot_read(page: Any) -> None:

@@ -95,6 +95,9 @@ def test_the_api_samples_what_it_serves(tmp_path: Path, nats_url: str) -> None:
 
         await until(sampled)
         await api.json("GET", path, 404, params={"of": "sites", "name": "nowhere"})
+        await api.json("PUT", "/api/subscriptions/new", json={"stream": "fleet", "site": "leaf"})
+        found = await api.json("GET", path, params={"of": "subscriptions", "name": "new"})
+        assert found == {"times_ms": [], "series": {}}
         await api.json("GET", path, 422, params={"of": "things", "name": "fleet"})
 
     api_test(tmp_path, nats_url, small(all={"site": "leaf"}), work)

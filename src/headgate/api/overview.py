@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import Query
+from pydantic import Field
 from starlette.responses import JSONResponse, Response
 
 from headgate.api.gateway import Gateway
 from headgate.api.routing import MOST, Here, router
+from headgate.api.subscriptions import Strict
 from headgate.service.attainment import STATES, UNWELL, Attained, counted, heat
 from headgate.wire.snapshot import Snapshot
 
@@ -21,11 +23,6 @@ _CELLS: Final = 5000
 """Subscriptions that get a cell of their own in the heat view; of more only streams and sites have cells."""
 _CHANGES: Final = 20
 _RANK: Final = {state: place for place, state in enumerate(STATES)}
-
-State = Annotated[
-    Literal["difference", "below", "less", "waiting", "unmeasured", "well", "unwell"] | None,
-    Query(description="Only subscriptions in this state; `unwell` are those that do not get what they asked for."),
-]
 
 
 @routes.get("/overview", summary="Whether all is well, who is not, and why: sites, links and streams with their rates")
@@ -156,51 +153,53 @@ def _severity(each: Attained) -> tuple[int, float, str]:
     return _RANK[each.state], 2.0 if ratio is None else ratio, each.name
 
 
-Sort = Annotated[
-    Literal["state", "name", "stream", "site", "ratio", "quality", "drop", "delay_s", "delivered", "in_flight"],
-    Query(description="What to sort by; `state` has the worst first."),
-]
+class AttainmentPage(Strict):
+    """Which subscriptions, in which order, and which page of them."""
+
+    search: Annotated[str | None, Field(max_length=256, description="Words of the name or the filter.")] = None
+    stream: Annotated[str | None, Field(max_length=256)] = None
+    site: Annotated[str | None, Field(max_length=256)] = None
+    state: Annotated[
+        Literal["difference", "below", "less", "waiting", "unmeasured", "well", "unwell"] | None,
+        Field(description="Only those in this state; `unwell` do not get what they asked for."),
+    ] = None
+    sort: Annotated[
+        Literal["state", "name", "stream", "site", "ratio", "quality", "drop", "delay_s", "delivered", "in_flight"],
+        Field(description="What to sort by; `state` has the worst first."),
+    ] = "state"
+    descending: bool = False
+    offset: Annotated[int, Field(ge=0, le=2**53)] = 0
+    limit: Annotated[int, Field(ge=1, le=MOST)] = 50
+
+    def fits(self, each: Attained, where: str) -> bool:
+        """Whether a subscription with this filter is one of them, whatever its state."""
+        text = f"{each.name} {where}".lower()
+        return (
+            (self.stream is None or each.stream == self.stream)
+            and (self.site is None or each.site == self.site)
+            and all(word in text for word in (self.search or "").lower().split())
+        )
+
+    def listed(self, chosen: list[Attained]) -> list[Attained]:
+        """Those in the wanted state, in the wanted order."""
+        found = [each for each in chosen if self.state is None or _in_state(each, self.state)]
+        found.sort(key=_severity if self.sort == "state" else lambda each: _sortable(getattr(each, self.sort)))
+        return found[::-1] if self.descending else found
 
 
 @routes.get("/attainment", summary="Attained against contracted quality: searched, sorted, by pages, and as heat")
-async def show_attainment(
-    here: Here,
-    search: Annotated[str | None, Query(max_length=256, description="Words of the name or the filter.")] = None,
-    stream: Annotated[str | None, Query(max_length=256)] = None,
-    site: Annotated[str | None, Query(max_length=256)] = None,
-    state: State = None,
-    sort: Sort = "state",
-    descending: bool = False,
-    offset: Annotated[int, Query(ge=0, le=2**53)] = 0,
-    limit: Annotated[int, Query(ge=1, le=MOST)] = 50,
-) -> Response:
+async def show_attainment(here: Here, wanted: Annotated[AttainmentPage, Query()]) -> Response:
     """`heat` has a cell for each stream and site; `cells` one for each subscription where there are at most 5,000."""
     snapshot, found = await here.snapshot(), await here.attainment()
-    words = (search or "").lower().split()
-    wheres = snapshot.deployment.subscriptions
-
-    def wanted(each: Attained) -> bool:
-        text = f"{each.name} {wheres[each.name].where if each.name in wheres else ''}".lower() if words else ""
-        return (
-            (stream is None or each.stream == stream)
-            and (site is None or each.site == site)
-            and all(word in text for word in words)
-        )
-
-    chosen = [each for each in found if wanted(each)]
-    listed = [each for each in chosen if state is None or _in_state(each, state)]
-    if sort == "state":
-        listed.sort(key=_severity)
-    else:
-        listed.sort(key=lambda each: _sortable(getattr(each, sort)))
-    if descending:
-        listed.reverse()
+    wheres = {name: each.where for name, each in snapshot.deployment.subscriptions.items()}
+    chosen = [each for each in found if wanted.fits(each, wheres.get(each.name, ""))]
+    listed = wanted.listed(chosen)
     document = {
         "time_ms": (await here.status())["time_ms"],
         "revision": snapshot.revision,
         "total": len(listed),
         "states": counted(chosen),
-        "rows": [each.to_document() for each in listed[offset : offset + limit]],
+        "rows": [each.to_document() for each in listed[wanted.offset : wanted.offset + wanted.limit]],
         "heat": heat(chosen),
         "cells": [[each.name, each.ratio, each.state] for each in listed] if len(listed) <= _CELLS else None,
     }

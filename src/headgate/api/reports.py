@@ -219,7 +219,7 @@ async def show_series(
         known(mine, name, of.removesuffix("s"))
         return series_for(here.whole.series.of(of, name, since_ms))
     there = {"_": None} if of == "planner" else (await here.status())[of]
-    if name in there and not here.series.has(of, name):
+    if (name in there or name in (await here.snapshot()).deployment.subscriptions) and not here.series.has(of, name):
         return {"times_ms": [], "series": {}}
     return here.series.of(of, name, since_ms)
 

@@ -36,6 +36,7 @@ from headgate.service.refining import members, named, refinement
 from headgate.service.requests import Answers, Handler, Request, mapping_of, text_of, texts_of
 from headgate.service.reshaping import Change, Reshaper
 from headgate.service.rights import BY, OPERATOR, ORIGIN, admitted, author_of, check_owned
+from headgate.service.roles import Roles
 from headgate.service.room import NoRoomError, Room
 from headgate.tuning.terms import ConstraintError
 from headgate.wire.snapshot import Snapshot
@@ -68,6 +69,8 @@ class Control:
         self._limits = limits
         self.people: People | None = None
         """The users of the deployment, once somebody keeps them."""
+        self.roles: Roles | None = None
+        """What relays and the job may do, where their server lets us say."""
         self.granting = Granting(lambda: {} if self.people is None else self.people.registry.users)
         reshaper = Reshaper(fabric, lambda: self.contexts.snapshot, self._change, self._extend_now, named)
         self.proposals = Proposals(fabric, clerk, lambda: self.contexts.snapshot, self._change)
@@ -161,6 +164,8 @@ class Control:
         for stream in snapshot.deployment.streams:
             await self._fabric.ensure(self._fabric.logs.root(stream))
         await self.contexts.follow(snapshot)
+        if self.roles is not None:
+            await self.roles.admit(snapshot)
         try:
             await publish_snapshot(self._fabric, snapshot)
         except LogFullError as error:

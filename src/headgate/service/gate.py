@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
@@ -154,8 +153,7 @@ class Gate:
             raise UserError(f"{subject} is not for user {user.name!r}")
         found = await self._stored(kind, what, subject, None if single else request)
         for stored in found:
-            data = await self._shown(user, snapshot, kind, what, stored)
-            await call.send(data, _headers(stored))
+            await call.send(await self._shown(user, snapshot, kind, what, stored), stored.headers())
         if not single or not found:
             await call.send(b"", {"Status": "204"})
         return None
@@ -240,11 +238,6 @@ _BOUNDS: Final = (("batch", _MOST_MESSAGES), ("max_bytes", _MOST_BYTES))
 
 def _number(text: str) -> int:
     return int(text) if text.isdigit() and len(text) < 19 else -1
-
-
-def _headers(stored: Stored) -> dict[str, str]:
-    at = datetime.fromtimestamp(stored.time_s, UTC).isoformat()
-    return {"Nats-Sequence": str(stored.sequence), "Nats-Subject": stored.subject, "Nats-Time-Stamp": at}
 
 
 async def _refuse(call: RequestCall, error: Exception) -> None:

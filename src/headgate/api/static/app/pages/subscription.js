@@ -38,13 +38,16 @@ export async function make({ subject: name }) {
   const sample = new Sample(name, (rows) => picture?.add(rows));
   if (!picture) sample.given.className = "panel";
   const ended = h("div");
+  let gone = false;
 
   async function end() {
     if (!confirm(`End the subscription ${name}? What waits for it is given up.`)) return;
+    gone = true;
     try {
       await send("DELETE", `/api/subscriptions/${named(name)}`);
       location.hash = "#/subscriptions";
     } catch (error) {
+      gone = false;
       ended.replaceChildren(trouble(error));
     }
   }
@@ -98,6 +101,7 @@ export async function make({ subject: name }) {
     title: name,
     node,
     async refresh() {
+      if (gone) return;
       const [all, fresh, list] = await Promise.all([overview(), get(`/api/subscriptions/${named(name)}`), get("/api/attainment", { search: name, limit: 1000, sort: "name" })]);
       const now = fresh.now;
       const attained = list.rows.find((each) => each.name === name);

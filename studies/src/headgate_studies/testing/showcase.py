@@ -128,7 +128,7 @@ def document(many: int = 0) -> dict[str, Any]:
 
 
 @dataclass
-class Scene:
+class Showcase:
     """A running deployment with its API; `address` and `token` are the API's."""
 
     runtime: Runtime
@@ -166,11 +166,11 @@ def feeding(address: Address, stop: threading.Event, every_s: float = 1.0) -> No
 
 
 @asynccontextmanager
-async def open_scene(
+async def open_showcase(
     directory: Path, *, nats: str | None = None, namespace: str = "hg", many: int = 0, every_s: float = 1.0
-) -> AsyncIterator[Scene]:
+) -> AsyncIterator[Showcase]:
     """Run the deployment, read its subscriptions, commit rows and serve the API, for as long as the block lasts."""
-    deployment = parse_deployment(yaml.safe_dump(document(many)), "scene.yaml", GENERATOR_SCHEMAS)
+    deployment = parse_deployment(yaml.safe_dump(document(many)), "showcase.yaml", GENERATOR_SCHEMAS)
     settings = Settings(state_dir=directory, nats=nats, namespace=namespace, job=False)
     token = make_token(directory)
     listening = listen("127.0.0.1:0")
@@ -184,17 +184,17 @@ async def open_scene(
         ):
             readers = Readers(client)
             readers.start([name for name in deployment.subscriptions if name != "pulse-unread"])
-            scene = Scene(runtime, client, gateway, address_of(listening), token, readers)
-            crew.spawn(asyncio.to_thread(feeding, address, scene.stop, every_s))
+            showcase = Showcase(runtime, client, gateway, address_of(listening), token, readers)
+            crew.spawn(asyncio.to_thread(feeding, address, showcase.stop, every_s))
             try:
-                yield scene
+                yield showcase
             finally:
-                scene.stop.set()
+                showcase.stop.set()
                 await readers.stop()
 
 
 class Stage:
-    """A scene that runs in a thread with an event loop of its own, for whoever drives a browser from this thread."""
+    """A showcase that runs in a thread with an event loop of its own, for whoever drives a browser from this thread."""
 
     def __init__(self, directory: Path, **settings: Any) -> None:
         self._directory = directory
@@ -203,8 +203,8 @@ class Stage:
         self._ready = threading.Event()
         self._done = asyncio.Event()
         self._failure: BaseException | None = None
-        self._scene: Scene | None = None
-        self._thread = threading.Thread(target=self._run, name="scene", daemon=True)
+        self._showcase: Showcase | None = None
+        self._thread = threading.Thread(target=self._run, name="showcase", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -220,25 +220,25 @@ class Stage:
             raise self._failure
 
     @property
-    def scene(self) -> Scene:
+    def showcase(self) -> Showcase:
         """What runs."""
-        assert self._scene is not None
-        return self._scene
+        assert self._showcase is not None
+        return self._showcase
 
-    def ask(self, work: Callable[[Scene], Any]) -> Any:
-        """The result of a coroutine function of the scene, run in its loop."""
-        return asyncio.run_coroutine_threadsafe(work(self.scene), self._loop).result(120)
+    def ask(self, work: Callable[[Showcase], Any]) -> Any:
+        """The result of a coroutine function of the showcase, run in its loop."""
+        return asyncio.run_coroutine_threadsafe(work(self.showcase), self._loop).result(120)
 
     def _run(self) -> None:
         try:
             self._loop.run_until_complete(self._play())
-        except BaseException as error:  # noqa: BLE001 - whoever waits for the scene is told
+        except BaseException as error:  # noqa: BLE001 - whoever waits for the showcase is told
             self._failure = error
         finally:
             self._ready.set()
 
     async def _play(self) -> None:
-        async with open_scene(self._directory, **self._settings) as scene:
-            self._scene = scene
+        async with open_showcase(self._directory, **self._settings) as showcase:
+            self._showcase = showcase
             self._ready.set()
             await self._done.wait()
