@@ -57,7 +57,7 @@ def backup(
 ) -> None:
     """Write all of a stopped deployment into one file that only you can read; it has the deployment's keys."""
     from headgate.service.backup import BackupError, make_backup
-    from headgate.service.runtime import exclusive
+    from headgate.service.exclusive import exclusive
 
     if not (state_dir / "nats" / "data").exists() and not (state_dir / "catalog.db").exists():
         raise BackupError(f"there is no deployment in {state_dir}", hint="give --state-dir")
