@@ -1,4 +1,4 @@
-"""Access to the API: which hosts and origins a request may name, and who it is from. Roles go into `identify`."""
+"""Access to the API: which hosts and origins a request may name, and who it is from."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headgate.api.problems import ApiError, problem_response
+from headgate.api.users import LOGIN, Users, is_user_token
+from headgate.fabric.registry import User
 from headgate.service.access import CODE, SESSION, SESSION_S, signed, valid
 
 MOST_BYTES: Final = 16 << 20
@@ -29,29 +31,34 @@ _POLICY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who makes a request. There is one owner until the deployment has identities of its own."""
+    """Who makes a request: an operator, or a user of the deployment, who may have what is its own."""
 
     name: str
+    user: User | None = None
 
 
 class Access:
     """The token of a deployment, and what was signed with it."""
 
-    def __init__(self, token: str, port: int) -> None:
+    def __init__(self, token: str, port: int, users: Users | None = None) -> None:
         self._token = token
+        self._users = users or Users(None)
         self.cookie = f"headgate-{port}"
         self._used: dict[str, float] = {}
 
     def session(self, code: str) -> str:
         """The session that the code of a login link opens; a code works once."""
         now_s = time.time()
-        if code in self._used or not valid(self._token, CODE, code, now_s):
+        of_user = is_user_token(code)
+        if code in self._used or not (of_user or valid(self._token, CODE, code, now_s)):
             raise ApiError(
                 "this login link has expired, or was used before", hint="`headgate login` prints another", kind="denied"
             )
+        user, key = self._users.of_token(code, LOGIN) if of_user else (None, "")
         self._used = {each: until for each, until in self._used.items() if until > now_s}
         self._used[code] = now_s + SESSION_S
-        return signed(self._token, SESSION, now_s + SESSION_S)
+        session = signed(self._token, _session_of(user, key), now_s + SESSION_S)
+        return session if user is None else f"{session}~{user.name}~{key}"
 
     def identify(self, connection: HTTPConnection) -> Visitor:
         """Who a request is from, by its bearer token or by the session of a browser."""
@@ -59,13 +66,33 @@ class Access:
         if scheme.lower() == "bearer":
             if _same(given.strip(), self._token):
                 return Visitor("owner")
+            if is_user_token(given.strip()):
+                return _visitor(self._users.of_token(given.strip())[0])
             raise ApiError("the bearer token is not that of this deployment", hint=_HINT, kind="unidentified")
         session = _cookie(connection.headers.get("cookie", ""), self.cookie)
-        if session and valid(self._token, SESSION, session, time.time()):
+        visitor = self._in_session(session) if session else None
+        if visitor is not None:
             if connection.scope.get("method", "GET") not in _SAFE:
                 _refuse_foreign(connection.headers)
-            return Visitor("owner")
+            return visitor
         raise ApiError("this needs a bearer token, or a session", hint=_HINT, kind="unidentified")
+
+    def _in_session(self, text: str) -> Visitor | None:
+        session, _, of = text.partition("~")
+        name, _, key = of.partition("~")
+        user = self._users.holds(name, key) if of else None
+        if (of and user is None) or not valid(self._token, _session_of(user, key), session, time.time()):
+            return None
+        return Visitor("owner") if user is None else _visitor(user)
+
+
+def _session_of(user: User | None, key: str) -> str:
+    """What the session of somebody is signed for."""
+    return SESSION if user is None else f"{SESSION} of {user.name} with {key}"
+
+
+def _visitor(user: User) -> Visitor:
+    return Visitor(user.name, None if user.operator else user)
 
 
 _HINT: Final = "the token is in http/token of the state directory; `headgate login` prints a link for browsers"

@@ -11,13 +11,18 @@ from typing import Any, Final, Generic, TypeVar
 from headgate.api.keys import IdempotencyKeys
 from headgate.api.problems import ApiError
 from headgate.api.readers import HttpReaders
-from headgate.api.series import Series
+from headgate.api.recent import RecentStreams
+from headgate.api.series import Rates, Series
+from headgate.api.views import status_for
 from headgate.client import Client
 from headgate.client.client import known_names
 from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError, nearest
+from headgate.fabric.gated import GatedFabric
+from headgate.fabric.registry import User
 from headgate.planning import PlanResult
 from headgate.protocol.reports import PlannerReport
+from headgate.service.attainment import Attained, attainment
 from headgate.service.describing import filter_document, sharing, subscription_document
 from headgate.service.proposing import granted, measured_sizes, prediction_document
 from headgate.service.reports import read_reports, shown
@@ -64,6 +69,9 @@ class Gateway:
         self.readers = HttpReaders(client)
         self.keys = IdempotencyKeys()
         self.series = Series()
+        self.rates = Rates()
+        self.recent = RecentStreams()
+        self._attained: tuple[tuple[int, int], list[Attained]] | None = None
         self._status = Recent(self._read_status)
         self._granted: tuple[tuple[int, int], PlanResult | None] | None = None
         self._planning = asyncio.Lock()
@@ -71,10 +79,23 @@ class Gateway:
         """Held by a question that takes seconds of the processor: one is answered at a time."""
         self.describe: Callable[[], dict[str, Any]] = dict
         """The OpenAPI document of the application that serves it."""
+        self.user: User | None = None
+        """Whom this is the gateway of, None for operators."""
+        self._of_users: dict[str, UserGateway] = {}
+
+    def of_user(self, user: User) -> Gateway:
+        """The deployment as a user may see it: everything goes through the gate, in the user's name."""
+        found = self._of_users.get(user.name)
+        if found is None:
+            found = self._of_users[user.name] = UserGateway(self, user)
+        found.user = user
+        return found
 
     async def close(self) -> None:
         """End what is still being sent to clients."""
         self.readers.close()
+        for each in self._of_users.values():
+            await each.close()
 
     async def snapshot(self) -> Snapshot:
         """The deployment as it is in force now."""
@@ -86,7 +107,20 @@ class Gateway:
 
     async def _read_status(self) -> dict[str, Any]:
         async with asyncio.timeout(_STATUS_S):
-            return await read_status(self.client.fabric, self.client.tables, self.state_dir)
+            found = await read_status(self.client.fabric, self.client.tables, self.state_dir)
+        self.rates.add(found)
+        return found
+
+    async def attainment(self) -> list[Attained]:
+        """What every subscription attains: worked out once for a reading of the status."""
+        snapshot, status = await self.snapshot(), await self.status()
+        key = (snapshot.revision, status["time_ms"])
+        if self._attained is None or self._attained[0] != key:
+            found = attainment(
+                snapshot, status, status["planner"], lambda link: self.rates.of("links", link, "reduced")
+            )
+            self._attained = key, found
+        return self._attained[1]
 
     async def sample(self) -> None:
         """Keep the figures of the status as time series, for ever; less often where reading them takes long."""
@@ -140,6 +174,40 @@ class Gateway:
                 None if predicted is None or plan is None else prediction_document(predicted, plan.unknown_rates)
             ),
         }
+
+
+class UserGateway(Gateway):
+    """As `Gateway`, with the rights of one user: the connection is the same, and every request names the user.
+
+    The service's gate checks these requests as it checks those of a connection of the user's own.
+    """
+
+    def __init__(self, whole: Gateway, user: User) -> None:
+        fabric = whole.client.fabric.share(GatedFabric)
+        fabric.user = user.name
+        super().__init__(Client(fabric), whole.state_dir)
+        self.user = user
+        self.whole = whole
+
+    async def close(self) -> None:
+        """End what is still being sent to clients; the connection is not this one's to close."""
+        await super().close()
+        await self.client.release()
+
+    async def status(self) -> dict[str, Any]:
+        """What a status says of the user's own subscriptions, and of its streams how far they are."""
+        snapshot = await self.snapshot()
+        return status_for(await self.whole.status(), snapshot)
+
+    async def planner(self) -> dict[str, Any]:
+        """What was measured of the user's own subscriptions."""
+        snapshot, found = await self.snapshot(), await self.whole.planner()
+        mine = {name: each for name, each in found.get("subscriptions", {}).items() if name in snapshot.class_ids}
+        return {"subscriptions": mine, "time_ms": found.get("time_ms", 0)} if mine else {}
+
+    async def granted(self) -> PlanResult | None:
+        """What the plan in force gives; callers show what of it is the user's."""
+        return await self.whole.granted()
 
 
 def known(items: Mapping[str, T], name: str, what: str) -> T:

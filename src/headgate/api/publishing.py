@@ -12,7 +12,7 @@ from fastapi import Header, Query, Request
 from headgate.api.bodies import KINDS, Body, read_bodies
 from headgate.api.gateway import Gateway, known
 from headgate.api.problems import ApiError
-from headgate.api.routing import Here, router
+from headgate.api.routing import Here, open_to_users, router
 from headgate.client import ClientError
 from headgate.client.publishing import check_published, to_table
 from headgate.model import Stream
@@ -46,9 +46,12 @@ Key = Annotated[
     summary="Publish rows into a stream whose source is `nats`",
     openapi_extra={"requestBody": {"required": True, "content": {kind: {"schema": {}} for kind in KINDS}}},
 )
+@open_to_users
 async def publish(request: Request, here: Here, name: str, check: Check = "none", key: Key = None) -> dict[str, Any]:
     """Answered once all rows are stored. A CloudEvent is stored once by its source and id."""
     stream = known((await here.snapshot()).deployment.streams, name, "stream")
+    if here.user is not None and not here.user.may_publish(name):
+        raise ApiError(f"user {here.user.name!r} may not publish into {name!r}", hint="an operator may", kind="denied")
     check_published(stream.source, name)
     data = await request.body()
     digest = hashlib.sha256(data).hexdigest()
@@ -70,7 +73,8 @@ async def publish(request: Request, here: Here, name: str, check: Check = "none"
 
 async def _store(here: Gateway, stream: Stream, body: Body, identity: str | None, *, dead: bool) -> tuple[int, int]:
     """Store the rows of a body, with `dead` also those that will be dead letters; how many, and the last sequence."""
-    key = None if identity is None else hashlib.sha256(f"{stream.name}\n{identity}".encode()).hexdigest()[:40]
+    whose = "" if here.user is None else f"{here.user.name}\n"  # nobody's keys make another's rows a repetition
+    key = None if identity is None else hashlib.sha256(f"{whose}{stream.name}\n{identity}".encode()).hexdigest()[:40]
     stored, place = body.rows.num_rows, 0
     if stored:
         place = await here.client.publish(stream.name, body.rows, key=key)

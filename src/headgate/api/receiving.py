@@ -17,7 +17,7 @@ from headgate.api.deliveries import events, given_up, rows
 from headgate.api.gateway import Gateway
 from headgate.api.problems import problem_of
 from headgate.api.readers import HttpReader
-from headgate.api.routing import Here, router
+from headgate.api.routing import Here, open_to_users, router
 from headgate.api.subscriptions import Strict
 from headgate.client import Delivery
 from headgate.errors import HeadgateError
@@ -56,6 +56,7 @@ class Confirmation(Strict):
     response_class=Response,
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
 )
+@open_to_users
 async def receive_events(
     here: Here,
     name: str,
@@ -72,6 +73,7 @@ async def receive_events(
 
 
 @routes.post("/subscriptions/{name}/confirm", summary="Confirm what was received", status_code=204)
+@open_to_users
 async def confirm(here: Here, name: str, body: Confirmation) -> None:
     """For whoever reads with `ack=client`: rows up to the position count as delivered."""
     here.readers.confirm(name, body.position)
@@ -83,6 +85,7 @@ async def confirm(here: Here, name: str, body: Confirmation) -> None:
     response_class=Response,
     responses={200: {"content": {kind: {"schema": {}} for kind in ("application/json", LINES, ARROW)}}},
 )
+@open_to_users
 async def receive_rows(
     request: Request,
     here: Here,

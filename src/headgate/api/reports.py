@@ -11,15 +11,18 @@ from fastapi import Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
-from headgate.api.gateway import known
+from headgate.api.gateway import UserGateway, known
 from headgate.api.problems import ApiError
-from headgate.api.routing import After, Here, Limit, page, router, tagged
+from headgate.api.routing import After, Here, Limit, open_to_users, page, router, tagged
+from headgate.api.views import series_for
+from headgate.client.client import known_names
 from headgate.planning.document import plan_document
 from headgate.service.dead import read_dead_letters
 from headgate.service.describing import links_document, stream_document
 from headgate.service.proposing import ask_what_if, measured_sizes, result_document
 from headgate.service.why.answer import Question
 from headgate.service.why.asking import why_named
+from headgate.service.why.restricted import why_for
 from headgate.wire.codec import encode_site
 from headgate.wire.message import json_text
 
@@ -29,11 +32,13 @@ LEDGER = ("starts", "matched", "delivered", "reduced", "expired", "in_flight", "
 
 
 @routes.get("/status", summary="Everything that `headgate status` says")
+@open_to_users
 async def show_status(here: Here) -> Response:
     return JSONResponse(await here.status())
 
 
 @routes.get("/streams", summary="Streams: as declared, and their totals")
+@open_to_users
 async def list_streams(here: Here) -> dict[str, Any]:
     snapshot, status = await here.snapshot(), await here.status()
     streams = {
@@ -44,6 +49,7 @@ async def list_streams(here: Here) -> dict[str, Any]:
 
 
 @routes.get("/streams/{name}", summary="One stream")
+@open_to_users
 async def show_stream(here: Here, name: str) -> dict[str, Any]:
     snapshot = await here.snapshot()
     stream = known(snapshot.deployment.streams, name, "stream")
@@ -92,6 +98,7 @@ async def list_links(here: Here) -> dict[str, Any]:
 
 
 @routes.get("/ledger", summary="Whether every row is accounted for")
+@open_to_users
 async def show_ledger(
     here: Here,
     stream: Annotated[str | None, Query(max_length=256)] = None,
@@ -109,7 +116,7 @@ async def show_ledger(
         "wrong": any(each["wrong"] for each in status["findings"]),
         "findings": status["findings"],
         "streams": {
-            name: {key: each[key] for key in totals}
+            name: {key: each.get(key) for key in totals}
             for name, each in status["streams"].items()
             if stream is None or name == stream
         },
@@ -123,6 +130,7 @@ def _line(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @routes.get("/subscriptions/{name}/why", summary="What became of a row", response_class=Response)
+@open_to_users
 async def why(
     here: Here,
     name: str,
@@ -131,7 +139,12 @@ async def why(
     key: Annotated[str | None, Query(max_length=1000, description="The row's key.")] = None,
 ) -> Response:
     """As `headgate why`: `fate` in one word, `text` in one paragraph. Give one of `seq`, `where` and `key`."""
-    found = await why_named(here.client, name, Question(seq, where, key))
+    question = Question(seq, where, key)
+    if isinstance(here, UserGateway) and here.user is not None:
+        known_names(name, await here.snapshot())
+        found = await why_for(here.whole.client, here.user, name, question)
+    else:
+        found = await why_named(here.client, name, question)
     return Response(json_text(found.to_document()), media_type="application/json")
 
 
@@ -172,6 +185,7 @@ async def what_if(here: Here, body: PlanQuestion) -> Response:
 
 
 @routes.get("/contexts", summary="Contexts of subscribers, by pages")
+@open_to_users
 async def list_contexts(request: Request, here: Here, limit: Limit = 100, after: After = None) -> Response:
     snapshot = await here.snapshot()
     found = snapshot.deployment.subscriptions
@@ -181,13 +195,25 @@ async def list_contexts(request: Request, here: Here, limit: Limit = 100, after:
 
 
 @routes.get("/measurements/series", summary="Figures over the last hour, every ten seconds")
+@open_to_users
 async def show_series(
     here: Here,
-    of: Annotated[Literal["streams", "sites", "links", "subscriptions"], Query(description="What they are of.")],
-    name: Annotated[str, Query(max_length=256, description="Its name; a link is written as `paris->lyon`.")],
+    of: Annotated[
+        Literal["streams", "sites", "links", "subscriptions", "planner"], Query(description="What they are of.")
+    ],
+    name: Annotated[
+        str, Query(max_length=256, description="Its name; a link is written as `paris->lyon`, the planner as `_`.")
+    ],
     since_ms: Annotated[int, Query(ge=0, le=2**53, description="Only what was sampled after this time.")] = 0,
 ) -> dict[str, Any]:
     """Counters grow: their differences are rates. A sample that is missing is null."""
+    if isinstance(here, UserGateway):
+        mine = (await here.snapshot()).subscription_ids if of == "subscriptions" else {}
+        known(mine, name, of.removesuffix("s"))
+        return series_for(here.whole.series.of(of, name, since_ms))
+    there = {"_": None} if of == "planner" else (await here.status())[of]
+    if (name in there or name in (await here.snapshot()).deployment.subscriptions) and not here.series.has(of, name):
+        return {"times_ms": [], "series": {}}
     return here.series.of(of, name, since_ms)
 
 

@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import JSONResponse, Response
 
-from headgate.api.access import identify
+from headgate.api.access import Visitor, identify
 from headgate.api.gateway import Gateway
-from headgate.api.problems import MEDIA_TYPE
+from headgate.api.problems import MEDIA_TYPE, ApiError
 
 MOST: Final = 1000
 
 
-async def gateway_of(request: Request) -> Gateway:
-    """The gateway of the application that got a request."""
+E = TypeVar("E", bound=Callable[..., Any])
+_OPEN: Final = "open_to_users"
+
+
+def open_to_users(endpoint: E) -> E:
+    """Mark an operation that users may ask for: it shows and does only what its gateway allows.
+
+    What is not marked is for operators.
+    """
+    setattr(endpoint, _OPEN, True)
+    return endpoint
+
+
+async def gateway_of(request: Request, visitor: Annotated[Visitor, Depends(identify)]) -> Gateway:
+    """The deployment as whoever makes a request may see it."""
     found: Gateway = request.app.state.gateway
-    return found
+    if visitor.user is None:
+        return found
+    if not getattr(request.scope["endpoint"], _OPEN, False):
+        raise ApiError(f"user {visitor.name!r} may not ask for this", hint="an operator may", kind="denied")
+    return found.of_user(visitor.user)
 
 
 Here = Annotated[Gateway, Depends(gateway_of)]

@@ -185,11 +185,13 @@ def install(app: FastAPI) -> None:
 
     @app.websocket("/api/socket")
     async def socket(websocket: WebSocket) -> None:
+        gateway: Gateway = websocket.app.state.gateway
         try:
-            await identify(websocket)
+            visitor = await identify(websocket)
+            gateway = gateway if visitor.user is None else gateway.of_user(visitor.user)
         except HeadgateError as error:
             await websocket.close(_REFUSED, str(error)[:120])
             return
         await websocket.accept()
         async with Crew() as crew:
-            await Connection(websocket.app.state.gateway, websocket, crew).run()
+            await Connection(gateway, websocket, crew).run()

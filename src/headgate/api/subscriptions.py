@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from starlette.responses import Response
 
 from headgate.api.problems import ApiError
-from headgate.api.routing import MOST, After, Here, Limit, page, router, tagged
+from headgate.api.routing import MOST, After, Here, Limit, open_to_users, page, router, tagged
 from headgate.catalog.written import merged
 from headgate.client.client import known_names
 from headgate.service.describing import sharing, subscription_document
@@ -91,6 +91,7 @@ def request_id(key: str | None, what: str) -> str:
 
 
 @routes.get("/subscriptions", summary="List subscriptions, filtered, by pages")
+@open_to_users
 async def list_subscriptions(
     request: Request,
     here: Here,
@@ -127,6 +128,7 @@ async def list_subscriptions(
 
 
 @routes.post("/subscriptions", status_code=201, summary="Make a subscription")
+@open_to_users
 async def make_subscription(here: Here, body: New, response: Response, key: RequestKey = None) -> dict[str, Any]:
     """Answers with its normalised filter, its delivery class and how many share it, and what the plan grants it."""
     document = dict(body.model_extra or {})
@@ -136,6 +138,7 @@ async def make_subscription(here: Here, body: New, response: Response, key: Requ
 
 
 @routes.get("/subscriptions/{name}", summary="Show a subscription, with what the plan grants it now")
+@open_to_users
 async def show_subscription(here: Here, name: str) -> dict[str, Any]:
     found = await here.subscription(name)
     status = (await here.status())["subscriptions"]
@@ -145,6 +148,7 @@ async def show_subscription(here: Here, name: str) -> dict[str, Any]:
 
 
 @routes.put("/subscriptions/{name}", summary="Make a subscription, or replace the one of that name")
+@open_to_users
 async def put_subscription(here: Here, name: str, body: Document, key: RequestKey = None) -> dict[str, Any]:
     request = request_id(key, "put")
     await here.client.control("subscribe", request=request, name=name, subscription=body, change=True)
@@ -152,6 +156,7 @@ async def put_subscription(here: Here, name: str, body: Document, key: RequestKe
 
 
 @routes.patch("/subscriptions/{name}", summary="Change some keys of a subscription")
+@open_to_users
 async def change_subscription(
     here: Here,
     name: str,
@@ -170,11 +175,13 @@ async def change_subscription(
 
 
 @routes.delete("/subscriptions/{name}", summary="End a subscription")
+@open_to_users
 async def end_subscription(here: Here, name: str, key: RequestKey = None) -> dict[str, Any]:
     return await here.client.control("unsubscribe", request=request_id(key, "end"), name=name)
 
 
 @routes.post("/subscriptions/{name}/move", summary="Deliver a subscription at another site")
+@open_to_users
 async def move_subscription(here: Here, name: str, body: MoveBody, key: RequestKey = None) -> dict[str, Any]:
     """Its reader gets what the old site holds first, and nothing twice."""
     await here.client.control("move", request=request_id(key, "mov"), name=name, site=body.site)
@@ -182,17 +189,20 @@ async def move_subscription(here: Here, name: str, body: MoveBody, key: RequestK
 
 
 @routes.post("/subscriptions/{name}/detach", summary="Say that nobody will read a subscription for a while")
+@open_to_users
 async def detach_subscription(here: Here, name: str, body: DetachBody) -> dict[str, Any]:
     return {"position": await here.client.detach(name, expires=body.expires)}
 
 
 @routes.post("/subscriptions/{name}/refine", summary="Change the resolution of a subscription to a gridded stream")
+@open_to_users
 async def refine_subscription(here: Here, name: str, body: Refine, key: RequestKey = None) -> dict[str, Any]:
     request = request_id(key, "ref")
     return await here.client.control("refine", request=request, name=name, resolution=body.resolution, add=body.add)
 
 
 @routes.get("/subscriptions/{name}/context", summary="Show the values of a subscriber's context")
+@open_to_users
 async def show_context(here: Here, name: str) -> dict[str, Any]:
     found = await here.subscription(name)
     first = found["members"][0] if "members" in found else found
@@ -200,27 +210,32 @@ async def show_context(here: Here, name: str) -> dict[str, Any]:
 
 
 @routes.patch("/subscriptions/{name}/context", summary="Set values of a subscriber's context")
+@open_to_users
 async def set_context(here: Here, name: str, body: Values, key: RequestKey = None) -> dict[str, Any]:
     """Answers with the place in the stream's order from which they hold."""
     return await here.client.control("context", request=request_id(key, "ctx"), name=name, values=body)
 
 
 @routes.patch("/contexts", summary="Set values of several subscribers, all or none")
+@open_to_users
 async def set_contexts(here: Here, body: dict[str, Values], key: RequestKey = None) -> dict[str, Any]:
     return await here.client.control("context", request=request_id(key, "ctx"), contexts=body)
 
 
 @routes.post("/bulk/subscribe", summary="Make many subscriptions as one revision")
+@open_to_users
 async def subscribe_many(here: Here, body: BulkSubscribe, key: RequestKey = None) -> dict[str, Any]:
     request = request_id(key, "blk")
     return await here.client.control("subscribe", request=request, subscriptions=body.subscriptions, change=body.change)
 
 
 @routes.post("/bulk/unsubscribe", summary="End many subscriptions as one revision")
+@open_to_users
 async def unsubscribe_many(here: Here, body: BulkUnsubscribe, key: RequestKey = None) -> dict[str, Any]:
     return await here.client.control("unsubscribe", request=request_id(key, "ble"), names=body.names)
 
 
 @routes.post("/bulk/move", summary="Deliver many subscriptions at another site as one revision")
+@open_to_users
 async def move_many(here: Here, body: BulkMove, key: RequestKey = None) -> dict[str, Any]:
     return await here.client.control("move", request=request_id(key, "blm"), names=body.names, site=body.site)

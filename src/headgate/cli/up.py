@@ -7,7 +7,7 @@ import math
 import signal
 import sys
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -16,13 +16,14 @@ import typer
 from headgate.cli import options as o
 from headgate.client import Client
 from headgate.diagnostics import announce, configure
-from headgate.errors import HeadgateError, masked
+from headgate.errors import HeadgateError, masked, nearest
 from headgate.fabric import Crew, cancel_all, keep_quarantine
 from headgate.fabric.address import split_listen
 from headgate.fabric.place import HOST
 from headgate.fabric.server import Listening
-from headgate.model import Deployment, NatsPlace
+from headgate.model import Deployment, NatsPlace, parse_duration
 from headgate.wire.identity import DEPLOYMENT_KEY
+from headgate.wire.logs import Logs
 
 if TYPE_CHECKING:
     from headgate.service.runtime import Runtime
@@ -231,18 +232,41 @@ def _invitation(address: str, state_dir: Path) -> str:
 def login(
     state_dir: o.StateDir = o.STATE_DIR,
     token: Annotated[bool, typer.Option("--token", help="Print the bearer token instead, for scripts.")] = False,
+    creds: Annotated[Path | None, typer.Option("--creds", help="Log in as the user of this credentials file.")] = None,
+    address: Annotated[
+        str | None, typer.Option(help="Where the HTTP API is; default: as the state directory says.")
+    ] = None,
+    expires: Annotated[str, typer.Option(help="With --creds and --token: how long the token holds.")] = "12 h",
 ) -> None:
     """Print a link that opens the page of a running deployment in a browser; it works once, within five minutes."""
-    from headgate.service.access import login_link, read_token
+    from headgate.fabric.tokens import API, LOGIN, make_user_token
+    from headgate.service.access import CODE_S, login_link, read_token
 
-    secret = read_token(state_dir)
-    address = state_dir / "http" / "address"
+    if creds is not None and token:
+        typer.echo(make_user_token(_text(creds), API, int(time.time() + parse_duration(expires))))
+        return
     if token:
-        typer.echo(secret)
-    elif not address.exists():
-        raise HeadgateError(f"no HTTP API was started in {state_dir}", hint="start it with `headgate up`")
+        typer.echo(read_token(state_dir))
+        return
+    place = address or _http_address(state_dir)
+    if creds is None:
+        typer.echo(login_link(place, read_token(state_dir), time.time()))
     else:
-        typer.echo(login_link(address.read_text(encoding="utf-8"), secret, time.time()))
+        typer.echo(f"{place}/login?code={make_user_token(_text(creds), LOGIN, int(time.time() + CODE_S))}")
+
+
+def _http_address(state_dir: Path) -> str:
+    address = state_dir / "http" / "address"
+    if not address.exists():
+        raise HeadgateError(f"no HTTP API was started in {state_dir}", hint="start it with `headgate up`")
+    return address.read_text(encoding="utf-8")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise HeadgateError(f"the credentials in {path} cannot be read: {error}") from error
 
 
 def _stopping() -> asyncio.Event:
@@ -286,19 +310,42 @@ def relay(
 ) -> None:
     """Run one site's relay alone; start the rest with `headgate up --no-relays`."""
     configure(log_level, log_format)
-    asyncio.run(_relay(site, o.connect(nats, state_dir, namespace, creds), Teller(log_format), trace=trace))
+    connecting = _as_site(site, nats, state_dir, namespace, creds)
+    asyncio.run(_relay(site, connecting, Teller(log_format), trace=trace))
+
+
+async def _as_site(site: str, nats: str | None, state_dir: Path, namespace: str, creds: Path | None) -> Client:
+    """A connection with the rights of a site: by its credentials, or by the keys of a server on this machine."""
+    from headgate.client.client import find_url
+    from headgate.fabric.address import directory_of
+    from headgate.fabric.connecting import join
+    from headgate.fabric.rolebook import RoleBook
+    from headgate.fabric.rolekeys import has_keys, site_credentials
+
+    url = find_url(nats, state_dir)
+    directory = directory_of(url)
+    if creds is not None or directory is None or not has_keys(directory):
+        return await o.connect(nats, state_dir, namespace, creds)
+    chapter = RoleBook.read(directory).chapters.get(namespace)
+    if chapter is not None and site not in chapter.sites:
+        raise _no_site(site, chapter.sites)
+    credentials = site_credentials(directory, namespace, site)
+    return Client(await join(url, Logs(namespace), credentials, **o.nats_options(None)))
+
+
+def _no_site(site: str, known: Iterable[str]) -> HeadgateError:
+    close = nearest(site, known)
+    return HeadgateError(f"no site {site!r}", hint=f"did you mean {close!r}?" if close else None)
 
 
 async def _relay(site: str, connecting: Awaitable[Client], tell: Teller, *, trace: bool) -> None:
-    from headgate.errors import nearest
     from headgate.protocol.trace import Trace
     from headgate.relay.node import RelayNode
 
     async with await connecting as client:
         snapshot = await client.snapshot()
         if site not in snapshot.deployment.sites:
-            close = nearest(site, snapshot.deployment.sites)
-            raise HeadgateError(f"no site {site!r}", hint=f"did you mean {close!r}?" if close else None)
+            raise _no_site(site, snapshot.deployment.sites)
         client.fabric.marks = {DEPLOYMENT_KEY: snapshot.identity.deployment}
         tracer = Trace(keep=0, echo=typer.echo) if trace else None
         node = asyncio.create_task(RelayNode(client.fabric, site, tracer=tracer).run())

@@ -35,6 +35,8 @@ def add(
         list[str] | None, typer.Option("--publish", help="A stream it may publish into, or `*`; repeatable.")
     ] = None,
     operator: Annotated[bool, typer.Option("--operator", help="It may do everything.")] = False,
+    site: Annotated[str | None, typer.Option(help="It is the relay of this site, on another machine.")] = None,
+    job: Annotated[bool, typer.Option("--job", help="It is the Spark job, on another machine.")] = False,
     expires: Annotated[str | None, typer.Option(help="How long the credentials hold, such as `90 days`.")] = None,
     out: Out = None,
     state_dir: o.StateDir = o.STATE_DIR,
@@ -45,8 +47,40 @@ def add(
     """Make a user and write its credentials into a file that only you can read. They are not kept anywhere else."""
     place = _new_file(out, name)
     rights = {"subscribe": subscribe or [], "publish": publish or [], "operator": operator, "expires": expires}
+    rights |= {"site": site, "job": job}
     answer = _asked("user-add", nats, state_dir, namespace, creds, name=name, **rights)
     _write(place, answer)
+
+
+@user.command("grant")
+def grant(
+    name: Name,
+    stream: Annotated[str, typer.Option("--stream", help="The stream, or `*` for all rows and columns of any.")],
+    where: Annotated[str | None, typer.Option(help="The rows it may have, as a SQL condition; default: all.")] = None,
+    columns: Annotated[str | None, typer.Option(help="The columns it may see, with commas; default: all.")] = None,
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+) -> None:
+    """Give a user rows and columns of a stream, in place of what it had of it. Its subscriptions follow at once."""
+    given: dict[str, Any] = {"stream": stream, "where": where}
+    if columns is not None:
+        given["columns"] = [each.strip() for each in columns.split(",") if each.strip()]
+    _tell(name, _asked("user-grant", nats, state_dir, namespace, creds, name=name, **given))
+
+
+@user.command("ungrant")
+def ungrant(
+    name: Name,
+    stream: Annotated[str, typer.Option("--stream", help="The stream.")],
+    state_dir: o.StateDir = o.STATE_DIR,
+    nats: o.Nats = None,
+    namespace: o.Namespace = "hg",
+    creds: o.Credentials = None,
+) -> None:
+    """Take a stream from a user: its subscriptions to it stay and get nothing, what waits for it is withheld."""
+    _tell(name, _asked("user-ungrant", nats, state_dir, namespace, creds, name=name, stream=stream))
 
 
 @user.command("rotate")
@@ -94,7 +128,8 @@ def list_users(
         return
     sheet = Sheet("users", "user", "role", "subscribes to", "publishes into", "issued", "expires")
     for each in users:
-        streams = (" ".join(each[key]) or "-" for key in ("subscribes", "publishes"))
+        streams = ("; ".join(_part(name, each["grants"].get(name)) for name in each["subscribes"]) or "-",
+                   " ".join(each["publishes"]) or "-")  # fmt: skip
         sheet.add_row(each["name"], each["role"], *streams, _day(each["issued_s"]), _day(each["expires_s"]))
     o.wide_console().print(sheet)
 
@@ -141,6 +176,18 @@ def _new_file(out: Path | None, name: str) -> Path:
 def _write(place: Path, answer: dict[str, Any]) -> None:
     write_whole(place, answer["credentials"])
     typer.echo(f"{answer['name']} is a {answer['role']}; the credentials are in {place}", err=True)
+
+
+def _tell(name: str, answer: dict[str, Any]) -> None:
+    streams = "; ".join(_part(each, answer["grants"].get(each)) for each in answer["subscribes"]) or "nothing"
+    typer.echo(f"{name} may subscribe to {streams}; subscriptions changed: {answer['changed']}", err=True)
+
+
+def _part(stream: str, granted: dict[str, Any] | None) -> str:
+    """A stream that a user may subscribe to, and what of it."""
+    found = granted or {}
+    columns = f" ({', '.join(found['columns'])})" if "columns" in found else ""
+    return stream + columns + (f" where {found['where']}" if "where" in found else "")
 
 
 def _day(seconds: int | None) -> str:

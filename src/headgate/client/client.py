@@ -27,7 +27,8 @@ from headgate.client.sender import Sender
 from headgate.diagnostics import CLIENT, noted
 from headgate.errors import nearest
 from headgate.fabric import Fabric, FabricError, FencedError, NoAnswerError, Stored, cancel_all, report_quarantine
-from headgate.fabric.gated import GatedFabric, connect_as
+from headgate.fabric.connecting import connect_as
+from headgate.fabric.gated import GatedFabric
 from headgate.fabric.server import running_url
 from headgate.model import Stream, parse_duration
 from headgate.model.roots import members_named
@@ -97,12 +98,17 @@ class Client:
 
     async def close(self) -> None:
         """Acknowledge what was read, and close the connection."""
+        await self.release()
+        await self.fabric.close()
+
+    async def release(self) -> None:
+        """Acknowledge what was read, and leave the connection to whoever else uses it."""
         if self._watching is not None:
             await cancel_all([self._watching])
         for inbox in list(self._inboxes):
             with noted(CLIENT, "another reader has taken over", ClientError):
                 await inbox.close()
-        await self.fabric.close()
+        await self.fabric.release()
 
     async def snapshot(self) -> Snapshot:
         """The deployment as it is now."""

@@ -10,10 +10,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from headgate.errors import HeadgateError, nearest
 from headgate.fabric.place import write_whole
+from headgate.model import EVERYTHING, NOTHING, Grant
+from headgate.wire.codec import decode_grant
 
 USER_FILE: Final = "users.json"
 ANY: Final = "*"
@@ -28,7 +30,10 @@ class UserError(HeadgateError):
 class User:
     """One user: its public key, and the streams that it may subscribe to and publish into (`*` is any).
 
+    `grants` has the streams of which it may have some rows or columns only.
+
     `retiring` are keys of before a rotation, each with the time at which it is revoked. Times are in whole seconds.
+    `program` is what a program is that runs elsewhere with these credentials: `site NAME`, its relay, or `job`.
     """
 
     name: str
@@ -39,10 +44,14 @@ class User:
     publishes: tuple[str, ...] = ()
     expires_s: int | None = None
     retiring: Mapping[str, int] = field(default_factory=dict)
+    program: str = ""
+    grants: Mapping[str, Grant] = field(default_factory=dict)
 
     @property
     def role(self) -> str:
         """What it is, in words."""
+        if self.program:
+            return self.program
         if self.operator:
             return "operator"
         found = [word for word, streams in (("subscriber", self.subscribes), ("publisher", self.publishes)) if streams]
@@ -51,6 +60,32 @@ class User:
     def may_subscribe(self, stream: str) -> bool:
         """Whether it may have rows of a stream."""
         return self.operator or bool({stream, ANY} & set(self.subscribes))
+
+    def may_publish(self, stream: str) -> bool:
+        """Whether it may publish rows into a stream."""
+        return self.operator or bool({stream, ANY} & set(self.publishes))
+
+    def grant(self, stream: str) -> Grant:
+        """What it may have of a stream."""
+        return self.grants.get(stream, EVERYTHING) if self.may_subscribe(stream) else NOTHING
+
+    def granted(self, stream: str, grant: Grant) -> User:
+        """The user with another grant of a stream."""
+        subscribes = self.subscribes if stream in self.subscribes else (*self.subscribes, stream)
+        return replace(self, subscribes=subscribes, grants={**self._others(stream), **_part(stream, grant)})
+
+    def without_grant(self, stream: str) -> User:
+        """The user without the right to a stream."""
+        if stream not in self.subscribes:
+            raise UserError(
+                f"user {self.name!r} has no grant of {stream!r}",
+                hint="grants are of " + (", ".join(self.subscribes) or "nothing"),
+            )
+        rest = tuple(each for each in self.subscribes if each != stream)
+        return replace(self, subscribes=rest, grants=self._others(stream))
+
+    def _others(self, stream: str) -> dict[str, Grant]:
+        return {name: each for name, each in self.grants.items() if name != stream}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +139,10 @@ class Registry:
             )
         return replace(self, users={**self.users, user.name: user})
 
+    def changed(self, user: User) -> Self:
+        """With other rights of a user."""
+        return replace(self, users={**self.users, self.user(user.name).name: user})
+
     def rotated(self, name: str, user: User, ends_s: int) -> Self:
         """With another key for a user; the one before is revoked at `ends_s`."""
         before = self.user(name)
@@ -128,6 +167,11 @@ class Registry:
         return replace(self, users=users, revoked=revoked)
 
 
-def _user(document: Mapping[str, object]) -> User:
-    user = User(**document)  # type: ignore[arg-type]  # a wrong key raises, and is reported as a damaged file
-    return replace(user, subscribes=tuple(user.subscribes), publishes=tuple(user.publishes))
+def _part(stream: str, grant: Grant) -> dict[str, Grant]:
+    return {} if grant.whole else {stream: grant}
+
+
+def _user(document: Mapping[str, Any]) -> User:
+    user = User(**document)  # a wrong key raises, and is reported as a damaged file
+    grants = {name: decode_grant(each) for name, each in document.get("grants", {}).items()}
+    return replace(user, subscribes=tuple(user.subscribes), publishes=tuple(user.publishes), grants=grants)

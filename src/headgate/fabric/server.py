@@ -28,6 +28,7 @@ from headgate.fabric.address import address_of, is_loopback
 from headgate.fabric.descriptions import Descriptions
 from headgate.fabric.place import HOST, PORT_FILE, ServerPlace, choose_port, is_free, is_running, write_whole
 from headgate.fabric.registry import Registry
+from headgate.fabric.rolebook import RoleBook
 from headgate.private import PRIVATE_UMASK, make_private, open_private
 from headgate.protocol.port import FabricError
 
@@ -256,11 +257,12 @@ class EmbeddedServer:
         store = json.dumps(str(self.directory / "data"))
         sync = "always" if self._sync_always else '"2m"'
         revoked = Registry.read(self.directory).revoked
+        answering = RoleBook.read(self.directory).answering(self._keys)
         return (
             f"server_name: {self.name}\nhost: {json.dumps(self._listening.host)}\nport: {self.port}\n"
             "max_payload: 8388608\nmax_pending: 268435456\n"
             f"jetstream {{ store_dir: {store}, max_file_store: 1TB, sync_interval: {sync} }}\n"
-            f"{self._listening.configuration}{self._keys.configuration(self.directory, revoked)}"
+            f"{self._listening.configuration}{self._keys.configuration(self.directory, revoked, answering)}"
         )
 
     def _wait_ready(self) -> None:

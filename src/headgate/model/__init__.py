@@ -4,6 +4,7 @@ Nothing here reads a file, a clock or a socket, and nothing is imported from the
 """
 
 from headgate.model.deployment import Deployment, NatsPlace, RequestLimits
+from headgate.model.grant import EVERYTHING, NOTHING, Grant, Narrowed
 from headgate.model.plan import Plan, Tree
 from headgate.model.quality import PRESETS, Quality, QualityTable, parse_quality
 from headgate.model.schema import Column, Schema, parse_type, type_name
@@ -13,13 +14,17 @@ from headgate.model.subscription import Stay, Subscription
 from headgate.model.units import parse_bandwidth, parse_bytes, parse_duration, parse_rate
 
 __all__ = [
+    "EVERYTHING",
+    "NOTHING",
     "PRESETS",
     "Admission",
     "Column",
     "Deployment",
+    "Grant",
     "Link",
     "LinkQueue",
     "Links",
+    "Narrowed",
     "NatsPlace",
     "Plan",
     "Quality",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from headgate.model.grant import Narrowed
 from headgate.model.quality import Quality
 
 
@@ -28,6 +29,8 @@ class Subscription:
     `context_from` names a subscription whose rows set the values of `context`. `require` is what it must be kept under
     overload of the stream's job, where that differs from what the stream's admission says. While it is paused, `where`
     takes no row, and `paused` has the filter and the profile that it gets back.
+    `narrowed` is the catalog's too: the owner's grant, where it allows less than was asked for. The other fields are
+    then what is in force, and `narrowed` has what was asked for.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Subscription:
     stay: int = 0
     left: tuple[Stay, ...] = ()
     owner: str = ""
+    narrowed: Narrowed | None = None
     paused: tuple[str, str] | None = None
 
     @property

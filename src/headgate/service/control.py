@@ -21,7 +21,6 @@ from headgate.fabric.registry import User
 from headgate.fabric.serving import RequestCall
 from headgate.model import RequestLimits, Subscription
 from headgate.model.caller import OPERATION, Caller
-from headgate.model.roots import member_name, members_named, root_region
 from headgate.planning.measured import Figures
 from headgate.protocol.acks import read_tally
 from headgate.relay.tables import publish_snapshot
@@ -29,13 +28,17 @@ from headgate.service.clerk import Clerk
 from headgate.service.contexts import Contexts
 from headgate.service.desk import Desk
 from headgate.service.extending import Extender
+from headgate.service.grants import Granting
+from headgate.service.owned import list_owned
 from headgate.service.people import People
 from headgate.service.proposals import Proposals
+from headgate.service.refining import members, named, refinement
 from headgate.service.requests import Answers, Handler, Request, mapping_of, text_of, texts_of
 from headgate.service.reshaping import Change, Reshaper
-from headgate.service.rights import BY, admitted, author_of, check_owned, owned_by
+from headgate.service.rights import BY, OPERATOR, ORIGIN, admitted, author_of, check_owned
+from headgate.service.roles import Roles
 from headgate.service.room import NoRoomError, Room
-from headgate.wire.ledger import Matched
+from headgate.tuning.terms import ConstraintError
 from headgate.wire.snapshot import Snapshot
 
 Report = Callable[[], Awaitable[dict[str, Any]]]
@@ -66,7 +69,10 @@ class Control:
         self._limits = limits
         self.people: People | None = None
         """The users of the deployment, once somebody keeps them."""
-        reshaper = Reshaper(fabric, lambda: self.contexts.snapshot, self._change, self._extend_now, _named)
+        self.roles: Roles | None = None
+        """What relays and the job may do, where their server lets us say."""
+        self.granting = Granting(lambda: {} if self.people is None else self.people.registry.users)
+        reshaper = Reshaper(fabric, lambda: self.contexts.snapshot, self._change, self._extend_now, named)
         self.proposals = Proposals(fabric, clerk, lambda: self.contexts.snapshot, self._change)
         self._verbs: dict[str, Handler] = {**reshaper.verbs, **self.proposals.verbs}
         self.followers: list[Callable[[Snapshot], Awaitable[None]]] = []
@@ -157,6 +163,8 @@ class Control:
         for stream in snapshot.deployment.streams:
             await self._fabric.ensure(self._fabric.logs.root(stream))
         await self.contexts.follow(snapshot)
+        if self.roles is not None:
+            await self.roles.admit(snapshot)
         try:
             await publish_snapshot(self._fabric, snapshot)
         except LogFullError as error:
@@ -255,8 +263,10 @@ class Control:
             stays |= await self._reading(name)
 
         def change(edit: Edit, before: Snapshot) -> dict[str, Any]:
-            wanted = {name: parse_subscription(name, given[name], before.deployment) for name in given}
-            self.extender.check(before, [each for found in wanted.values() for each in found], figures)
+            seen = self.granting.seen(before.deployment, request)
+            asked = {name: parse_subscription(name, given[name], seen) for name in given}
+            wanted = {name: [self.granting.narrowed(each, before, request) for each in asked[name]] for name in given}
+            self._check_terms(before, [each for found in wanted.values() for each in found], figures, request)
             for name, found in wanted.items():
                 for each in found:
                     if changing and each.name in before.subscription_ids:
@@ -264,7 +274,7 @@ class Control:
                     else:
                         edit.subscribe(each)
                 if changing:
-                    for gone in {*_members(before, name)} - {each.name for each in found}:
+                    for gone in {*members(before, name)} - {each.name for each in found}:
                         edit.unsubscribe(gone)  # a root that has none of its rows any more
             ids = {each.name: edit.identity(each.name) for found in wanted.values() for each in found}
             return {"ids": ids} if several or ids.keys() != given.keys() else {"id": ids[text_of(request, "name")]}
@@ -282,10 +292,10 @@ class Control:
             stays |= await self._reading(name)
 
         def change(edit: Edit, before: Snapshot) -> dict[str, Any]:
-            known, names = before.deployment.subscriptions, [each for name in wanted for each in _named(before, name)]
+            known, names = before.deployment.subscriptions, [each for name in wanted for each in named(before, name)]
             if site in before.deployment.sites:
                 moved = [replace(known[each], site=site) for each in names if each in known]
-                self.extender.check(before, moved, figures)
+                self._check_terms(before, moved, figures, request)
             for each in names:
                 edit.move(each, site, stays.get(each, 0))
             return {}
@@ -296,7 +306,7 @@ class Control:
     async def _reading(self, name: str) -> dict[str, int]:
         """The stays that the readers of what a name stands for have come to."""
         snapshot = self.contexts.snapshot
-        ids = {each: snapshot.subscription_ids.get(each) for each in _named(snapshot, name)}
+        ids = {each: snapshot.subscription_ids.get(each) for each in named(snapshot, name)}
         return {each: (await read_tally(self._fabric, found)).stay for each, found in ids.items() if found is not None}
 
     async def _unsubscribe(self, request: Request) -> dict[str, Any]:
@@ -306,7 +316,7 @@ class Control:
 
         def change(edit: Edit, before: Snapshot) -> dict[str, Any]:
             for name in names:
-                for each in _named(before, name):
+                for each in named(before, name):
                     edit.unsubscribe(each)
             return {}
 
@@ -321,14 +331,16 @@ class Control:
         else:
             given = {text_of(request, "name"): mapping_of(request, "values")}
         snapshot = self.contexts.snapshot
-        return await self.set_contexts(
-            {each: given[name] for name in given for each in _named(snapshot, name)}, request
-        )
+        return await self.set_contexts({each: given[name] for name in given for each in named(snapshot, name)}, request)
 
     async def set_contexts(
         self, contexts: Mapping[str, Mapping[str, Any]], request: Request | None = None
     ) -> dict[str, Any]:
         """Set values of subscriptions, all or none; the place from which they hold, and the catalog's revision."""
+        with self.granting.unquoted(contexts, self.contexts.snapshot, request or {}):
+            return await self._set_contexts(contexts, request)
+
+    async def _set_contexts(self, contexts: Mapping[str, Mapping[str, Any]], request: Request | None) -> dict[str, Any]:
         async with self._turn():
             check_owned(request or {}, self.contexts.snapshot, self._limits.subscriptions)
             place = await self.contexts.set(contexts)
@@ -346,31 +358,30 @@ class Control:
         return {"revision": self.contexts.snapshot.revision, "place": place or self.contexts.place}
 
     async def _refine(self, request: Request) -> dict[str, Any]:
-        """Change what is named of a subscription's resolution; the answer says what it now lacks of the past.
+        """Change what is named of a subscription's resolution; see `headgate.service.refining`."""
+        return await self._change(f"refine {text_of(request, 'name')}", request, refinement(request, self.granting))
 
-        With `add` the subscription stays as it is, and what it lacks becomes one more of that name, from the earliest
-        row on that the log holds.
-        """
-        from headgate.grid.resolution import Resolution, parse_resolution
+    def _check_terms(self, before: Snapshot, wanted: list[Subscription], figures: Figures, request: Request) -> None:
+        """Refuse what a constraint forbids; a user is not told which, as that names what is others'."""
+        try:
+            self.extender.check(before, wanted, figures)
+        except ConstraintError as error:
+            if BY not in request:
+                raise
+            raise ConstraintError(
+                "this cannot be served within the deployment's constraints", hint="subscribe at another site"
+            ) from error
 
-        name, wanted = text_of(request, "name"), mapping_of(request, "resolution")
-        add = None if request.get("add") is None else text_of(request, "add")
+    async def settle_grants(self, what: str, request: Request) -> int:
+        """Bring all subscriptions to what the grants of their owners leave of them; how many were changed."""
+        if not any(each.narrowed or each.owner for each in self.contexts.snapshot.deployment.subscriptions.values()):
+            return 0
 
         def change(edit: Edit, before: Snapshot) -> dict[str, Any]:
-            missing: list[dict[str, Any]] = []
-            added: list[str] = []
-            for each in _named(before, name):
-                old = edit.subscription(each)
-                given = parse_resolution({**(old.resolution or {}), **wanted})
-                held = Resolution() if old.resolution is None else parse_resolution(old.resolution)
-                missing = [part.document for part in given.missing_from(held)]
-                if add is None:
-                    edit.change(replace(old, resolution=given.document or None))
-                else:
-                    added += _add_parts(edit, before, old, add, missing)
-            return {"missing": missing, "added": added}
+            return {"changed": self.granting.settle(edit, before)}
 
-        return await self._change(f"refine {name}", request, change)
+        author = {key: request[key] for key in (OPERATOR, ORIGIN) if key in request}
+        return int((await self._change(what, author, change))["changed"])
 
     async def _status(self, _: Request) -> dict[str, Any]:
         return await self._report()
@@ -380,47 +391,8 @@ class Control:
 
     async def _mine(self, request: Request) -> dict[str, Any]:
         """The subscriptions of whoever asks; of an operator, those that belong to no user."""
-        snapshot = self.contexts.snapshot
-        found = owned_by(snapshot, str(request.get(BY, "")))
-        starts: dict[int, int] = {}
-        for stream in {each.stream for each in found.values()}:
-            starts |= await read_starts(self._fabric, stream)
-        shown = {}
-        for name, each in found.items():
-            number = snapshot.subscription_ids[name]
-            figures = {"id": number, "starts": starts.get(number)}
-            shown[name] = {**figures, "stream": each.stream, "site": each.site, "where": each.where}
-        return {"subscriptions": shown}
-
-
-async def read_starts(fabric: Fabric, stream: str) -> dict[int, int]:
-    """From where the subscriptions to a stream are counted, by id, as far as the ledger says."""
-    stored = await fabric.last(fabric.logs.state, fabric.logs.ledger(stream))
-    reader = partial(Matched.decode, stream=stream)
-    found = None if stored is None else fabric.quarantine.take(fabric.logs.state, stored, reader, "not shown")
-    return {} if found is None else dict(found.starts)
+        return {"subscriptions": await list_owned(self._fabric, self.contexts.snapshot, str(request.get(BY, "")))}
 
 
 async def _unknown(verb: str, _: Request) -> dict[str, Any]:
     raise HeadgateError(f"there is no request {verb!r}")
-
-
-def _add_parts(edit: Edit, before: Snapshot, old: Subscription, name: str, missing: list[dict[str, Any]]) -> list[str]:
-    """Subscribe to what a subscription lacks of a resolution: one subscription, or two for space and time."""
-    if not missing:
-        raise HeadgateError(f"{old.name!r} lacks nothing of that resolution", hint="name a finer one")
-    root = root_region(before.deployment.streams[old.stream])
-    names = [name if number == 1 else f"{name}-{number}" for number in range(1, len(missing) + 1)]
-    found = [each if root is None else member_name(each, root.root) for each in names]
-    for each, part in zip(found, missing, strict=True):
-        edit.subscribe(replace(old, name=each, resolution=part or None, start="earliest", stay=0, left=()))
-    return found
-
-
-def _members(snapshot: Snapshot, name: str) -> list[str]:
-    return members_named(snapshot.deployment.streams, snapshot.subscription_ids, name)
-
-
-def _named(snapshot: Snapshot, name: str) -> list[str]:
-    """The subscriptions that a name stands for: its own, or those at the roots of its stream."""
-    return [name] if name in snapshot.subscription_ids else _members(snapshot, name) or [name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from headgate.catalog.granting import as_asked
 from headgate.filters import bind, context_types, filter_cost, normal_form, simplify
 from headgate.filters.algebra.express import domain_expression
 from headgate.filters.profiles import profile_type, relational
@@ -20,6 +21,7 @@ def subscription_document(subscription: Subscription) -> dict[str, Any]:
     paused = subscription.paused is not None
     subscription = subscription.resume()
     same = ("site", "stream", "where", "resolution", "region", "policy", "context", "weight", "priority", "format")
+    subscription = as_asked(subscription)
     found: dict[str, Any] = {key: getattr(subscription, key) for key in same}
     found |= {key: getattr(subscription, key) for key in ("start", "profile", "require", "context_from")}
     found["select"] = None if subscription.select is None else list(subscription.select)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
@@ -30,6 +29,7 @@ from headgate.service.hints import Hints
 from headgate.service.people import People
 from headgate.service.rights import owned_by
 from headgate.service.views import ledger_for, manifest_for, runs_for, snapshot_for, visible_streams
+from headgate.service.withholding import Withholder
 from headgate.wire.frame import WireError
 from headgate.wire.ledger import Tally
 from headgate.wire.sizes import EXPECTED
@@ -62,6 +62,7 @@ class Gate:
         self._ask = ask
         self._desk = Desk(_READS, _AT_A_TIME)
         self._hints = Hints(fabric)
+        self._withholder = Withholder(tables)
         self._waits: dict[str, set[asyncio.Task[None]]] = {}
         self._verbs = {"get": self._get, "has": self._has, "put": self._put, "repair": self._repair}
         self._end: Callable[[], Awaitable[None]] | None = None
@@ -152,8 +153,7 @@ class Gate:
             raise UserError(f"{subject} is not for user {user.name!r}")
         found = await self._stored(kind, what, subject, None if single else request)
         for stored in found:
-            data = await self._shown(user, snapshot, kind, what, stored.data)
-            await call.send(data, _headers(stored))
+            await call.send(await self._shown(user, snapshot, kind, what, stored), stored.headers())
         if not single or not found:
             await call.send(b"", {"Status": "204"})
         return None
@@ -173,9 +173,12 @@ class Gate:
         found = await fabric.last(log, subject)
         return [] if found is None else [found]
 
-    async def _shown(self, user: User, snapshot: Snapshot, kind: str, what: str, data: bytes) -> bytes:
+    async def _shown(self, user: User, snapshot: Snapshot, kind: str, what: str, stored: Stored) -> bytes:
         """What a user sees of a stored message."""
+        data = stored.data
         match kind:
+            case "inbox":
+                return await self._withheld(user, _number(stored.subject.split(".")[3].partition("-")[0]), data)
             case "tables":
                 found = await self._tables.snapshot(int(what))
                 return await asyncio.to_thread(lambda: snapshot_for(found, user).to_bytes())
@@ -218,7 +221,16 @@ class Gate:
         asked = RangeRequest(
             stream=given.stream, after=given.after, upto=given.upto, subscription=given.subscription
         ).encode()
-        return await self._fabric.request(self._fabric.logs.repair(site), asked)
+        codec = self._fabric.codec
+        found = codec.split(await self._fabric.request(self._fabric.logs.repair(site), asked))
+        return bytes(codec.join([await self._withholder.shown(user, given.subscription, each) for each in found]))
+
+    async def _withheld(self, user: User, number: int, data: bytes) -> bytes:
+        """A message of an inbox; one that cannot be read is given without content: its reader asks for it again."""
+        try:
+            return await self._withholder.shown(user, number, data)
+        except WireError:
+            return b""
 
 
 _BOUNDS: Final = (("batch", _MOST_MESSAGES), ("max_bytes", _MOST_BYTES))
@@ -226,11 +238,6 @@ _BOUNDS: Final = (("batch", _MOST_MESSAGES), ("max_bytes", _MOST_BYTES))
 
 def _number(text: str) -> int:
     return int(text) if text.isdigit() and len(text) < 19 else -1
-
-
-def _headers(stored: Stored) -> dict[str, str]:
-    at = datetime.fromtimestamp(stored.time_s, UTC).isoformat()
-    return {"Nats-Sequence": str(stored.sequence), "Nats-Subject": stored.subject, "Nats-Time-Stamp": at}
 
 
 async def _refuse(call: RequestCall, error: Exception) -> None:

@@ -9,25 +9,31 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from headgate.diagnostics import SERVICE
-from headgate.errors import HeadgateError
+from headgate.diagnostics import SERVICE, noted
+from headgate.errors import HeadgateError, nearest
 from headgate.fabric import EmbeddedServer, Fabric, FabricError
 from headgate.fabric.accounts import HOME, PEOPLE, SYSTEM_FILE, Keys
 from headgate.fabric.keys import KeyPair
 from headgate.fabric.registry import Registry, User, UserError
-from headgate.model import parse_duration
+from headgate.fabric.rolebook import RoleBook
+from headgate.fabric.roles import JOB, SITE
+from headgate.model import Deployment, Grant, parse_duration
 from headgate.service.audit import Audit
-from headgate.service.requests import Handler, Request, text_of
+from headgate.service.grants import checked_grant
+from headgate.service.requests import Handler, Request, text_of, texts_of
 from headgate.service.rights import author_of
+from headgate.service.roles import Roles
+from headgate.wire.codec import encode_grant
 from headgate.wire.logs import Logs
 
 _UPDATE: Final = "$SYS.REQ.CLAIMS.UPDATE"
 _SETTLE_S: Final = 1.0
+Settle = Callable[[str, Request], Awaitable[int]]
 
 
 class People:
@@ -37,6 +43,13 @@ class People:
         self._server = server
         self._audit = audit
         self._logs = logs
+        self.roles: Roles | None = None
+        """Who is told of keys that are revoked in roles."""
+        self.deployment: Callable[[], Deployment] = lambda: Deployment({}, {})
+        """The deployment in force, which grants have to fit."""
+        self.settle: Settle = _no_subscriptions
+        """Brings the subscriptions of users to what their grants leave of them."""
+        self._unsettled = False
         self.registry = Registry() if server is None else Registry.read(server.directory)
 
     @property
@@ -44,15 +57,20 @@ class People:
         """The requests of operators."""
         return {
             "user-add": self._add,
+            "user-grant": self._grant,
+            "user-ungrant": self._ungrant,
             "user-list": self._list,
             "user-revoke": self._revoke,
             "user-rotate": self._rotate,
         }
 
     async def run(self) -> None:
-        """Revoke keys of before a rotation when their time has come."""
+        """Revoke keys of before a rotation when their time has come; settle grants that could not be settled before."""
         while True:
             await asyncio.sleep(_SETTLE_S)
+            if self._unsettled:
+                with noted(SERVICE, "grants are not settled yet", HeadgateError):
+                    await self._settled("grants", {})
             if self._server is not None and self.registry.settled(_now_s()) != self.registry:
                 try:
                     await self._store(self.registry.settled(_now_s()))
@@ -77,11 +95,57 @@ class People:
             subscribes=_texts(request, "subscribe"),
             publishes=_texts(request, "publish"),
             expires_s=_expiry(request),
+            program=self._program(request),
         )
         credentials, registry = keys.credentials(user, pair, self._logs), self.registry.added(user)
         self._record(request, f"user add {user.name}", None, user)
         await self._store(registry)
+        await self._settled(f"user add {user.name}", request)
         return {**_shown(user), "credentials": credentials}
+
+    def _program(self, request: Request) -> str:
+        """The role that is asked for, of a program that runs elsewhere."""
+        if request.get("job") is True:
+            return JOB
+        if request.get("site") is None:
+            return ""
+        site, known = text_of(request, "site"), self.roles.sites if self.roles else ()
+        if site not in known:
+            close = nearest(site, known)
+            raise UserError(f"no site {site!r}", hint=f"did you mean {close!r}?" if close else None)
+        return f"{SITE} {site}"
+
+    async def _grant(self, request: Request) -> dict[str, Any]:
+        """Give a user rows (`where`) and columns (`columns`) of a stream, in place of what it may have had of it."""
+        self._directory()
+        stream = text_of(request, "stream")
+        where = text_of(request, "where") if request.get("where") is not None else "true"
+        columns = tuple(texts_of(request, "columns")) if request.get("columns") is not None else None
+        grant = await asyncio.to_thread(checked_grant, stream, Grant(where, columns), self.deployment())
+        return await self._changed(request, "grant", lambda user: user.granted(stream, grant))
+
+    async def _ungrant(self, request: Request) -> dict[str, Any]:
+        """Take a stream from a user: its subscriptions to it get nothing any more, and what waits is withheld."""
+        self._directory()
+        stream = text_of(request, "stream")
+        return await self._changed(request, "ungrant", lambda user: user.without_grant(stream))
+
+    async def _changed(self, request: Request, verb: str, change: Callable[[User], User]) -> dict[str, Any]:
+        """Change what a user may have. At the gate it holds at once, in the catalog with the next revision."""
+        before = self.registry.user(text_of(request, "name"))
+        if before.operator:
+            raise UserError(f"{before.name!r} is an operator, who may have everything")
+        after = change(before)
+        what = f"user {verb} {before.name}"
+        self._record(request, what, before, after)
+        await self._store(self.registry.changed(after))
+        return {**_shown(after), "changed": await self._settled(what, request)}
+
+    async def _settled(self, what: str, request: Request) -> int:
+        self._unsettled = True  # until it is done: what fails here is tried again
+        changed = await self.settle(what, request)
+        self._unsettled = False
+        return changed
 
     async def _rotate(self, request: Request) -> dict[str, Any]:
         """New credentials for a user; the ones before hold for some time (`grace`) yet."""
@@ -128,10 +192,18 @@ class People:
             async with await Fabric.connect(
                 self._server.url, self._logs, user_credentials=str(directory / SYSTEM_FILE)
             ) as system:
+                answering = RoleBook.read(directory).answering(keys)
                 for account in (HOME, PEOPLE):
-                    answer = json.loads(await system.request(_UPDATE, keys.account(account, registry.revoked).encode()))
+                    stated = keys.account(account, registry.revoked, answering if account == HOME else None)
+                    answer = json.loads(await system.request(_UPDATE, stated.encode()))
                     if answer.get("data", {}).get("code") != _OK:
                         raise HeadgateError(f"the server did not take the revocation: {answer.get('error')}")
+            if self.roles is not None:
+                await self.roles.revoke(registry.revoked)
+
+
+async def _no_subscriptions(_: str, __: Request) -> int:
+    return 0
 
 
 _OK: Final = 200
@@ -159,6 +231,7 @@ def _shown(user: User) -> Mapping[str, Any]:
         "role": user.role,
         "subscribes": list(user.subscribes),
         "publishes": list(user.publishes),
+        "grants": {name: encode_grant(each) for name, each in user.grants.items()},
         "issued_s": user.issued_s,
         "expires_s": user.expires_s,
         "key": user.key,

@@ -19,7 +19,9 @@ from headgate.catalog import Catalog, Edit
 from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import EmbeddedServer, Fabric, cancel_all, in_daemon, keep_quarantine
+from headgate.fabric.address import directory_of
 from headgate.fabric.place import write_whole
+from headgate.fabric.rolekeys import has_keys
 from headgate.fabric.runner import run_machine
 from headgate.model import Deployment, RequestLimits, parse_duration
 from headgate.pipeline.job import JobConfig
@@ -27,8 +29,6 @@ from headgate.planning.replan import warm
 from headgate.private import make_private, private_files
 from headgate.protocol import kernel
 from headgate.protocol.reports import JobReport
-from headgate.relay.budget import Budgets
-from headgate.relay.node import RelayNode
 from headgate.relay.tables import Tables
 from headgate.service.access import make_token
 from headgate.service.anchoring import keep_anchor, missing_records, store_anchor
@@ -49,7 +49,9 @@ from headgate.service.people import People
 from headgate.service.processes import JobProcess
 from headgate.service.pulse import keep_pulse, say_stopped
 from headgate.service.purging import PurgerMachine
+from headgate.service.relays import Relays
 from headgate.service.replanning import Replanner
+from headgate.service.roles import Roles
 from headgate.service.settings import Settings
 from headgate.service.status import read_status
 from headgate.service.witness import Witness
@@ -85,11 +87,16 @@ class Runtime:
         self.machine = Machine(fabric, settings.state_dir, server, reserve_bytes, self._pause, self._resume)
         self.audit = Audit(settings.state_dir)
         self.people = self.control.people = People(server, fabric.logs, self.audit)
+        directory = directory_of(self.url)
+        self.roles = Roles(directory, fabric) if directory is not None and has_keys(directory) else None
+        self.control.roles = self.people.roles = self.roles
+        self.people.deployment = lambda: self.control.contexts.snapshot.deployment
+        self.people.settle = self.control.settle_grants
         catalog.recorder = self._record
         self.control.machine = lambda: msgspec.to_builtins(self.machine.report)
-        self.nodes: dict[str, RelayNode] = {}
+        self.relays = Relays(settings, fabric, self.tables, self.roles, self.url)
+        self.nodes = self.relays.nodes
         self._booked: list[str] = []
-        self._budgets: Budgets | None = None
         self.purger: PurgerMachine | None = None
         self.observer = Observer(fabric, self.tables, settings.window_s)
         self.replanner: Replanner | None = None
@@ -129,6 +136,7 @@ class Runtime:
         await begin_run(self.fabric, self.catalog, self.settings.checkpoints)
         await self.witness.look()
         await in_daemon(warm)
+        await self.clerk.run(self.control.granting.settle_all)
         snapshot = await self.control.publish()
         for miss in missed_constraints(snapshot):
             print(f"headgate: {miss}", file=sys.stderr, flush=True)
@@ -142,6 +150,8 @@ class Runtime:
             self._spawn(self.people.run(), "users")
         self._spawn(keep_anchor(self.fabric, self.audit), "audit")
         self._spawn(self.control.run(), "revisions")
+        if self.roles is not None:
+            self._spawn(self.roles.run(), "roles")
         await self._follow(snapshot)
         self.control.followers.append(self._follow)
         self._spawn(keep_quarantine(self.fabric, "service"), "quarantine")
@@ -175,19 +185,8 @@ class Runtime:
                 self._booked.append(name)
                 self._run(KeeperMachine(name, self.fabric.logs, **self._own), f"ledger of {name}")
                 self.observer.add(name)
-        if self._budgets is None:
-            self._budgets = Budgets(snapshot.deployment)
-        for site in snapshot.deployment.sites if self.settings.relays else ():
-            if site not in self.nodes:
-                node = RelayNode(
-                    self.settings.links(self.fabric, self.tables, site) if self.settings.links else self.fabric,
-                    site,
-                    tables=self.tables,
-                    budgets=self._budgets,
-                    limits=self.settings.limits,
-                )
-                self.nodes[site] = node
-                self._spawn(node.run(), f"relay {site}")
+        if self.settings.relays:
+            await self.relays.follow(snapshot.deployment, self._spawn)
         unknown = any(site.upload_bytes_per_s is None for site in snapshot.deployment.sites.values())
         if self.joiner is None and unknown and not self.control.extender.fixed:
             self.joiner = Joiner(self.fabric, self.catalog, self.observer, self.control.publish, self.settings.settle_s)
@@ -265,6 +264,9 @@ class Runtime:
     def job_config(self) -> JobConfig:
         """What the Spark job is started with."""
         settings = self.settings
+        options = dict(settings.nats_options)
+        if self.roles is not None:
+            options["user_credentials"] = str(self.roles.job_file())
         return JobConfig(
             url=self.url,
             namespace=settings.namespace,
@@ -274,7 +276,7 @@ class Runtime:
             partitions=settings.partitions,
             new_lineage=settings.new_lineage or settings.accept_loss,
             spark_options=dict(settings.spark_options),
-            nats_options=dict(settings.nats_options),
+            nats_options=options,
             log_level=settings.log_level,
             log_format=settings.log_format,
         )
@@ -345,6 +347,9 @@ class Runtime:
                 await store_books(self.fabric, self.tables, stream)
         with noted(SERVICE, "contexts were not folded at the stop", HeadgateError, level=logging.WARNING):
             await self.control.contexts.fold()
+        await self.relays.close()
+        if self.roles is not None:
+            await self.roles.close()
         await self.witness.close()
         await self.clerk.close()
         if self._tasks:  # a start that was refused changes nothing

@@ -8,9 +8,11 @@ from typing import Final
 
 import numpy as np
 
+from headgate.catalog.granting import as_asked, stream_for
 from headgate.fabric.registry import ANY, User
-from headgate.model import Admission, Deployment, Site, Source, Stream
+from headgate.model import Admission, Deployment, Grant, Narrowed, Site, Source, Stream, Subscription
 from headgate.model.roots import OPTION, root_region
+from headgate.service.grants import grant_of, granted_name
 from headgate.service.rights import owned_by
 from headgate.wire.identity import decode_runs, encode_runs
 from headgate.wire.ledger import Matched
@@ -35,8 +37,10 @@ def visible_streams(snapshot: Snapshot, user: User) -> set[str]:
 
 def snapshot_for(snapshot: Snapshot, user: User) -> Snapshot:
     """A revision of the catalog as a user sees it: its subscriptions, its streams without where they come from."""
-    mine, seen = owned_by(snapshot, user.name), visible_streams(snapshot, user)
-    streams = {name: _shown(snapshot.deployment.streams[name]) for name in sorted(seen)}
+    owned, seen = owned_by(snapshot, user.name), visible_streams(snapshot, user)
+    declared = snapshot.deployment.streams
+    mine = {name: subscription_for(each, user, declared[each.stream]) for name, each in owned.items()}
+    streams = {name: _shown(stream_for(declared[name], known_of(user, declared[name]))) for name in sorted(seen)}
     sites = {stream.root for stream in streams.values()}.union(
         *({stay.site for stay in each.stays} for each in mine.values())
     )
@@ -48,6 +52,26 @@ def snapshot_for(snapshot: Snapshot, user: User) -> Snapshot:
         class_ids={name: snapshot.class_ids[name] for name in mine},
         identity=replace(snapshot.identity, last_subscription=0, last_class=0, incarnations=incarnations),
     )
+
+
+def known_of(user: User, stream: Stream) -> Grant:
+    """What a user may know of a stream: what it may subscribe to or, as it publishes all of them, every column."""
+    name = granted_name(stream)
+    return Grant() if {name, ANY} & set(user.publishes) else user.grant(name)
+
+
+def subscription_for(subscription: Subscription, user: User, stream: Stream) -> Subscription:
+    """A subscription as its owner sees it: as it was asked for, with the columns that its messages have for the owner.
+
+    The grant itself stays unsaid, as it may name what its user may not know of.
+    """
+    grant = grant_of(user, stream)
+    names = stream.schema.names if subscription.select is None else subscription.select
+    visible = tuple(name for name in names if grant.shows(name))
+    asked = as_asked(subscription)
+    columns = subscription.select if grant.columns is None else visible
+    narrowed = None if columns == asked.select else Narrowed(Grant(), {"select": asked.select})
+    return replace(asked, select=columns, narrowed=narrowed)
 
 
 def _shown(stream: Stream) -> Stream:

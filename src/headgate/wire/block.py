@@ -22,6 +22,9 @@ from headgate.wire.patch import Patches, concat_patches, restricted
 from headgate.wire.unsent import Unsent
 
 EXPIRED: Final = "expired"
+GRANT: Final = "grant"
+"""The reason of rows that were matched under a wider grant than their subscriber has now."""
+_NONE: Final = np.zeros(0, dtype=np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,10 @@ class Block:
     where the rows of a subscription differ from those of its class (see `headgate.wire.patch`). `basis` is what a
     subscription had counted before the block, by its last acknowledgement, where a declaration stands for messages
     that it may have read in part without acknowledging them; `begun` is then how many rows of the commit that the
-    block ends in are counted up to its end.
+    block ends in are counted up to its end. `withheld` are rows that the receiver of a message may no longer have, as
+    its grant has shrunk since they were sent; they keep their places so that whoever has read a part of the message
+    counts the rest. `columns` names those of its rows where they are fewer than those of its output, for the same
+    reason. Only the gate, through which users read, makes such messages.
     """
 
     stream: str
@@ -100,6 +106,8 @@ class Block:
     patches: Patches = field(default_factory=dict, repr=False)
     basis: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     begun: Mapping[int, int] = field(default_factory=dict)
+    withheld: npt.NDArray[np.uint64] = field(default_factory=lambda: _NONE, repr=False)
+    columns: tuple[str, ...] | None = None
 
     @property
     def version(self) -> int:
@@ -150,7 +158,9 @@ class Block:
         kept = self._slice(first, len(self.seqs))
         commits = tuple(commit for commit in self.commits if commit.upto > after)
         # Declarations have no place inside a block, so they belong to whoever takes its end.
-        return replace(kept, after=after, commits=commits, patches=restricted(self.patches, after, self.upto))
+        withheld = self.withheld[self.withheld > after]
+        patches = restricted(self.patches, after, self.upto)
+        return replace(kept, after=after, commits=commits, patches=patches, withheld=withheld)
 
     def until(self, upto: int) -> Block:
         """The part of it that covers what comes up to a sequence number; declarations stay with the end."""
@@ -160,7 +170,8 @@ class Block:
         commits = tuple(commit for commit in self.commits if commit.after < upto)
         patches = restricted(self.patches, self.after, upto)
         kept = replace(self._slice(0, stop), declared={}, digests={}, basis={}, begun={})
-        return replace(kept, upto=upto, commits=commits, patches=patches)
+        withheld = self.withheld[self.withheld <= upto]
+        return replace(kept, upto=upto, commits=commits, patches=patches, withheld=withheld)
 
     def _slice(self, start: int, stop: int) -> Block:
         classes = None
@@ -199,6 +210,7 @@ class Block:
                 declared=declared,
                 digests=digests,
                 patches=restricted(self.patches, after, upto),
+                withheld=self.withheld[(self.withheld > after) & (self.withheld <= upto)],
             )
             start, after = stop, upto
 
@@ -246,6 +258,7 @@ def concat(blocks: Sequence[Block]) -> Block:
         declared,
         digests,
         concat_patches([block.patches for block in blocks]),
+        withheld=np.concatenate([block.withheld for block in blocks]),
     )
 
 

@@ -14,9 +14,11 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from headgate.model import (
     Admission,
     Column,
+    Grant,
     Link,
     LinkQueue,
     Links,
+    Narrowed,
     Plan,
     Quality,
     QualityTable,
@@ -136,7 +138,9 @@ def decode_links(document: Mapping[str, Any]) -> Links:
 
 def encode_subscription(subscription: Subscription) -> dict[str, Any]:
     """A subscription without its name."""
-    return _encode(subscription, ("name",), quality=lambda found: _encode(found, table=_encode))
+    return _encode(
+        subscription, ("name",), quality=lambda found: _encode(found, table=_encode), narrowed=_encode_narrowed
+    )
 
 
 def decode_subscription(name: str, document: Mapping[str, Any]) -> Subscription:
@@ -147,8 +151,31 @@ def decode_subscription(name: str, document: Mapping[str, Any]) -> Subscription:
         select=tuple,
         quality=_decode_quality,
         left=_decode_stays,
+        narrowed=_decode_narrowed,
         paused=_decode_paused,
     )
+
+
+def _encode_narrowed(narrowed: Narrowed) -> dict[str, Any]:
+    return _encode(narrowed, grant=encode_grant)
+
+
+def _decode_narrowed(document: Mapping[str, Any]) -> Narrowed:
+    asked = dict(document.get("asked", {}))
+    if asked.get("select") is not None:
+        asked["select"] = tuple(asked["select"])
+    return Narrowed(decode_grant(document.get("grant", {})), asked)
+
+
+def encode_grant(grant: Grant) -> dict[str, Any]:
+    """A grant."""
+    return _encode(grant)
+
+
+def decode_grant(document: Mapping[str, Any]) -> Grant:
+    """The inverse of `encode_grant`."""
+    columns = document.get("columns")
+    return Grant(document.get("where", "true"), None if columns is None else tuple(columns))
 
 
 def _decode_stays(document: list[list[Any]]) -> tuple[Stay, ...]:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from headgate.wire.block import EXPIRED, Block, merge_declared
+from headgate.wire.block import EXPIRED, GRANT, Block, merge_declared
 from headgate.wire.frame import WireError
 from headgate.wire.histogram import Histogram
 from headgate.wire.manifest import Manifest
@@ -132,9 +133,10 @@ def counted_by(tally: Tally) -> dict[str, int]:
     return found
 
 
-def _ends(block: Block) -> list[int]:
+def _ends(block: Block, seqs: npt.NDArray[np.uint64] | None = None) -> list[int]:
     """For each commit of a block, the number of rows up to its end."""
-    return [int(end) for end in block.seqs.searchsorted([commit.upto for commit in block.commits], side="right")]
+    ends = np.array([commit.upto for commit in block.commits], dtype=np.uint64)
+    return [int(end) for end in (block.seqs if seqs is None else seqs).searchsorted(ends, side="right")]
 
 
 def counted_in_stay(tally: Tally) -> dict[str, int]:
@@ -186,6 +188,10 @@ class Account:
         if missing:
             expired = {tally.subscription: {EXPIRED: missing}}
             block = replace(block, declared=merge_declared(block.declared, expired))
+        if len(block.withheld):
+            kept_back = {tally.subscription: {GRANT: len(block.withheld)}}
+            nothing = block.withheld[:0]
+            block = replace(block, declared=merge_declared(block.declared, kept_back), withheld=nothing)
         since = tally.since
         since.delivered += len(block.seqs)
         for reason, count in block.declared.get(tally.subscription, {}).items():
@@ -216,7 +222,8 @@ class Account:
             tally.begun = None if block.at_boundary else counted
             return 0
         missing, start = 0, 0
-        for commit, end in zip(block.commits, _ends(block), strict=True):
+        ends = [rows + kept for rows, kept in zip(_ends(block), _ends(block, block.withheld), strict=True)]
+        for commit, end in zip(block.commits, ends, strict=True):
             if tally.begun is not None and tally.begun.upto < commit.upto:  # nothing of its end is in the block
                 missing, tally.begun = missing + tally.begun.missing, None
             begun = tally.begun = tally.begun or Begun(commit.upto)

@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headgate.matching import ClassLists
@@ -41,6 +42,10 @@ def _header(block: Block) -> dict[str, Any]:
         header["basis"] = {str(receiver): dict(counted) for receiver, counted in block.basis.items()}
     if block.begun:
         header["begun"] = {str(receiver): count for receiver, count in block.begun.items()}
+    if block.columns is not None:
+        header["columns"] = list(block.columns)
+    if len(block.withheld):
+        header["withheld"] = (block.withheld - np.uint64(block.after)).tolist()
     if block.digests:
         header["digests"] = {str(receiver): digest.to_dict() for receiver, digest in block.digests.items()}
     return header
@@ -80,6 +85,19 @@ def _begun(header: Mapping[str, Any]) -> Mapping[int, int]:
     return {int(receiver): int(count) for receiver, count in header.get("begun", {}).items()}
 
 
+def _columns(header: Mapping[str, Any]) -> tuple[str, ...] | None:
+    return tuple(header["columns"]) if "columns" in header else None
+
+
+def _fewer(schema: pa.Schema, columns: tuple[str, ...] | None) -> pa.Schema:
+    """The columns of an output's schema that a message has."""
+    return schema if columns is None else pa.schema([schema.field(name) for name in columns])
+
+
+def _withheld(header: Mapping[str, Any]) -> npt.NDArray[np.uint64]:
+    return np.array(header.get("withheld", ()), dtype=np.uint64) + np.uint64(header["after"])
+
+
 def _digests(header: Mapping[str, Any]) -> Mapping[int, Digest]:
     return {int(receiver): Digest.from_dict(found) for receiver, found in header.get("digests", {}).items()}
 
@@ -105,6 +123,8 @@ def decode_block(data: bytes, schema: pa.Schema) -> Block:
     frame = decode_frame(data, "b")
     header = frame.header
     commits = _commits(header)
+    columns = _columns(header)
+    schema = _fewer(schema, columns)
     if not commits:
         raise WireError("a block names no commit")
     count, after = int(header["rows"]), int(header["after"])
@@ -133,6 +153,8 @@ def decode_block(data: bytes, schema: pa.Schema) -> Block:
         patches,
         _basis(header),
         _begun(header),
+        _withheld(header),
+        columns,
     )
 
 
@@ -202,7 +224,8 @@ def json_value(value: Any) -> Any:
 def _decode_json(data: bytes, schema: pa.Schema) -> Block:
     header = json.loads(data)
     commits = _commits(header)
-    documents = header["rows"]
+    documents, fewer = header["rows"], _columns(header)
+    schema = _fewer(schema, fewer)
     seqs = np.array([row["_seq"] for row in documents], dtype=np.uint64)
     columns = [_json_column([row[field.name] for row in documents], field.type) for field in schema]
     rows = pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -218,6 +241,8 @@ def _decode_json(data: bytes, schema: pa.Schema) -> Block:
         _digests(header),
         basis=_basis(header),
         begun=_begun(header),
+        withheld=_withheld(header),
+        columns=fewer,
     )
 
 

@@ -5,7 +5,7 @@ from headgate.filters.algebra.box import Box
 from headgate.filters.algebra.domain import Domain
 from headgate.filters.algebra.keys import order_keys
 from headgate.filters.algebra.normal import NormalForm, normal_form
-from headgate.filters.algebra.relate import Cover, Measure, covers, intersects, merge, merge_cover, volume
+from headgate.filters.algebra.relate import Cover, Measure, covers, intersection, intersects, merge, merge_cover, volume
 from headgate.filters.algebra.simplify import simplify
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "NormalForm",
     "bind",
     "covers",
+    "intersection",
     "intersects",
     "merge",
     "merge_cover",

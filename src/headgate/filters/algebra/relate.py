@@ -14,8 +14,9 @@ from headgate.filters.algebra.box import Box, subtract, tidy
 from headgate.filters.algebra.domain import Domain
 from headgate.filters.algebra.express import boxes_expression
 from headgate.filters.algebra.normal import DEFAULT_BOXES, NormalForm, normal_form
-from headgate.filters.expr import Expr, Or
+from headgate.filters.expr import And, Expr, Literal, Or
 from headgate.filters.filter import Filter
+from headgate.filters.types import BOOL
 
 PIECES = 1_000
 """Boxes that one comparison may take apart, which takes about 10 ms: a filter can be written to need any number."""
@@ -97,6 +98,30 @@ def intersects(one: Filter, other: Filter) -> bool:
 def forms_intersect(one: NormalForm, other: NormalForm) -> bool:
     """`intersects` on normal forms that are already known."""
     return any(not first.intersect(second).is_empty for first in one.boxes for second in other.boxes)
+
+
+def intersection(one: Filter, other: Filter) -> Filter:
+    """The filter of exactly the rows that both filters match; where one covers the other it is the narrower one.
+
+    >>> from headgate.filters import parse_filter
+    >>> from headgate.model import Schema
+    >>> narrow, wide, other, high = (
+    ...     parse_filter(text, Schema.of({"n": "int"})) for text in ("n = 3", "n < 5", "n % 2 = 1", "n > 7")
+    ... )
+    >>> intersection(narrow, wide).text, intersection(wide, other).text, intersection(wide, high).text
+    ('n = 3', 'n < 5 AND n % 2 = 1', 'FALSE')
+    """
+    form, its = normal_form(one), normal_form(other)
+    if forms_cover(its, form):
+        return one
+    if forms_cover(form, its):
+        return other
+    if not forms_intersect(form, its):
+        return Filter.of(Literal(BOOL, False))
+    parts: dict[Expr, None] = {}
+    for expr in (one.expr, other.expr):
+        parts.update(dict.fromkeys(expr.items if isinstance(expr, And) else (expr,)))
+    return Filter.of(And(tuple(parts)))
 
 
 def merge(filters: Sequence[Filter]) -> Filter:

@@ -8,7 +8,7 @@ from headgate.client import Client
 from headgate.client.client import known_names
 from headgate.service.why.answer import Fate, Question, ask_why
 
-_NOTHING: Final = ("unfound", "unread", "forgotten", "unwanted")
+NOTHING: Final = ("unfound", "unread", "forgotten", "unwanted")
 
 
 async def why_named(client: Client, name: str, question: Question) -> Fate:
@@ -17,4 +17,4 @@ async def why_named(client: Client, name: str, question: Question) -> Fate:
     found = [
         await ask_why(client.fabric, client.tables, snapshot, each, question) for each in known_names(name, snapshot)
     ]
-    return next((fate for fate in found if fate.fate not in _NOTHING), found[0])
+    return next((fate for fate in found if fate.fate not in NOTHING), found[0])

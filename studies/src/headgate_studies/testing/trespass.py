@@ -3,7 +3,8 @@
 A deployment runs with two users. One of them owns a subscription; the other asks, publishes and listens at random:
 control requests about what is the first one's, reads and acknowledgements of every subject that there is, the JetStream
 API of every log, requests in the first one's name, replies that lead into logs. Nothing may change and nothing may come
-back but refusals and what is everybody's. Then the owner asks for the same, and is served. The last line is JSON.
+back but refusals and what is everybody's. Then the owner asks for the same, and is served. A quarter as many requests
+each are made with the credentials of a site and of the Spark job. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +34,7 @@ from headgate.service.settings import Settings
 from headgate.wire.ledger import Tally
 from headgate.wire.logs import Log, Logs
 from headgate_studies.direct import DirectCommits
+from headgate_studies.testing.trespass_roles import trespass_in_roles
 
 DEPLOYMENT: Final = """
 sites: {root: {}, leaf: {}}
@@ -218,9 +221,26 @@ async def campaign(seed: int, requests: int, directory: Path) -> TrespassOutcome
             await connection.close()
             after = await _state(runtime, operator)
             outcome.changed = [f"{log} changed" for log in before if before[log] != after.get(log)]
+            in_roles = max(requests // 4, 1)
+            asked, leaked, may_change = await trespass_in_roles(runtime, subjects, list(before), in_roles, seed)
+            outcome.kinds["in a role"], outcome.requests = asked, outcome.requests + asked
+            outcome.leaked += leaked
+            outcome.changed += _changes(after, await _state(runtime, operator), may_change)
             await _as_owner(ada, outcome)
     outcome.seconds = time.monotonic() - began
     return outcome
+
+
+def _changes(
+    before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]], may_change: Callable[[str], bool]
+) -> list[str]:
+    """What is stored otherwise than before, but for subjects that a role may write."""
+    return [
+        f"{subject} of {log} changed"
+        for log in before
+        for subject in before[log].keys() | after.get(log, {}).keys()
+        if before[log].get(subject) != after.get(log, {}).get(subject) and not may_change(subject)
+    ]
 
 
 async def _quiet(_: Exception) -> None:
