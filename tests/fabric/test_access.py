@@ -17,8 +17,9 @@ from tests.live import running, small
 from headgate.fabric import EmbeddedServer, Fabric, FabricError
 from headgate.fabric.address import is_loopback, reach
 from headgate.fabric.keys import CredentialsError, KeyPair, read_claims, statement_of
+from headgate.fabric.listening import Listening
 from headgate.fabric.place import choose_port
-from headgate.fabric.server import Listening, running_url
+from headgate.fabric.server import running_url
 from headgate.private import make_private
 
 

@@ -23,8 +23,8 @@ from headgate.catalog import parse_deployment
 from headgate.client import Client
 from headgate.fabric import EmbeddedServer, Fabric, FabricError
 from headgate.fabric.fingerprint import Fingerprint
+from headgate.fabric.listening import Listening
 from headgate.fabric.place import ServerPlace
-from headgate.fabric.server import Listening
 from headgate.pipeline.worker import Address
 from headgate.service.access import read_token
 from headgate.service.runtime import open_runtime

@@ -139,6 +139,15 @@ def status(
     for line in [*loss_lines(document), *error_lines(document)]:
         console.print(line, markup=False)
     print_findings(console, document)
+    print_alerts(console, document)
+
+
+def print_alerts(console: Console, document: dict[str, Any]) -> None:
+    """Print the alerts that hold."""
+    for each in document.get("alerts", ()):
+        if each["cleared_ms"] is None:
+            since = age(document["time_ms"] - each["since_ms"])
+            console.print(f"ALERT for {since}: {each['text']}", style="red", markup=False)
 
 
 def print_findings(console: Console, document: dict[str, Any], *, most: int = _NOTES) -> list[Finding]:

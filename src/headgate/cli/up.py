@@ -19,8 +19,8 @@ from headgate.diagnostics import announce, configure
 from headgate.errors import HeadgateError, masked, nearest
 from headgate.fabric import Crew, cancel_all, keep_quarantine
 from headgate.fabric.address import split_listen
-from headgate.fabric.place import HOST
-from headgate.fabric.server import Listening
+from headgate.fabric.listening import Listening
+from headgate.fabric.place import HOST, choose_port
 from headgate.model import Deployment, NatsPlace, parse_duration
 from headgate.wire.identity import DEPLOYMENT_KEY
 from headgate.wire.logs import Logs
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headgate.service.settings import Settings
 
 _WATCH_S: Final = 0.5
+_MQTT_PORT: Final = 1883
 
 
 def register(app: typer.Typer) -> None:
@@ -98,6 +99,9 @@ def up(
     http_tls: Annotated[
         bool, typer.Option("--http-tls", help="Serve the HTTP API by TLS, with the certificate of --tls-cert.")
     ] = False,
+    mqtt: Annotated[
+        str | None, typer.Option(help="Where the embedded NATS takes devices that speak MQTT, as HOST:PORT.")
+    ] = None,
     no_http: Annotated[bool, typer.Option("--no-http", help="Serve no HTTP API.")] = False,
     for_: Annotated[str | None, typer.Option("--for", help="Stop by itself after this long, such as `10 min`.")] = None,
     log_level: o.LogLevel = "warning",
@@ -114,12 +118,15 @@ def up(
         parse_address(http)
     deployment = read_deployment(file)
     place = deployment.nats
+    if no_http and (mqtt or place.mqtt):
+        raise HeadgateError("MQTT is served by the process of the HTTP API", hint="leave --no-http out")
     embedded = nats is None and place.url is None
     settings = Settings(
         state_dir=state_dir,
         nats=nats or place.url,
         listening=_listening(
             listen or place.listen,
+            mqtt or place.mqtt,
             (tls_cert or place.certificate, tls_key or place.key, tls_ca or place.authority),
             embedded=embedded,
         ),
@@ -158,17 +165,29 @@ def _http_tls(certificate: Path | str | None, key: Path | str | None) -> tuple[s
     return str(Path(certificate).absolute()), str(Path(key).absolute())
 
 
-def _listening(listen: str | None, files: tuple[Path | str | None, ...], *, embedded: bool) -> Listening | None:
+def _listening(
+    listen: str | None, mqtt: str | None, files: tuple[Path | str | None, ...], *, embedded: bool
+) -> Listening | None:
     """Where the embedded server listens, None for the default. The files are certificate, key and authority."""
     if not embedded:
-        if listen is not None:
-            raise HeadgateError(
-                "`listen` is for the embedded NATS server, and another one was given by its address",
-                hint="leave one of them out",
-            )
+        for option, given in (("listen", listen), ("mqtt", mqtt)):
+            if given is not None:
+                raise HeadgateError(
+                    f"`{option}` is for the embedded NATS server, and another one was given by its address",
+                    hint="leave one of them out",
+                )
         return None
     host, port = split_listen(listen or HOST)
-    return Listening(host, port, *(Path(file) if file else None for file in files))
+    devices = None if mqtt is None else split_listen(mqtt)
+    certificate, key, authority = (Path(file) if file else None for file in files)
+    return Listening(
+        host,
+        port,
+        certificate,
+        key,
+        authority,
+        None if devices is None else (devices[0], _MQTT_PORT if devices[1] is None else devices[1] or choose_port()),
+    )
 
 
 class Teller:
@@ -215,6 +234,8 @@ async def _serve(
         tell(f"NATS at {runtime.listens_at}, state in {runtime.settings.state_dir}")
         if runtime.server is not None and runtime.server.fingerprint is not None:
             tell(f"certificate {runtime.server.fingerprint}")
+        if settings.listening is not None and settings.listening.mqtt is not None:
+            tell("MQTT at {}:{}; `headgate device add` lets a device in".format(*settings.listening.mqtt))
         if runtime.face is not None:
             tell(_invitation(runtime.face.address, settings.state_dir))
         for line in runtime.told:

@@ -17,17 +17,28 @@ import subprocess
 import sys
 import sysconfig
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from headgate.diagnostics import FABRIC, noted
-from headgate.fabric.accounts import HOME, OPERATOR_FILE, SYSTEM, SYSTEM_FILE, Keys
-from headgate.fabric.address import address_of, is_loopback
+from headgate.fabric.accounts import (
+    BRIDGE_FILE,
+    BRIDGE_PASSWORD,
+    DEVICES,
+    HOME,
+    OPERATOR_FILE,
+    SYSTEM,
+    SYSTEM_FILE,
+    Keys,
+)
+from headgate.fabric.address import address_of
 from headgate.fabric.descriptions import Descriptions
+from headgate.fabric.devices import Device, Devices
 from headgate.fabric.fingerprint import Fingerprint
-from headgate.fabric.place import HOST, PORT_FILE, ServerPlace, choose_port, is_free, is_running, write_whole
+from headgate.fabric.keys import KeyPair
+from headgate.fabric.listening import Listening
+from headgate.fabric.place import PORT_FILE, ServerPlace, choose_port, is_free, is_running, write_whole
 from headgate.fabric.registry import Registry
 from headgate.fabric.rolebook import RoleBook
 from headgate.private import PRIVATE_UMASK, make_private, open_private
@@ -68,51 +79,6 @@ def unfinished_restores(written: str) -> list[str]:
         else:
             begun.pop(log, None)
     return list(begun)
-
-
-@dataclass(frozen=True, slots=True)
-class Listening:
-    """Where a server takes connections: by default on loopback, at a port of its own choice, without TLS.
-
-    `certificate` and `key` are PEM files. With `authority`, another one, whoever connects has to have a certificate
-    that was signed by it; programs on this machine show that of the server.
-    """
-
-    host: str = HOST
-    port: int | None = None
-    certificate: Path | None = None
-    key: Path | None = None
-    authority: Path | None = None
-
-    def __post_init__(self) -> None:
-        if not is_loopback(self.host) and self.certificate is None:
-            raise FabricError(
-                f"NATS is to listen on {self.host}, which others can reach, without TLS: rows and credentials would "
-                "cross the network for everybody to read",
-                hint="give a certificate and its key (`nats: {tls: {cert: FILE, key: FILE}}`), or listen on 127.0.0.1",
-            )
-        if (self.certificate is None) != (self.key is None):
-            raise FabricError("TLS needs a certificate and its key", hint="give both files")
-        if self.authority is not None and self.certificate is None:
-            raise FabricError("certificates of clients are asked for by TLS only", hint="give the server's own, too")
-        for file in self.files:
-            if not file.is_file():
-                raise FabricError(f"there is no file {file}", hint="give the certificate and its key as PEM files")
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The files that are read."""
-        return tuple(file for file in (self.certificate, self.key, self.authority) if file is not None)
-
-    @property
-    def configuration(self) -> str:
-        """The part of the server's configuration that has TLS."""
-        if self.certificate is None:
-            return ""
-        files = {"cert_file": self.certificate, "key_file": self.key, "ca_file": self.authority}
-        given = [f"{name}: {json.dumps(str(file.absolute()))}" for name, file in files.items() if file is not None]
-        given += ["verify: true"] if self.authority is not None else []
-        return f"tls {{ {', '.join(given)} }}\n"
 
 
 class EmbeddedServer:
@@ -188,9 +154,17 @@ class EmbeddedServer:
         try:
             make_private(self.directory)
             self._keys = Keys.open(self.directory)
-            for file, account in ((OPERATOR_FILE, HOME), (SYSTEM_FILE, SYSTEM)):
+            for file, account in ((OPERATOR_FILE, HOME), (SYSTEM_FILE, SYSTEM), (BRIDGE_FILE, DEVICES)):
                 if not (self.directory / file).exists():
                     write_whole(self.directory / file, self._keys.all_rights(account, "operator"))
+            if not (self.directory / BRIDGE_PASSWORD).exists():
+                bridge = Device("bridge", KeyPair.new("user").public, int(time.time()), ("*",))
+                write_whole(self.directory / BRIDGE_PASSWORD, self._keys.password(bridge))
+            if self._listening.mqtt is not None and not is_free(self._listening.mqtt[1], self._listening.mqtt[0]):
+                host, port = self._listening.mqtt
+                raise FabricError(
+                    f"MQTT is to listen on port {port} of {host}, which is taken", hint="name another one"
+                )
             known = ServerPlace.read(self.port_file)
             self.name = known.name if known else f"headgate-{secrets.token_hex(8)}"
             self.port = self._choose_port(known)
@@ -292,7 +266,7 @@ class EmbeddedServer:
     def _configuration(self) -> str:
         store = json.dumps(str(self.directory / "data"))
         sync = "always" if self._sync_always else '"2m"'
-        revoked = Registry.read(self.directory).revoked
+        revoked = {**Registry.read(self.directory).revoked, **Devices.read(self.directory).revoked}
         answering = RoleBook.read(self.directory).answering(self._keys)
         return (
             f"server_name: {self.name}\nhost: {json.dumps(self._listening.host)}\nport: {self.port}\n"

@@ -38,6 +38,7 @@ class FaceConfig:
     log_format: str = "text"
     tls: tuple[str, str] | None = None
     """The files of a certificate and its key, where it speaks TLS."""
+    mqtt: bool = False
 
     @classmethod
     def read(cls, text: str) -> Self:
