@@ -155,8 +155,7 @@ class EmbeddedServer:
             make_private(self.directory)
             self._keys = Keys.open(self.directory)
             for file, account in ((OPERATOR_FILE, HOME), (SYSTEM_FILE, SYSTEM), (BRIDGE_FILE, DEVICES)):
-                if not (self.directory / file).exists():
-                    write_whole(self.directory / file, self._keys.all_rights(account, "operator"))
+                self._keep_credentials(self.directory / file, account)
             if not (self.directory / BRIDGE_PASSWORD).exists():
                 bridge = Device("bridge", KeyPair.new("user").public, int(time.time()), ("*",))
                 write_whole(self.directory / BRIDGE_PASSWORD, self._keys.password(bridge))
@@ -190,6 +189,14 @@ class EmbeddedServer:
                 self.port,
             )
         return self
+
+    def _keep_credentials(self, file: Path, account: str) -> None:
+        """Make credentials of our own where there are none, or none that hold."""
+        with noted(FABRIC, "credentials cannot be read", OSError):
+            if not file.exists() or not self._keys.has_stated(account, file.read_text("utf-8", errors="replace")):
+                if file.exists():
+                    _log.warning("the credentials in %s were damaged: they were made again", file)
+                write_whole(file, self._keys.all_rights(account, "operator"))
 
     def _choose_port(self, known: ServerPlace | None) -> int:
         """The port that was asked for, else the last one while it is free, else any other."""
