@@ -37,6 +37,7 @@ from headgate.service.requests import Answers, Handler, Request, mapping_of, tex
 from headgate.service.reshaping import Change, Reshaper
 from headgate.service.rights import BY, OPERATOR, ORIGIN, admitted, author_of, check_owned
 from headgate.service.room import NoRoomError, Room
+from headgate.service.suspending import Suspender
 from headgate.tuning.terms import ConstraintError
 from headgate.wire.snapshot import Snapshot
 
@@ -70,6 +71,7 @@ class Control:
         """The users of the deployment, once somebody keeps them."""
         self.granting = Granting(lambda: {} if self.people is None else self.people.registry.users)
         reshaper = Reshaper(fabric, lambda: self.contexts.snapshot, self._change, self._extend_now, named)
+        self.suspender = Suspender(fabric, lambda: self.contexts.snapshot, self._change)
         self.proposals = Proposals(fabric, clerk, lambda: self.contexts.snapshot, self._change)
         self._verbs: dict[str, Handler] = {**reshaper.verbs, **self.proposals.verbs}
         self.followers: list[Callable[[Snapshot], Awaitable[None]]] = []

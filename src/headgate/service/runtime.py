@@ -143,6 +143,7 @@ class Runtime:
             )
             self._spawn(gate.run(), "gate")
             self._spawn(self.people.run(), "users")
+        self._spawn(self.control.suspender.run(), "filters that take too long")
         self._spawn(keep_anchor(self.fabric, self.audit), "audit")
         self._spawn(self.control.run(), "revisions")
         await self._follow(snapshot)
