@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from headgate.api.keys import IdempotencyKeys
 from headgate.api.problems import ApiError
-from headgate.api.readers import HttpReaders
+from headgate.api.readers import MOST_OF_USER, HttpReaders
 from headgate.api.series import Series
 from headgate.api.views import status_for
 from headgate.client import Client
@@ -168,6 +168,7 @@ class UserGateway(Gateway):
         fabric = whole.client.fabric.share(GatedFabric)
         fabric.user = user.name
         super().__init__(Client(fabric), whole.state_dir)
+        self.readers = HttpReaders(self.client, MOST_OF_USER)
         self.user = user
         self.whole = whole
 

@@ -35,7 +35,7 @@ from headgate.service.proposals import Proposals
 from headgate.service.refining import members, named, refinement
 from headgate.service.requests import Answers, Handler, Request, mapping_of, text_of, texts_of
 from headgate.service.reshaping import Change, Reshaper
-from headgate.service.rights import BY, OPERATOR, ORIGIN, admitted, author_of, check_owned
+from headgate.service.rights import BY, OPERATOR, ORIGIN, admitted, author_of, check_owned, check_share
 from headgate.service.room import NoRoomError, Room
 from headgate.service.suspending import Suspender
 from headgate.tuning.terms import ConstraintError
@@ -66,7 +66,7 @@ class Control:
         self.room = Room(fabric.logs.tables_bytes)
         self._answers = Answers()
         self._changes, self._reports = Desk(limits, _CHANGES), Desk(limits, _REPORTS)
-        self._limits = limits
+        self.limits = limits
         self.people: People | None = None
         """The users of the deployment, once somebody keeps them."""
         self.granting = Granting(lambda: {} if self.people is None else self.people.registry.users)
@@ -216,7 +216,7 @@ class Control:
 
     async def _make(self, what: str, request: Request, change: Change) -> dict[str, Any]:
         pending, cached, figures = self.contexts.pending(), self.contexts.snapshot, self.figures()
-        identity, most, author = request.get("request"), self._limits.subscriptions, author_of(request)
+        identity, author = request.get("request"), author_of(request)
 
         def work(catalog: Catalog) -> tuple[dict[str, Any], bool]:
             known = None if identity is None else catalog.answer(identity)
@@ -226,7 +226,7 @@ class Control:
                 edit.author = author
                 before = cached if cached.revision == edit.revision else edit.snapshot()
                 edit.fold_contexts(pending.contexts, pending.places)
-                check_owned(request, before, most)
+                check_owned(request, before, self.limits)
                 answer = change(edit, before)
                 if edit.made:
                     self._extend(edit, figures)
@@ -263,7 +263,10 @@ class Control:
             seen = self.granting.seen(before.deployment, request)
             asked = {name: parse_subscription(name, given[name], seen) for name in given}
             wanted = {name: [self.granting.narrowed(each, before, request) for each in asked[name]] for name in given}
-            self._check_terms(before, [each for found in wanted.values() for each in found], figures, request)
+            changed = [each for found in wanted.values() for each in found]
+            self._check_terms(before, changed, figures, request)
+            known = {**before.deployment.subscriptions, **{each.name: each for each in changed}}
+            check_share(request, known, before.deployment.streams, self.limits.filter_cost_us)
             for name, found in wanted.items():
                 for each in found:
                     if changing and each.name in before.subscription_ids:
@@ -339,7 +342,7 @@ class Control:
 
     async def _set_contexts(self, contexts: Mapping[str, Mapping[str, Any]], request: Request | None) -> dict[str, Any]:
         async with self._turn():
-            check_owned(request or {}, self.contexts.snapshot, self._limits.subscriptions)
+            check_owned(request or {}, self.contexts.snapshot, self.limits)
             place = await self.contexts.set(contexts)
             if place is None or self.contexts.due:
 

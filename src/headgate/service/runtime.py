@@ -138,8 +138,14 @@ class Runtime:
         self.catalog.guard = self._guard
         await self.control.serve()
         if self.server is not None:
+            control = self.control
             gate = Gate(
-                self.fabric, self.tables, self.people, lambda: self.control.contexts.snapshot, self.control.take_from
+                self.fabric,
+                self.tables,
+                self.people,
+                lambda: control.contexts.snapshot,
+                control.take_from,
+                control.limits,
             )
             self._spawn(gate.run(), "gate")
             self._spawn(self.people.run(), "users")
