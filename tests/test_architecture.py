@@ -38,6 +38,7 @@ LABORATORY: tuple[tuple[str, ...], ...] = (
     ("__init__", "session", "direct"),
     ("workloads",),
     ("models",),
+    ("lab",),
     ("studies", "bench"),
     ("cli",),
     ("testing",),

@@ -138,6 +138,17 @@ def test_commits_that_come_meanwhile_are_one_message() -> None:
     assert (message.after, message.upto) == (1, 10)
 
 
+@pytest.mark.parametrize(("now", "due"), [(0.299, False), (0.301, True)])
+def test_what_is_left_of_a_commit_waits_no_longer_than_that_since_it_came(now: float, due: bool) -> None:
+    output = sent_once()
+    output.offer(block(1, 1500), receiver(), 0.1)
+    message = output.next_message(0.25, 1000)
+    assert message is not None
+    assert len(message.seqs) == 1000
+    output.published(2)
+    assert output.due(now) == due
+
+
 @pytest.mark.parametrize(("rows", "due"), [(999, False), (1000, True), (1001, True)])
 def test_a_full_message_does_not_wait(rows: int, due: bool) -> None:
     output = sent_once()

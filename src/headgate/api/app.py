@@ -11,7 +11,19 @@ from fastapi.openapi.utils import get_openapi
 from starlette.responses import JSONResponse, Response
 
 from headgate import __version__
-from headgate.api import changing, metrics, pages, problems, publishing, receiving, reports, sockets, subscriptions
+from headgate.api import (
+    changing,
+    metrics,
+    overview,
+    pages,
+    previews,
+    problems,
+    publishing,
+    receiving,
+    reports,
+    sockets,
+    subscriptions,
+)
 from headgate.api.access import Access, HostGuard, Visitor, identify
 from headgate.api.gateway import Gateway
 from headgate.api.routing import Here
@@ -39,7 +51,7 @@ def make_app(gateway: Gateway, access: Access, hosts: Iterable[str]) -> FastAPI:
     app.state.access = access
     problems.install(app)
     app.add_middleware(HostGuard, hosts=hosts)
-    for module in (subscriptions, changing, receiving, publishing, reports, metrics, pages):
+    for module in (overview, previews, subscriptions, changing, receiving, publishing, reports, metrics, pages):
         app.include_router(module.routes)
     sockets.install(app)
     _add_health(app)

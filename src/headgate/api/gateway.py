@@ -11,7 +11,8 @@ from typing import Any, Final, Generic, TypeVar
 from headgate.api.keys import IdempotencyKeys
 from headgate.api.problems import ApiError
 from headgate.api.readers import MOST_OF_USER, HttpReaders
-from headgate.api.series import Series
+from headgate.api.recent import RecentStreams
+from headgate.api.series import Rates, Series
 from headgate.api.views import status_for
 from headgate.client import Client
 from headgate.client.client import known_names
@@ -19,8 +20,10 @@ from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError, nearest
 from headgate.fabric.gated import GatedFabric
 from headgate.fabric.registry import User
+from headgate.filters import FilterError
 from headgate.planning import PlanResult
 from headgate.protocol.reports import PlannerReport
+from headgate.service.attainment import Attained, attainment
 from headgate.service.describing import filter_document, sharing, subscription_document
 from headgate.service.proposing import granted, measured_sizes, prediction_document
 from headgate.service.reports import read_reports, shown
@@ -67,6 +70,9 @@ class Gateway:
         self.readers = HttpReaders(client)
         self.keys = IdempotencyKeys()
         self.series = Series()
+        self.rates = Rates()
+        self.recent = RecentStreams()
+        self._attained: tuple[tuple[int, int], list[Attained]] | None = None
         self._status = Recent(self._read_status)
         self._granted: tuple[tuple[int, int], PlanResult | None] | None = None
         self._planning = asyncio.Lock()
@@ -102,7 +108,20 @@ class Gateway:
 
     async def _read_status(self) -> dict[str, Any]:
         async with asyncio.timeout(_STATUS_S):
-            return await read_status(self.client.fabric, self.client.tables, self.state_dir)
+            found = await read_status(self.client.fabric, self.client.tables, self.state_dir)
+        self.rates.add(found)
+        return found
+
+    async def attainment(self) -> list[Attained]:
+        """What every subscription attains: worked out once for a reading of the status."""
+        snapshot, status = await self.snapshot(), await self.status()
+        key = (snapshot.revision, status["time_ms"])
+        if self._attained is None or self._attained[0] != key:
+            found = attainment(
+                snapshot, status, status["planner"], lambda link: self.rates.of("links", link, "reduced")
+            )
+            self._attained = key, found
+        return self._attained[1]
 
     async def sample(self) -> None:
         """Keep the figures of the status as time series, for ever; less often where reading them takes long."""
@@ -140,7 +159,9 @@ class Gateway:
         found = snapshot.deployment.subscriptions[name]
         stream = snapshot.deployment.streams[found.stream]
         identity = snapshot.class_ids[name]
-        filtered = await asyncio.to_thread(filter_document, found, stream)
+        filtered: dict[str, Any] | None = None
+        with noted(SERVICE, "a filter names what its owner may no longer see", FilterError):
+            filtered = await asyncio.to_thread(filter_document, found, stream)
         plan, planner = await self.granted(), await self.planner()
         predicted = None if plan is None else plan.subscriptions.get(name)
         return {

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -14,19 +17,50 @@ from headgate.service.access import SESSION_S
 
 routes = APIRouter(include_in_schema=False)
 
-_TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+_TYPES: Final = {
+    "html": "text/html",
+    "js": "text/javascript",
+    "css": "text/css",
+    "json": "application/json",
+    "svg": "image/svg+xml",
+    "ts": "text/plain",
+}
 _HELP: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Headgate</title>
 <h1>Headgate</h1><p>This page is for whoever runs the deployment. Print a link that opens it with:</p>
 <pre>headgate login</pre></html>"""
 
 
-def asset(name: str) -> Response:
-    """A file of this package's `static` directory."""
-    kind = _TYPES.get(name.rpartition(".")[2])
-    file = resources.files("headgate.api") / "static" / name
-    if kind is None or "/" in name or not file.is_file():
+def static_files() -> dict[str, Traversable]:
+    """Every file of this package's `static` directory, by its path below it."""
+    found: dict[str, Traversable] = {}
+
+    def collect(place: Traversable, path: str) -> None:
+        for each in place.iterdir():
+            if each.is_dir():
+                collect(each, f"{path}{each.name}/")
+            elif each.name.rpartition(".")[2] in _TYPES:
+                found[path + each.name] = each
+
+    collect(resources.files("headgate.api") / "static", "")
+    return found
+
+
+@cache
+def _files() -> dict[str, Traversable]:
+    return static_files()
+
+
+def asset(request: Request, name: str) -> Response:
+    """A file of the `static` directory; whoever has it already is told so."""
+    file = _files().get(name)
+    if file is None:
         raise ApiError(f"no page {name[:100]!r}", kind="unknown")
-    return Response(file.read_bytes(), media_type=kind, headers={"Cache-Control": "no-cache"})
+    data = file.read_bytes()
+    tag = f'"{hashlib.sha256(data).hexdigest()[:24]}"'
+    headers = {"Cache-Control": "no-cache", "ETag": tag}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(data, media_type=_TYPES[name.rpartition(".")[2]], headers=headers)
 
 
 @routes.get("/login")
@@ -47,16 +81,16 @@ async def index(request: Request) -> Response:
         access_of(request).identify(request)
     except ApiError:
         return Response(_HELP, 401, {"WWW-Authenticate": "Bearer"}, "text/html")
-    return asset("index.html")
+    return asset(request, "index.html")
 
 
 @routes.get("/docs")
-async def docs(_: Annotated[Any, Depends(identify)]) -> Response:
+async def docs(request: Request, _: Annotated[Any, Depends(identify)]) -> Response:
     """The API's description to read and try."""
-    return asset("docs.html")
+    return asset(request, "docs.html")
 
 
-@routes.get("/static/{name}")
-async def static(name: str, _: Annotated[Any, Depends(identify)]) -> Response:
-    """A script or a style sheet."""
-    return asset(name)
+@routes.get("/static/{name:path}")
+async def static(request: Request, name: str, _: Annotated[Any, Depends(identify)]) -> Response:
+    """A script, a style sheet or data of a page."""
+    return asset(request, name)

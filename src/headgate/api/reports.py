@@ -198,8 +198,12 @@ async def list_contexts(request: Request, here: Here, limit: Limit = 100, after:
 @open_to_users
 async def show_series(
     here: Here,
-    of: Annotated[Literal["streams", "sites", "links", "subscriptions"], Query(description="What they are of.")],
-    name: Annotated[str, Query(max_length=256, description="Its name; a link is written as `paris->lyon`.")],
+    of: Annotated[
+        Literal["streams", "sites", "links", "subscriptions", "planner"], Query(description="What they are of.")
+    ],
+    name: Annotated[
+        str, Query(max_length=256, description="Its name; a link is written as `paris->lyon`, the planner as `_`.")
+    ],
     since_ms: Annotated[int, Query(ge=0, le=2**53, description="Only what was sampled after this time.")] = 0,
 ) -> dict[str, Any]:
     """Counters grow: their differences are rates. A sample that is missing is null."""
@@ -207,6 +211,9 @@ async def show_series(
         mine = (await here.snapshot()).subscription_ids if of == "subscriptions" else {}
         known(mine, name, of.removesuffix("s"))
         return series_for(here.whole.series.of(of, name, since_ms))
+    there = {"_": None} if of == "planner" else (await here.status())[of]
+    if (name in there or name in (await here.snapshot()).deployment.subscriptions) and not here.series.has(of, name):
+        return {"times_ms": [], "series": {}}
     return here.series.of(of, name, since_ms)
 
 

@@ -25,6 +25,7 @@ from headgate.fabric.address import reach
 from headgate.fabric.administration import Administration, translated
 from headgate.fabric.place import connect
 from headgate.fabric.serving import FAILED, RequestCall, receive, serve
+from headgate.fabric.streaming import LogStream
 from headgate.protocol.codec import Codec, WireCodec
 from headgate.protocol.port import (
     FabricError,
@@ -64,6 +65,8 @@ class Fabric(Administration):
         self.quarantine = Quarantine(time.time)
         self.user = "operator"
         """Who is connected, by its credentials."""
+        self.streams = True
+        """Whether logs may be read as they grow (`headgate.fabric.streaming`)."""
 
     @classmethod
     async def connect(cls, url: str, logs: Logs | None = None, **options: Any) -> Self:
@@ -264,6 +267,24 @@ class Fabric(Administration):
             with contextlib.suppress(TimeoutError):  # a hint can be lost: look again after a while
                 async with asyncio.timeout(_POLL_S):
                     await wake.wait()
+
+    def stream(self, log: Log, subject: str) -> LogStream:
+        """A reader that the server sends messages to as they are stored; see `streamed`."""
+        return LogStream(self._client, log, subject)
+
+    async def streamed(self, stream: LogStream, log: Log, subject: str, after: int, limit: int) -> list[Stored]:
+        """As `next`, by a reader of the log; where the server has fallen silent the log is looked at once.
+
+        Raises:
+            NoStreamError: The server does not let this connection read in this way.
+        """
+        while True:
+            found = await stream.take(after, limit)
+            if not found:
+                with contextlib.suppress(FabricError):
+                    found = await self.read(log, subject, after, limit=limit)
+            if found:
+                return found
 
     async def gather(self, *work: Coroutine[Any, Any, T]) -> list[T]:
         """Run coroutines side by side."""

@@ -1,6 +1,7 @@
 """Start a program that dies with its parent, however the parent dies: ``python -m headgate.fabric.guard PROGRAM ...``.
 
 On Linux the kernel delivers the signal, and the program replaces this one. Elsewhere this process stays and watches.
+The environment may say which process the parent is (`HEADGATE_PARENT`), for one that dies before the guard stands.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _PR_SET_PDEATHSIG = 1
 
 def main(arguments: list[str]) -> int:
     """Run the program given by `arguments` under the guard."""
-    parent = os.getppid()
+    parent = int(os.environ.pop("HEADGATE_PARENT", os.getppid()))
     if platform.system() == "Linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # the parent died before the guard stood

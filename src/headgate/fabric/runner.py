@@ -8,14 +8,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Self
 
 from headgate import faults
-from headgate.diagnostics import FABRIC, Log
+from headgate.diagnostics import FABRIC
+from headgate.diagnostics import Log as Logger
 from headgate.fabric.client import Fabric
 from headgate.fabric.crew import cancel_all
+from headgate.fabric.streaming import NoStreamError
 from headgate.protocol import kernel, port
+from headgate.wire.logs import Log
 from headgate.wire.snapshot import Snapshot
 from headgate.wire.unreadable import UnreadableError
 
@@ -36,10 +39,13 @@ class Runner:
         table: LoadTable,
         *,
         services: tuple[str, ...] = (),
+        streams: Mapping[str, Log] | None = None,
         consumer: Consumer | None = None,
-        log: Log = FABRIC,
+        log: Logger = FABRIC,
     ) -> None:
         """`table` gives versions of the catalog, `services` are subjects that it answers on.
+
+        `streams` are subjects, and their logs, whose messages the server sends by itself (`headgate.fabric.streaming`).
 
         `log` gets every command that failed, at the level `debug`: what that means is the machine's to decide.
         """
@@ -48,6 +54,7 @@ class Runner:
         self._machine = machine
         self._table = table
         self._services = services
+        self._streams = {subject: fabric.stream(log, subject) for subject, log in (streams or {}).items()}
         self._consumer = consumer
         self._cpu_s = 0.0
         self._events = 0
@@ -74,7 +81,7 @@ class Runner:
             self.failure.cancel()
         self._machine.close()
         await cancel_all(self._tasks)
-        for end in self._ends:
+        for end in (*self._ends, *(stream.close for stream in self._streams.values())):
             await end()
         for answer in self._answers.values():
             answer.cancel()
@@ -139,8 +146,8 @@ class Runner:
                 sequence = await fabric.publish(subject, data, expect=expect, replace=replace)
                 faults.reach("relay.after_publish")
                 return sequence
-            case port.Next(log, subject, after, limit):
-                return await fabric.awaited(log, subject, after, await self._listen(subject), limit=limit)
+            case port.Next():
+                return await self._next(command)
             case port.Listen(subjects, timeout_s):
                 return await self._hear(subjects, timeout_s)
             case port.Read(log, subject, after, limit):
@@ -172,6 +179,17 @@ class Runner:
                 return await self._consumer(item)
             case _:
                 raise TypeError(f"a machine wants {command!r}, which nobody can carry out")
+
+    async def _next(self, command: port.Next) -> list[port.Stored]:
+        """The next messages; where the server does not send them by itself, they are asked for."""
+        log, subject, after, limit = command
+        stream = self._streams.get(subject)
+        if stream is not None:
+            try:
+                return await self._fabric.streamed(stream, log, subject, after, limit)
+            except NoStreamError as error:
+                self._log.debug("%s", error)
+        return await self._fabric.awaited(log, subject, after, await self._listen(subject), limit=limit)
 
     async def _need(self, version: int) -> Snapshot:
         """A version of the catalog; where something else is in its place, as soon as that was mended."""
@@ -216,8 +234,14 @@ class Runner:
 
 
 async def run_machine(
-    fabric: Fabric, machine: kernel.Machine, table: LoadTable, *, services: tuple[str, ...] = (), log: Log = FABRIC
+    fabric: Fabric,
+    machine: kernel.Machine,
+    table: LoadTable,
+    *,
+    services: tuple[str, ...] = (),
+    streams: Mapping[str, Log] | None = None,
+    log: Logger = FABRIC,
 ) -> None:
     """Run a machine until it fails or the task is cancelled."""
-    async with Runner(fabric, machine, table, services=services, log=log) as runner:
+    async with Runner(fabric, machine, table, services=services, streams=streams, log=log) as runner:
         await runner.failure

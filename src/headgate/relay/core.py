@@ -208,13 +208,17 @@ class RelayCore:
     def _route(self, block: Block, routes: Routes, now: float) -> None:
         for target, piece in split(block, routes):
             key = key_of(block.stream, target)
-            output = self.outputs.get(key)
-            if output is None:
-                raise LookupError(f"the output {key.token} of {self.site!r} was not restored before its first block")
-            output.offer(piece, target, now)
-            self._active[key] = None
-            if output.overfull and output not in self.overfull:
-                self.overfull.append(output)
+            self.offer(key, piece, target, now)
+
+    def offer(self, key: Key, block: Block, target: Child | Receiver, now: float) -> None:
+        """Put a block into the queue of an output: it is sent in its turn."""
+        output = self.outputs.get(key)
+        if output is None:
+            raise LookupError(f"the output {key.token} of {self.site!r} was not restored before its first block")
+        output.offer(block, target, now)
+        self._active[key] = None
+        if output.overfull and output not in self.overfull:
+            self.overfull.append(output)
 
     def sends(self, now: float, room: Callable[[Key, Output], Room]) -> Iterator[Send]:
         """Messages that are due on outputs that are not waiting for an answer.

@@ -115,11 +115,13 @@ class Intakes:
     async def _backfill(self, routes: Routes, upto: int) -> None:
         """Give subscriptions that start earlier what the root log holds of their class, before their first block.
 
-        A relay may have stopped in the middle of it: it goes on behind what was published or recorded.
+        A relay may have stopped in the middle of it: it goes on behind what was published or recorded. What waits to be
+        sent stays within the limits of the queue, whatever the size of the past.
         """
         state = self._state
         for target in routes.local:
-            output = state.core.outputs[key_of(routes.stream, target)]
+            key = key_of(routes.stream, target)
+            output = state.core.outputs[key]
             mine = target.subscription
             reached = output.reach or 0
             if mine.start != EARLIEST or reached >= upto:
@@ -146,7 +148,8 @@ class Intakes:
                     break
                 for data in answers:
                     block = _as_own(port.codec.block(data, target.schema), target, routes.version)
-                    output.offer(block, target, port.now)
+                    state.core.offer(key, block, target, port.now)
+                    await state.pack_overfull()
                     reached = block.upto
 
 

@@ -54,11 +54,14 @@ class RelayNode:
 
     async def run(self) -> None:
         """Relay until cancelled."""
-        log, services = site_log(self.site), (self.machine.service,)
+        log, services, logs = site_log(self.site), (self.machine.service,), self.fabric.logs
+        streams = {logs.links_into(self.site): logs.site(self.site)} if self.fabric.streams else {}
         log.info("the relay of %s is started", self.site)
         while True:
             try:
-                await run_machine(self.fabric, self.machine, self.tables.snapshot, services=services, log=log)
+                await run_machine(
+                    self.fabric, self.machine, self.tables.snapshot, services=services, streams=streams, log=log
+                )
             except (AnewError, OvertakenError) as error:
                 log.warning("%s", error)
                 await asyncio.sleep(_PAUSE_S)

@@ -51,7 +51,8 @@ class QueueLimits:
     """How much one output may hold, and how it joins commits into messages.
 
     A message goes at once when the one before it is `linger_s` old, or when there is enough for a full one; else it
-    waits for more. So an idle output adds no delay, and a busy one sends few messages, whatever the number of commits.
+    waits for more, never longer than that. So an idle output adds no delay, and a busy one sends few messages, whatever
+    the number of commits.
     A range without rows waits `idle_s`, or until `QUIET` times that after the message before it. With `shed_after_s`
     everything waits a little, as the controllers of `headgate.relay.evenly` want the turns of links evenly spaced.
     """
@@ -289,8 +290,8 @@ class Output:
         if self.rows >= self._message_rows or self.bytes >= FULL_BYTES:
             return since
         if self.rows > 0 or any(each.block.declared for each in self.queue):
-            return max(since, self._sent_s + limits.linger_s)
-        return max(since + limits.idle_s, self._sent_s + QUIET * limits.idle_s)
+            return max(since, min(self._sent_s, since) + limits.linger_s)
+        return max(since + limits.idle_s, min(self._sent_s, since) + QUIET * limits.idle_s)
 
     def next_message(self, now: float, max_rows: int) -> Block | None:
         """The next message, None when there is nothing to send yet; it stays queued until `published`."""

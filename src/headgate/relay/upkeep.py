@@ -9,6 +9,7 @@ from typing import Final
 from headgate.protocol.port import FabricError
 from headgate.protocol.records import Oldest, Past, RelayMark
 from headgate.protocol.reports import RelayReport
+from headgate.relay.core import Key
 from headgate.relay.holds import Held
 from headgate.relay.inboxes import Inboxes
 from headgate.relay.state import Intake, SiteState
@@ -118,14 +119,20 @@ class Upkeep:
         """Purge what waits behind a gap once the site log is half full: what fills the gap may have no room there.
 
         After a plan change the rows up to the switch still come from the old parent, and the new one may have filled
-        the log before. What is purged is asked for again; the last message of each parent stays.
+        the log before. What is purged is asked for again; the last message of each parent stays, and so does everything
+        of a parent of whose messages some were routed and are not passed on.
         """
         state, log = self._state, self._port.logs.site(self._state.site)
         usage = await self._port.usage(log)
         if usage is None or usage.bytes < log.max_bytes // 2:
             return
         reached = state.core.coverage(stream) or 0
+        settled = state.core.settled(stream) or 0
+        owed = {each.subject for each in state.taken[stream] if settled < each.upto <= reached}
         lasts = {each.subject: each.place for each in state.taken[stream] if each.upto > reached}
+        lasts = {subject: place for subject, place in lasts.items() if subject not in owed}
+        if not lasts:
+            return
         state.core.let_go(stream)
         for subject, place in lasts.items():
             if subject != self._port.logs.commit(stream):
@@ -194,14 +201,25 @@ class Upkeep:
         await self._port.purge(log, logs.commit(stream), min(place, await self._summed(stream)))
 
     async def _forget_gone(self) -> None:
-        """Drop outputs that the newest routes no longer have, once everything they were owed is sent."""
+        """Drop outputs that the newest routes no longer have, once everything they were owed is sent.
+
+        A subscription that has ended is owed what its inbox has room for: what waits behind a full one that nobody may
+        ever read would keep this site's log full for all the others.
+        """
         state = self._state
         async with state.routing:
             for key, output in list(state.core.outputs.items()):
                 gone = key not in state.current.get(key.stream, ()) and state.core.gap(key.stream) is None
-                if gone and not output.queue and not output.packing and output.busy is None:
+                if not gone or output.packing or output.busy is not None:
+                    continue
+                if not output.queue or (output.stalled and await self._ended(key)):
                     state.core.forget(key)
                     state.targets.pop(key, None)
+
+    async def _ended(self, key: Key) -> bool:
+        """Whether an output is for a subscription that is in the newest revision no more."""
+        known = (await self._state.tables.newest()).subscription_ids.values()
+        return key.subscription is not None and key.subscription not in known
 
     async def _report(self) -> None:
         """Publish what was measured, and state what is settled."""

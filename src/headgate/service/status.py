@@ -210,6 +210,10 @@ def _links(relays: Relays) -> dict[str, dict[str, Any]]:
                     "messages": 0,
                     "owed": 0,
                     "reduced": 0,
+                    "queued_rows": 0,
+                    "queued_bytes": 0,
+                    "queued_s": 0.0,
+                    "level": 0,
                     "streams": [],
                     "stream_bytes": {},
                     "latency_s": latency_s.get((site, child)),
@@ -220,6 +224,10 @@ def _links(relays: Relays) -> dict[str, dict[str, Any]]:
             entry["messages"] += report.link_messages[link]
             entry["owed"] += output.came
             entry["reduced"] += output.reduced
+            entry["queued_rows"] += output.rows
+            entry["queued_bytes"] += output.bytes
+            entry["queued_s"] = round(max(entry["queued_s"], output.age_s), 3)
+            entry["level"] = max(entry["level"], output.level)
             entry["streams"].append(stream)
             entry["stream_bytes"][stream] = size
     return found

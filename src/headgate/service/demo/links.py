@@ -24,7 +24,7 @@ class DelayedLinks(Fabric):
     def of(cls, fabric: Fabric, tables: Tables, site: str) -> Self:
         """The links into one site."""
         found = fabric.share(cls)
-        found.tables, found.site = tables, site
+        found.tables, found.site, found.streams = tables, site, False
         return found
 
     async def awaited(

@@ -1,4 +1,4 @@
-"""`headgate bench`: ratios to peers and baselines, each measured in the same run."""
+"""`headgate bench`: ratios to peers and baselines, each measured in the same run; and the laboratory beside it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import typer
 
 from headgate.errors import HeadgateError, nearest
 from headgate_studies.bench import BENCHMARKS
+from headgate_studies.cli import lab
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command, and those of the laboratory of hosts that some benchmarks run in."""
     app.command("bench")(bench)
+    lab.register(app)
 
 
 def bench(

@@ -1,0 +1,95 @@
+"""What the dashboard asks for: the overview, attainment by pages, and previews, judged against brute force."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.api.helpers import Api, api_test
+from tests.client.helpers import rows
+from tests.live import small, until
+
+pytestmark = pytest.mark.nats
+
+
+def test_an_overview_has_links_with_rates_and_attainment_pages(tmp_path: Path, nats_url: str) -> None:
+    many = {f"n{number:02}": {"site": "mid", "where": f"vehicle = 'v{number:03}'"} for number in range(20)}
+    document = small(all={"site": "leaf", "quality": {"at_least": 0.5}}, **many)
+    document["links"] = {"default_delay": "5 ms", "pairs": [{"between": ["root", "mid"], "capacity": "1 Mbit/s"}]}
+
+    async def work(api: Api) -> None:
+        await api.json("GET", "/api/overview")
+        await api.live.commit("fleet", rows(0, 300), 0)
+        api.live.readers.start(["all"])
+
+        async def carried() -> Any:
+            found = await api.json("GET", "/api/overview")
+            link = next((each for each in found["links"] if each["name"] == "root->mid"), None)
+            return found if link and link["bytes_per_s"] else None
+
+        found = await until(carried)
+        link = next(each for each in found["links"] if each["name"] == "root->mid")
+        assert (link["limit_bytes_per_s"], link["limited_by"], link["streams"]) == (125_000, "capacity", ["fleet"])
+        assert link["load"] == pytest.approx(link["bytes_per_s"] / 125_000)
+        assert (found["subscriptions"], found["contracts"], found["contracts_below"]) == (21, 1, 0)
+        assert found["streams"]["fleet"]["parents"] == {"mid": "root", "leaf": "mid"}
+        assert found["sites"]["mid"]["subscriptions"] == 20
+        page = await api.json("GET", "/api/attainment", params={"search": "N0 vehicle", "limit": 4, "sort": "name"})
+        assert ([each["name"] for each in page["rows"]], page["total"]) == (["n00", "n01", "n02", "n03"], 10)
+        more = {"search": "n0", "limit": 4, "sort": "name", "descending": True, "offset": 8}
+        page = await api.json("GET", "/api/attainment", params=more)
+        assert [each["name"] for each in page["rows"]] == ["n01", "n00"]
+        assert sum(each["count"] for each in page["heat"]) == page["total"] == len(page["cells"]) == 10
+        assert (await api.json("GET", "/api/attainment", params={"site": "leaf"}))["rows"][0]["name"] == "all"
+        assert (await api.json("GET", "/api/attainment", params={"state": "unwell"}))["total"] == 0
+        await api.json("GET", "/api/attainment", 422, params={"sort": "luck"})
+        await api.json("GET", "/api/attainment", 422, params={"limit": 1001})
+
+    api_test(tmp_path, nats_url, document, work)
+
+
+def test_a_preview_is_what_brute_force_says(tmp_path: Path, nats_url: str) -> None:
+    document = small(all={"site": "mid"}, fast={"site": "leaf", "where": "speed > 20"})
+    document["streams"]["fleet"]["rate"] = "50/s"
+
+    async def work(api: Api) -> None:
+        new = {"name": "new", "stream": "fleet", "site": "leaf", "where": "speed > 10 and speed > 5"}
+        nothing = (await api.json("POST", "/api/preview", json=new))["parts"][0]
+        assert (nothing["evaluated"], nothing["share_at_least"]) == (0, None)
+        api.gateway.recent._known.clear()
+        batch = rows(0, 400)
+        for number in range(4):
+            await api.live.commit("fleet", batch.slice(number * 100, 100), number)
+        speeds = batch.column("speed").to_pylist()
+        wanted, carried = sum(each > 10 for each in speeds), sum(each > 20 for each in speeds)
+        found = await api.json("POST", "/api/preview", json=new)
+        assert found["filter"]["simplified"] == "speed > 10"
+        part = found["parts"][0]
+        assert (part["matched"], part["looked_at"], part["evaluated"]) == (wanted, 400, 400)
+        assert part["share_at_least"] == part["share_at_most"] == wanted / 400
+        assert part["rows_per_s"] > 0
+        assert part["path"] == ["root", "mid", "leaf"]
+        # All rows go to mid already, and to leaf those of `fast`.
+        assert [each["extra_share"] for each in part["hops"]] == [0, (wanted - carried) / 400]
+        assert "new" not in (await api.json("GET", "/api/status"))["subscriptions"]
+        bad = await api.json("POST", "/api/preview", 422, json={**new, "where": "sped > 1"})
+        assert "did you mean 'speed'?" in bad["detail"]
+
+    api_test(tmp_path, nats_url, document, work)
+
+
+def test_what_nobody_wanted_makes_the_share_a_range(tmp_path: Path, nats_url: str) -> None:
+    async def work(api: Api) -> None:
+        batch = rows(0, 200)
+        await api.live.commit("fleet", batch, 0)
+        speeds = batch.column("speed").to_pylist()
+        kept, wanted = sum(each > 20 for each in speeds), sum(each > 30 for each in speeds)
+        new = {"name": "new", "stream": "fleet", "site": "root", "where": "speed > 30"}
+        part = (await api.json("POST", "/api/preview", json=new))["parts"][0]
+        assert (part["looked_at"], part["evaluated"], part["matched"]) == (kept, 200, wanted)
+        assert part["share_at_least"] == wanted / 200
+        assert part["share_at_most"] == (wanted + 200 - kept) / 200
+        assert part["hops"] == part["path"] == []
+
+    api_test(tmp_path, nats_url, small(fast={"site": "leaf", "where": "speed > 20"}), work)
