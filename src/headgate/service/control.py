@@ -33,7 +33,7 @@ from headgate.service.owned import list_owned
 from headgate.service.people import People
 from headgate.service.proposals import Proposals
 from headgate.service.refining import members, named, refinement
-from headgate.service.requests import Answers, Handler, Request, mapping_of, text_of, texts_of
+from headgate.service.requests import Answers, Handler, Request, RequestError, mapping_of, text_of, texts_of
 from headgate.service.reshaping import Change, Reshaper
 from headgate.service.rights import BY, OPERATOR, ORIGIN, admitted, author_of, check_owned, check_share
 from headgate.service.room import NoRoomError, Room
@@ -330,6 +330,8 @@ class Control:
             given = {name: mapping_of(contexts, name) for name in contexts}
         else:
             given = {text_of(request, "name"): mapping_of(request, "values")}
+        if not given:
+            raise RequestError("the request names no subscription", hint="give values by the names of subscriptions")
         snapshot = self.contexts.snapshot
         return await self.set_contexts({each: given[name] for name in given for each in named(snapshot, name)}, request)
 
@@ -355,7 +357,7 @@ class Control:
                 spared = () if place is None else (NoRoomError, CatalogError)
                 with noted(SERVICE, "the log has the contexts, the catalog gets them later", *spared):
                     await self._make("contexts", (request or {}) if place is None else {}, change)
-        return {"revision": self.contexts.snapshot.revision, "place": place or self.contexts.place}
+        return {"revision": self.contexts.snapshot.revision, "place": place or self.contexts.place(contexts)}
 
     async def _refine(self, request: Request) -> dict[str, Any]:
         """Change what is named of a subscription's resolution; see `headgate.service.refining`."""
