@@ -19,7 +19,7 @@ from headgate.errors import HeadgateError
 from headgate.fabric import Fabric, FabricError, LogFullError
 from headgate.fabric.registry import User
 from headgate.fabric.serving import RequestCall
-from headgate.model import RequestLimits, Subscription
+from headgate.model import RequestLimits
 from headgate.model.caller import OPERATION, Caller
 from headgate.planning.measured import Figures
 from headgate.protocol.acks import read_tally
@@ -38,7 +38,6 @@ from headgate.service.reshaping import Change, Reshaper
 from headgate.service.rights import BY, OPERATOR, ORIGIN, admitted, author_of, check_owned, check_share
 from headgate.service.room import NoRoomError, Room
 from headgate.service.suspending import Suspender
-from headgate.tuning.terms import ConstraintError
 from headgate.wire.snapshot import Snapshot
 
 Report = Callable[[], Awaitable[dict[str, Any]]]
@@ -47,6 +46,9 @@ _RETRY_S: Final = 1.0
 _CHANGES: Final = 4
 """Changes that are looked at side by side; they are made one after the other."""
 _REPORTS: Final = 2
+REFUSED_COSTS: Final = 25
+"""As how many requests one of a user counts that was looked at and refused."""
+_REFUSED: Final = b'{"error"'
 
 
 class Control:
@@ -119,10 +121,15 @@ class Control:
         handler = self._handlers.get(verb, partial(_unknown, verb))
         answering = self._answers.answering(handler, once=verb in self._once, admit=admit)
 
-        async def answer(_: Caller, data: bytes) -> bytes:
-            return await answering(data)
+        desk = self._changes if verb in self._once else self._reports
 
-        await (self._changes if verb in self._once else self._reports).take(caller, call, answer)
+        async def answer(_: Caller, data: bytes) -> bytes:
+            found = await answering(data)
+            if found.startswith(_REFUSED) and not caller.is_operator:
+                desk.turns.charge(caller.flow, REFUSED_COSTS - 1)
+            return found
+
+        await desk.take(caller, call, answer)
 
     async def close(self) -> None:
         """Answer no more."""
@@ -264,7 +271,7 @@ class Control:
             asked = {name: parse_subscription(name, given[name], seen) for name in given}
             wanted = {name: [self.granting.narrowed(each, before, request) for each in asked[name]] for name in given}
             changed = [each for found in wanted.values() for each in found]
-            self._check_terms(before, changed, figures, request)
+            self.extender.check(before, changed, figures, quoted=BY not in request)
             known = {**before.deployment.subscriptions, **{each.name: each for each in changed}}
             check_share(request, known, before.deployment.streams, self.limits.filter_cost_us)
             for name, found in wanted.items():
@@ -295,7 +302,7 @@ class Control:
             known, names = before.deployment.subscriptions, [each for name in wanted for each in named(before, name)]
             if site in before.deployment.sites:
                 moved = [replace(known[each], site=site) for each in names if each in known]
-                self._check_terms(before, moved, figures, request)
+                self.extender.check(before, moved, figures, quoted=BY not in request)
             for each in names:
                 edit.move(each, site, stays.get(each, 0))
             return {}
@@ -362,17 +369,6 @@ class Control:
     async def _refine(self, request: Request) -> dict[str, Any]:
         """Change what is named of a subscription's resolution; see `headgate.service.refining`."""
         return await self._change(f"refine {text_of(request, 'name')}", request, refinement(request, self.granting))
-
-    def _check_terms(self, before: Snapshot, wanted: list[Subscription], figures: Figures, request: Request) -> None:
-        """Refuse what a constraint forbids; a user is not told which, as that names what is others'."""
-        try:
-            self.extender.check(before, wanted, figures)
-        except ConstraintError as error:
-            if BY not in request:
-                raise
-            raise ConstraintError(
-                "this cannot be served within the deployment's constraints", hint="subscribe at another site"
-            ) from error
 
     async def settle_grants(self, what: str, request: Request) -> int:
         """Bring all subscriptions to what the grants of their owners leave of them; how many were changed."""
