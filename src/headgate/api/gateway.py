@@ -13,6 +13,7 @@ from headgate.api.problems import ApiError
 from headgate.api.readers import MOST_OF_USER, HttpReaders
 from headgate.api.recent import RecentStreams
 from headgate.api.series import Rates, Series
+from headgate.api.users import Users
 from headgate.api.views import status_for
 from headgate.client import Client
 from headgate.client.client import known_names
@@ -83,6 +84,14 @@ class Gateway:
         self.user: User | None = None
         """Whom this is the gateway of, None for operators."""
         self._of_users: dict[str, UserGateway] = {}
+
+    def of_owner(self, owner: str) -> Gateway:
+        """The deployment as the owner of a subscription sees it: nobody is passed on more than the owner may have.
+
+        Subscriptions of operators, and of users that are gone, are read as an operator does.
+        """
+        user = Users(self.state_dir).registry().users.get(owner)
+        return self if user is None or user.operator else self.of_user(user)
 
     def of_user(self, user: User) -> Gateway:
         """The deployment as a user may see it: everything goes through the gate, in the user's name."""

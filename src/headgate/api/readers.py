@@ -26,7 +26,7 @@ HOLD_S: Final = 10.0
 """How long a client has to stay after rows were written before they count as delivered without its word."""
 TICK_S: Final = 1.0
 MOST_READERS: Final = 2000
-MOST_OF_USER: Final = 64
+MOST_OF_USER: Final = 256
 """Readers of one user."""
 BATCH: Final = 16
 """Messages of an inbox that a reader holds in memory."""

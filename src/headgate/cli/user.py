@@ -35,6 +35,8 @@ def add(
         list[str] | None, typer.Option("--publish", help="A stream it may publish into, or `*`; repeatable.")
     ] = None,
     operator: Annotated[bool, typer.Option("--operator", help="It may do everything.")] = False,
+    site: Annotated[str | None, typer.Option(help="It is the relay of this site, on another machine.")] = None,
+    job: Annotated[bool, typer.Option("--job", help="It is the Spark job, on another machine.")] = False,
     expires: Annotated[str | None, typer.Option(help="How long the credentials hold, such as `90 days`.")] = None,
     out: Out = None,
     state_dir: o.StateDir = o.STATE_DIR,
@@ -45,6 +47,7 @@ def add(
     """Make a user and write its credentials into a file that only you can read. They are not kept anywhere else."""
     place = _new_file(out, name)
     rights = {"subscribe": subscribe or [], "publish": publish or [], "operator": operator, "expires": expires}
+    rights |= {"site": site, "job": job}
     answer = _asked("user-add", nats, state_dir, namespace, creds, name=name, **rights)
     _write(place, answer)
 

@@ -27,7 +27,8 @@ from headgate.client.sender import Sender
 from headgate.diagnostics import CLIENT, noted
 from headgate.errors import nearest
 from headgate.fabric import Fabric, FabricError, FencedError, NoAnswerError, Stored, cancel_all, report_quarantine
-from headgate.fabric.gated import GatedFabric, connect_as
+from headgate.fabric.connecting import connect_as
+from headgate.fabric.gated import GatedFabric
 from headgate.fabric.server import running_url
 from headgate.model import Stream, parse_duration
 from headgate.model.roots import members_named

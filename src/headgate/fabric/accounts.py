@@ -1,26 +1,36 @@
 """The accounts of the embedded server: their keys, what the server is told of them, and credentials of their users.
 
-All logs belong to the account `home`; whoever is in it may do everything. Everybody else is in `people`, which has no
+All logs belong to the account `home`; whoever is in it may do everything. Relays of sites and the Spark job have an
+account each, which takes from `home` exactly what its role needs (`headgate.fabric.roles`); the keys of these accounts
+follow from the operator's, so nothing more has to be kept. Everybody else is in `people`, which has no
 logs and sees of `home` only what is exported as services: requests on `NAMESPACE.as.USER.>`, which the running service
 answers, and publishing into a stream. What a user of `people` may publish to is a list in its credentials. In a single
 account such lists would not be enough: the subject of a reply is not checked, and the server would store its answer
 there. A reply to a request across accounts stays in the account that asked.
+
+Devices that speak MQTT are in `devices`. It has logs of its own, in which the server keeps their sessions and what is
+on its way to them, and takes nothing from `home`: a bridge with credentials for both passes rows on
+(`headgate.api.mqtt`).
 
 The keys lie in one file of the state directory that only its owner can read; the server is given public statements.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
+from headgate.fabric.devices import Device
 from headgate.fabric.keys import KeyPair, credentials_text
 from headgate.fabric.place import write_whole
 from headgate.fabric.registry import User
+from headgate.fabric.roles import EXPORTS, NEWS, SEVERAL_ANSWERS, Rights, local_subject
 from headgate.protocol.port import FabricError
 from headgate.wire.logs import Logs
 
@@ -30,9 +40,14 @@ SYSTEM_FILE: Final = "system.creds"
 SYSTEM: Final = "system"
 HOME: Final = "home"
 PEOPLE: Final = "people"
-ACCOUNTS: Final = (SYSTEM, HOME, PEOPLE)
+DEVICES: Final = "devices"
+BRIDGE_FILE: Final = "bridge.creds"
+BRIDGE_PASSWORD: Final = "bridge.mqtt"  # noqa: S105 - the name of a file
+ACCOUNTS: Final = (SYSTEM, HOME, PEOPLE, DEVICES)
 PEOPLE_TAG: Final = "headgate:people"
 """Tells a client that its credentials are those of a user who goes through the gate."""
+ROLE_TAG: Final = "headgate:role:"
+"""Tells a client that its credentials are those of a role, which is named after it: `site leaf`, `job`."""
 # What people may ask of `home`, in any namespace; which of it, their credentials say.
 _REQUESTS: Final = "*.as.*.>"
 _SERVICES: Final = (_REQUESTS, "*.in.*", "*.in.*.unsent")
@@ -62,23 +77,45 @@ class Keys:
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
             accounts = {name: KeyPair.of(seed) for name, seed in found["accounts"].items()}
-            return cls(KeyPair.of(found["operator"]), {name: accounts[name] for name in ACCOUNTS})
+            missing = {name: KeyPair.new("account") for name in ACCOUNTS if name not in accounts}
+            keys = cls(KeyPair.of(found["operator"]), {**accounts, **missing})
+            return keys._stored(path) if missing else keys
         except FileNotFoundError:
             if (directory / "data" / "jetstream").exists():
                 raise _lost(path, "is gone") from None
         except Exception as error:  # noqa: BLE001 - a seed that is none raises whatever its library likes
             raise _lost(path, f"cannot be read: {type(error).__name__}") from None
         keys = cls(KeyPair.new("operator"), {name: KeyPair.new("account") for name in ACCOUNTS})
-        seeds = {name: pair.seed for name, pair in keys.accounts.items()}
-        write_whole(path, json.dumps({"operator": keys.operator.seed, "accounts": seeds}))
-        return keys
+        return keys._stored(path)
 
-    def configuration(self, directory: Path, revoked: Mapping[str, int]) -> str:
-        """The part of the server's configuration that says who may connect."""
+    def _stored(self, path: Path) -> Self:
+        seeds = {name: pair.seed for name, pair in self.accounts.items()}
+        write_whole(path, json.dumps({"operator": self.operator.seed, "accounts": seeds}))
+        return self
+
+    def role(self, namespace: str, name: str) -> KeyPair:
+        """The key pair of the account of a role, such as `site leaf`, in a deployment."""
+        material = hmac.digest(self.operator.seed.encode(), f"{namespace}/{name}".encode(), hashlib.sha256)
+        return KeyPair.from_material("account", material)
+
+    def configuration(
+        self, directory: Path, revoked: Mapping[str, int], answering: Mapping[str, Sequence[str]] | None = None
+    ) -> str:
+        """The part of the server's configuration that says who may connect.
+
+        `answering` are the accounts of sites by public key, with the subjects that they answer. The server is given the
+        barest statement about each, of long ago, which counts only where it has lost the one that it was told since.
+        """
         system = self.accounts[SYSTEM].public
         of_operator = {"type": "operator", "version": 2, "system_account": system}
         statement = self.operator.sign(_claims(self.operator.public, "headgate", of_operator))
-        known = "\n".join(f"  {pair.public}: {self.account(name, revoked)}" for name, pair in self.accounts.items())
+        stated = {
+            pair.public: self.account(name, revoked, answering if name == HOME else None)
+            for name, pair in self.accounts.items()
+        }
+        for public, subjects in (answering or {}).items():
+            stated[public] = self.role_account(public, "site", Rights(answers=tuple(subjects)), {}, issued_s=1)
+        known = "\n".join(f"  {public}: {statement_}" for public, statement_ in stated.items())
         place = json.dumps(str(directory / "accounts"))
         return (
             f"operator: {statement}\nsystem_account: {system}\n"
@@ -86,14 +123,23 @@ class Keys:
             f"resolver_preload: {{\n{known}\n}}\n"
         )
 
-    def account(self, name: str, revoked: Mapping[str, int]) -> str:
-        """What the operator states about an account: what it offers to others, or takes from them, and who is out."""
+    def account(
+        self, name: str, revoked: Mapping[str, int], answering: Mapping[str, Sequence[str]] | None = None
+    ) -> str:
+        """What the operator states about an account: what it offers to others, or takes from them, and who is out.
+
+        `answering` are subjects that sites answer, by the public key of each one's account: `home` may ask them.
+        """
         rights: dict[str, Any] = {"type": "account", "version": 2, "limits": dict(_UNLIMITED)}
-        if name == HOME:
+        if name in (HOME, DEVICES):
             rights["limits"] |= _LOGS
-            rights["exports"] = [
-                {"name": each, "subject": each, "type": "service", "response_type": _response(each)}
-                for each in _SERVICES
+        if name == HOME:
+            rights["exports"] = [_exported(each) for each in (*_SERVICES, *EXPORTS)]
+            rights["exports"] += [{"name": f"news {each}", "subject": each, "type": "stream"} for each in NEWS]
+            rights["imports"] = [
+                {"name": each, "subject": each, "type": "service", "account": public}
+                for public, subjects in (answering or {}).items()
+                for each in subjects
             ]
         if name == PEOPLE:
             home = self.accounts[HOME].public
@@ -105,16 +151,58 @@ class Keys:
             rights["revocations"] = dict(revoked)
         return self.operator.sign(_claims(self.accounts[name].public, name, rights))
 
+    def role_account(
+        self, public: str, name: str, rights: Rights, revoked: Mapping[str, int], issued_s: int | None = None
+    ) -> str:
+        """What the operator states about the account of a role: what it takes from `home`, and what it answers."""
+        home = self.accounts[HOME].public
+        claims: dict[str, Any] = {"type": "account", "version": 2, "limits": dict(_UNLIMITED)}
+        claims["imports"] = [
+            {"name": each, "subject": each, "local_subject": local_subject(each), "type": "service", "account": home}
+            for each in rights.services
+        ]
+        claims["imports"] += [
+            {"name": f"news {each}", "subject": each, "type": "stream", "account": home} for each in rights.news
+        ]
+        claims["exports"] = [_exported(each) for each in rights.answers]
+        if revoked:
+            claims["revocations"] = dict(revoked)
+        return self.operator.sign(_claims(public, name, claims, issued_s))
+
+    def role_statement(self, account: KeyPair, user: KeyPair, name: str, role: str) -> str:
+        """What lets a user with a key pair into the account of a role; `role` is such as `site leaf`."""
+        rights: dict[str, Any] = {"pub": {}, "sub": {}, **_NO_LIMITS, "type": "user", "version": 2}
+        rights["tags"] = [ROLE_TAG + role]
+        return account.sign(_claims(user.public, name, rights))
+
     def all_rights(self, account: str, name: str) -> str:
         """New credentials of a user who may do everything in an account."""
         pair = KeyPair.new("user")
         rights = {"pub": {}, "sub": {}, **_NO_LIMITS, "type": "user", "version": 2}
         return credentials_text(self.accounts[account].sign(_claims(pair.public, name, rights)), pair.seed)
 
+    def password(self, device: Device) -> str:
+        """What a device gives as its password over MQTT: a statement that counts there only, and for its topics."""
+        rights = {
+            "pub": _allowed(device.published),
+            "sub": _allowed(device.read),
+            **_NO_LIMITS,
+            "type": "user",
+            "version": 2,
+            "bearer_token": True,
+            "allowed_connection_types": ["MQTT"],
+        }
+        claims = _claims(device.key, device.name, rights, device.issued_s)
+        if device.expires_s is not None:
+            claims["exp"] = device.expires_s
+        return self.accounts[DEVICES].sign(claims)
+
     def credentials(self, user: User, pair: KeyPair, logs: Logs) -> str:
         """The credentials of a user with a key pair, in the namespace of a deployment."""
         rights: dict[str, Any] = {"pub": {}, "sub": {}, **_NO_LIMITS, "type": "user", "version": 2}
-        if not user.operator:
+        if user.program:
+            rights["tags"] = [ROLE_TAG + user.program]
+        elif not user.operator:
             streams = ["*"] if "*" in user.publishes else list(user.publishes)
             inputs = [logs.published_any if each == "*" else logs.published(each) for each in streams]
             told = [f"{each}.unsent" for each in inputs]
@@ -124,7 +212,15 @@ class Keys:
         claims = _claims(pair.public, user.name, rights, user.issued_s)
         if user.expires_s is not None:
             claims["exp"] = user.expires_s
-        return credentials_text(self.accounts[HOME if user.operator else PEOPLE].sign(claims), pair.seed)
+        account = self.accounts[HOME if user.operator else PEOPLE]
+        if user.program:
+            account = self.role(logs.namespace, user.program)
+        return credentials_text(account.sign(claims), pair.seed)
+
+
+def _allowed(subjects: tuple[str, ...]) -> dict[str, list[str]]:
+    """The right to these subjects and no others; an empty list would be the right to all."""
+    return {"allow": list(subjects)} if subjects else {"deny": [">"]}
 
 
 def inbox_prefix(name: str) -> str:
@@ -132,8 +228,14 @@ def inbox_prefix(name: str) -> str:
     return f"_INBOX_{name}"
 
 
-def _response(subject: str) -> str:
-    return "Stream" if subject == _REQUESTS else "Singleton"
+def _exported(subject: str) -> dict[str, str]:
+    several = subject == _REQUESTS or subject in SEVERAL_ANSWERS
+    return {
+        "name": subject,
+        "subject": subject,
+        "type": "service",
+        "response_type": "Stream" if several else "Singleton",
+    }
 
 
 def _claims(subject: str, name: str, rights: Mapping[str, Any], issued_s: int | None = None) -> dict[str, Any]:

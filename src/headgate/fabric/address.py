@@ -112,7 +112,8 @@ def _embedded(directory: Path, options: dict[str, Any]) -> Reach:
     if place is None:
         raise FabricError(f"no NATS server runs in {directory}", hint="is the deployment up?")
     # A server of before there were keys, or one that is just starting, has none: let it say what it wants.
-    if "user_credentials" not in options and (directory / OPERATOR_FILE).exists():
+    given = {"user_credentials", "user_jwt_cb"} & options.keys()
+    if not given and (directory / OPERATOR_FILE).exists():
         options["user_credentials"] = str(directory / OPERATOR_FILE)
     if place.certificate:
         options["tls"] = _pinned(Path(place.certificate))

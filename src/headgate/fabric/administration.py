@@ -57,6 +57,9 @@ class LogState:
 class Administration(ABC):
     """The part of a connection that looks after logs."""
 
+    prefix = "$JS.API"
+    """What the subjects begin with by which JetStream is asked."""
+
     def __init__(self, js: JetStreamContext) -> None:
         self._js = js
         self.marks: Mapping[str, str] = {}
@@ -86,6 +89,7 @@ class Administration(ABC):
             allow_direct=True,
             allow_rollup_hdrs=True,
             metadata={**self.marks, **(marks or {})} or None,
+            republish=None if log.news is None else api.RePublish(*log.news, headers_only=True),
         )
         with translated(f"cannot make the log {log.name}"):
             try:
@@ -150,7 +154,7 @@ class Administration(ABC):
         while True:
             before = len(found)
             question = json.dumps({**asked, "offset": before}).encode()
-            answer: dict[str, Any] = json.loads(await self.request(f"$JS.API.{verb}", question))
+            answer: dict[str, Any] = json.loads(await self.request(f"{self.prefix}.{verb}", question))
             if error := answer.get("error"):
                 kind = NoLogError if error.get("err_code") == _NO_LOG else FabricError
                 raise kind(f"cannot ask about {verb}: {error.get('description')}")

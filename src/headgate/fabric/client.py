@@ -24,6 +24,7 @@ from headgate.diagnostics import FABRIC
 from headgate.fabric.address import reach
 from headgate.fabric.administration import Administration, translated
 from headgate.fabric.place import connect
+from headgate.fabric.roles import GET
 from headgate.fabric.serving import FAILED, RequestCall, receive, serve
 from headgate.fabric.streaming import LogStream
 from headgate.protocol.codec import Codec, WireCodec
@@ -46,12 +47,14 @@ _WRONG_LAST = frozenset({10071, 10164})
 _FULL = frozenset({10047, 10054, 10077, 10122})
 _STORE_FAILED: Final = 10077
 LASTS: Final = 512
+_WILD: Final = frozenset("*>")
 _LET_IN: Final = (
     "give --creds FILE, or HEADGATE_NATS_USER and HEADGATE_NATS_PASSWORD; on the machine of an embedded server give "
     "--state-dir instead of --nats: its owner is let in"
 )
 T = TypeVar("T")
 F = TypeVar("F", bound="Fabric")
+Arriving = Callable[[str, list[Stored]], Awaitable[list[Stored]]]
 
 
 class Fabric(Administration):
@@ -67,6 +70,8 @@ class Fabric(Administration):
         """Who is connected, by its credentials."""
         self.streams = True
         """Whether logs may be read as they grow (`headgate.fabric.streaming`)."""
+        self.arriving: Arriving | None = None
+        """Holds back what is awaited, as a slow link would: for demonstrations on one host."""
 
     @classmethod
     async def connect(cls, url: str, logs: Logs | None = None, **options: Any) -> Self:
@@ -180,6 +185,9 @@ class Fabric(Administration):
         self, log: Log, subject: str, after: int, *, limit: int = 256, max_bytes: int = 16 << 20
     ) -> list[Stored]:
         """The next messages of a subject (wildcards allowed) after a sequence, until they reach `max_bytes`."""
+        if log.latest_only and not _WILD & set(subject):
+            newest = await self.last(log, subject)
+            return [] if newest is None or newest.sequence <= after else [newest]
         request = {"seq": after + 1, "next_by_subj": subject, "batch": limit, "max_bytes": max_bytes}
         return await self._direct(log, request)
 
@@ -193,9 +201,12 @@ class Fabric(Administration):
                 found[subject] = stored
         return found
 
-    def _reading_subject(self, log: Log) -> str:
-        """Where messages of a log are asked for."""
-        return f"$JS.API.DIRECT.GET.{log.name}"
+    def _question(self, log: Log, request: Mapping[str, Any]) -> tuple[str, bytes]:
+        """Where messages of a log are asked for, and how: the last one of a subject by the subject itself."""
+        last = str(request.get("last_by_subj", "*"))
+        if not _WILD & set(last):
+            return f"{GET}.{log.name}.{last}", b""
+        return f"{GET}.{log.name}", json.dumps(dict(request)).encode()
 
     async def _direct(self, log: Log, request: Mapping[str, Any]) -> list[Stored]:
         inbox = self._client.new_inbox()
@@ -205,7 +216,8 @@ class Fabric(Administration):
         found: list[Stored] = []
         single = "batch" not in request
         try:
-            await self._client.publish(self._reading_subject(log), json.dumps(request).encode(), reply=inbox)
+            asked, question = self._question(log, request)
+            await self._client.publish(asked, question, reply=inbox)
             while True:
                 async with asyncio.timeout(_TIMEOUT_S):
                     message = await answers.get()
@@ -263,7 +275,7 @@ class Fabric(Administration):
                 await asyncio.sleep(_POLL_S)
                 continue
             if found:
-                return found
+                return found if self.arriving is None else await self.arriving(subject, found)
             with contextlib.suppress(TimeoutError):  # a hint can be lost: look again after a while
                 async with asyncio.timeout(_POLL_S):
                     await wake.wait()

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from headgate.diagnostics import FABRIC
-from headgate.fabric.accounts import PEOPLE_TAG, inbox_prefix
 from headgate.fabric.client import Fabric
 from headgate.fabric.crew import cancel_all
-from headgate.fabric.keys import read_claims, statement_of
 from headgate.protocol.port import FabricError, FencedError, LogFullError, LogInfo, NoAnswerError
 from headgate.wire.logs import Log, Logs
 from headgate.wire.sizes import EXPECTED
@@ -29,28 +26,6 @@ SUBJECT: Final = "Headgate-Subject"
 _WAIT_S: Final = 15.0
 _AGAIN_S: Final = 1.0
 _ERRORS: Final = {"FencedError": FencedError, "LogFullError": LogFullError}
-
-
-async def connect_as(url: str, logs: Logs, **options: Any) -> Fabric:
-    """A connection with the rights of its credentials: of an operator, or through the gate."""
-    name, gated = user_of(options.get("user_credentials"))
-    if gated:
-        fabric: Fabric = await GatedFabric.connect(url, logs, inbox_prefix=inbox_prefix(name), **options)
-    else:
-        fabric = await Fabric.connect(url, logs, **options)
-    fabric.user = name
-    return fabric
-
-
-def user_of(credentials: str | Path | None) -> tuple[str, bool]:
-    """The user of a credentials file, and whether it goes through the gate."""
-    if credentials is None:
-        return "operator", False
-    try:
-        claims = read_claims(statement_of(Path(credentials).read_text(encoding="utf-8")))
-    except OSError as error:
-        raise FabricError(f"the credentials in {credentials} cannot be read: {error}") from error
-    return str(claims.get("name", "operator")), PEOPLE_TAG in claims.get("nats", {}).get("tags", ())
 
 
 class GatedFabric(Fabric):
@@ -77,8 +52,8 @@ class GatedFabric(Fabric):
     def _asked(self, verb: str) -> str:
         return self.logs.asked_by(self.user, verb)
 
-    def _reading_subject(self, log: Log) -> str:  # noqa: ARG002 - the subject that is read says which log it is
-        return self._asked("get")
+    def _question(self, log: Log, request: Mapping[str, Any]) -> tuple[str, bytes]:  # noqa: ARG002 - by subject
+        return self._asked("get"), json.dumps(dict(request)).encode()
 
     async def request(self, subject: str, data: bytes, timeout_s: float = 10.0) -> bytes:
         """Ask the service, as the user; a range that is missing is asked for through it too."""

@@ -43,9 +43,14 @@ class KeyPair:
         >>> KeyPair.new("account").public[0], KeyPair.new("user").seed[:2]
         ('A', 'SU')
         """
+        return cls.from_material(kind, os.urandom(32))
+
+    @classmethod
+    def from_material(cls, kind: str, material: bytes) -> Self:
+        """The key pair that follows from 32 secret bytes."""
         import nkeys
 
-        return cls.of(nkeys.encode_seed(os.urandom(32), _KINDS[kind]).decode())
+        return cls.of(nkeys.encode_seed(material, _KINDS[kind]).decode())
 
     @classmethod
     def of(cls, seed: str) -> Self:

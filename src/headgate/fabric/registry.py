@@ -33,6 +33,7 @@ class User:
     `grants` has the streams of which it may have some rows or columns only.
 
     `retiring` are keys of before a rotation, each with the time at which it is revoked. Times are in whole seconds.
+    `program` is what a program is that runs elsewhere with these credentials: `site NAME`, its relay, or `job`.
     """
 
     name: str
@@ -43,11 +44,14 @@ class User:
     publishes: tuple[str, ...] = ()
     expires_s: int | None = None
     retiring: Mapping[str, int] = field(default_factory=dict)
+    program: str = ""
     grants: Mapping[str, Grant] = field(default_factory=dict)
 
     @property
     def role(self) -> str:
         """What it is, in words."""
+        if self.program:
+            return self.program
         if self.operator:
             return "operator"
         found = [word for word, streams in (("subscriber", self.subscribes), ("publisher", self.publishes)) if streams]

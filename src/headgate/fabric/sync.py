@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from headgate.fabric.client import Fabric
+from headgate.fabric.connecting import connect_as
 from headgate.fabric.quarantine import report_quarantine
 from headgate.protocol.port import Stored
 from headgate.protocol.quarantine import Quarantine
@@ -51,7 +51,7 @@ class SyncFabric:
     """A `Fabric` on an event loop of its own, in a daemon thread. Safe to use from several threads."""
 
     def __init__(self, url: str, logs: Logs | None = None, **options: Any) -> None:
-        self._loop, self.fabric = LoopThread.opened("headgate-fabric", Fabric.connect(url, logs, **options))
+        self._loop, self.fabric = LoopThread.opened("headgate-fabric", connect_as(url, logs, **options))
         self.logs = self.fabric.logs
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = 60.0) -> T:

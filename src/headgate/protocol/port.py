@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from headgate.errors import HeadgateError
@@ -75,6 +76,11 @@ class Stored:
     def size(self) -> int:
         """The bytes that it took on its way: payload, headers and subject."""
         return len(self.data) + self.header_bytes + len(self.subject)
+
+    def headers(self) -> dict[str, str]:
+        """The headers with which the server gives a stored message, and whoever reads it for somebody else."""
+        at = datetime.fromtimestamp(self.time_s, UTC).isoformat()
+        return {"Nats-Sequence": str(self.sequence), "Nats-Subject": self.subject, "Nats-Time-Stamp": at}
 
 
 @dataclass(frozen=True, slots=True)

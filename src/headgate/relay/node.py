@@ -6,14 +6,18 @@ import asyncio
 from typing import Final
 
 from headgate.diagnostics import site_log
-from headgate.fabric import Fabric
+from headgate.fabric import Fabric, FabricError
+from headgate.fabric.roled import RoleFabric
 from headgate.fabric.runner import run_machine
+from headgate.protocol.records import RangeRequest
 from headgate.protocol.trace import Trace
+from headgate.relay.askers import may_ask
 from headgate.relay.budget import Budgets
 from headgate.relay.machine import RelayMachine
 from headgate.relay.output import QueueLimits
 from headgate.relay.state import AnewError, OvertakenError
 from headgate.relay.tables import Tables
+from headgate.wire.frame import WireError
 
 _PAUSE_S: Final = 1.0
 
@@ -37,7 +41,15 @@ class RelayNode:
         self._budgets = budgets
         self._limits = limits
         self._tracer = tracer
+        if isinstance(fabric, RoleFabric):
+            fabric.guard = self._may_ask
         self.machine = self._make()
+
+    async def _may_ask(self, asker: str, data: bytes) -> bool:
+        try:
+            return may_ask(RangeRequest.decode(data), asker, await self.tables.newest())
+        except (WireError, FabricError):
+            return False
 
     def _make(self) -> RelayMachine:
         machine = RelayMachine(

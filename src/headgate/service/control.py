@@ -36,6 +36,7 @@ from headgate.service.refining import members, named, refinement
 from headgate.service.requests import Answers, Handler, Request, RequestError, mapping_of, text_of, texts_of
 from headgate.service.reshaping import Change, Reshaper
 from headgate.service.rights import BY, OPERATOR, ORIGIN, admitted, author_of, check_owned, check_share
+from headgate.service.roles import Roles
 from headgate.service.room import NoRoomError, Room
 from headgate.service.suspending import Suspender
 from headgate.wire.snapshot import Snapshot
@@ -71,11 +72,14 @@ class Control:
         self.limits = limits
         self.people: People | None = None
         """The users of the deployment, once somebody keeps them."""
+        self.roles: Roles | None = None
+        """What relays and the job may do, where their server lets us say."""
         self.granting = Granting(lambda: {} if self.people is None else self.people.registry.users)
         reshaper = Reshaper(fabric, lambda: self.contexts.snapshot, self._change, self._extend_now, named)
         self.suspender = Suspender(fabric, lambda: self.contexts.snapshot, self._change)
         self.proposals = Proposals(fabric, clerk, lambda: self.contexts.snapshot, self._change)
-        self._verbs: dict[str, Handler] = {**reshaper.verbs, **self.proposals.verbs}
+        self.more: dict[str, Handler] = {**reshaper.verbs, **self.proposals.verbs}
+        """Requests that change something, beside those of this class."""
         self.followers: list[Callable[[Snapshot], Awaitable[None]]] = []
         """Told of every revision that is put in force."""
         self._handlers: dict[str, Handler] = {}
@@ -93,7 +97,7 @@ class Control:
             "unsubscribe": self._unsubscribe,
             "context": self._context,
             "refine": self._refine,
-            **self._verbs,
+            **self.more,
         }
         reports: dict[str, Handler] = {"status": self._status, "machine": self._machine, "mine": self._mine}
         reports |= self.proposals.reports
@@ -169,6 +173,8 @@ class Control:
         for stream in snapshot.deployment.streams:
             await self._fabric.ensure(self._fabric.logs.root(stream))
         await self.contexts.follow(snapshot)
+        if self.roles is not None:
+            await self.roles.admit(snapshot)
         try:
             await publish_snapshot(self._fabric, snapshot)
         except LogFullError as error:

@@ -12,7 +12,6 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
@@ -180,7 +179,7 @@ class Gate:
         found = await self._stored(kind, what, subject, None if single else request)
         for stored in found:
             data = await self._shown(user, snapshot, kind, what, stored)
-            await call.send(data, _headers(stored))
+            await call.send(data, stored.headers())
             self._bytes.took(user.name, len(data), time.monotonic())
         if not single or not found:
             await call.send(b"", {"Status": "204"})
@@ -267,11 +266,6 @@ _BOUNDS: Final = (("batch", _MOST_MESSAGES), ("max_bytes", _MOST_BYTES))
 
 def _number(text: str) -> int:
     return int(text) if text.isdigit() and len(text) < 19 else -1
-
-
-def _headers(stored: Stored) -> dict[str, str]:
-    at = datetime.fromtimestamp(stored.time_s, UTC).isoformat()
-    return {"Nats-Sequence": str(stored.sequence), "Nats-Subject": stored.subject, "Nats-Time-Stamp": at}
 
 
 async def _refuse(call: RequestCall, error: Exception) -> None:

@@ -15,16 +15,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate.diagnostics import SERVICE, noted
-from headgate.errors import HeadgateError
+from headgate.errors import HeadgateError, nearest
 from headgate.fabric import EmbeddedServer, Fabric, FabricError
 from headgate.fabric.accounts import HOME, PEOPLE, SYSTEM_FILE, Keys
 from headgate.fabric.keys import KeyPair
 from headgate.fabric.registry import Registry, User, UserError
+from headgate.fabric.rolebook import RoleBook
+from headgate.fabric.roles import JOB, SITE
 from headgate.model import Deployment, Grant, parse_duration
 from headgate.service.audit import Audit
 from headgate.service.grants import checked_grant
 from headgate.service.requests import Handler, Request, text_of, texts_of
 from headgate.service.rights import author_of
+from headgate.service.roles import Roles
 from headgate.wire.codec import encode_grant
 from headgate.wire.logs import Logs
 
@@ -40,6 +43,8 @@ class People:
         self._server = server
         self._audit = audit
         self._logs = logs
+        self.roles: Roles | None = None
+        """Who is told of keys that are revoked in roles."""
         self.deployment: Callable[[], Deployment] = lambda: Deployment({}, {})
         """The deployment in force, which grants have to fit."""
         self.settle: Settle = _no_subscriptions
@@ -90,12 +95,25 @@ class People:
             subscribes=_texts(request, "subscribe"),
             publishes=_texts(request, "publish"),
             expires_s=_expiry(request),
+            program=self._program(request),
         )
         credentials, registry = keys.credentials(user, pair, self._logs), self.registry.added(user)
         self._record(request, f"user add {user.name}", None, user)
         await self._store(registry)
         await self._settled(f"user add {user.name}", request)
         return {**_shown(user), "credentials": credentials}
+
+    def _program(self, request: Request) -> str:
+        """The role that is asked for, of a program that runs elsewhere."""
+        if request.get("job") is True:
+            return JOB
+        if request.get("site") is None:
+            return ""
+        site, known = text_of(request, "site"), self.roles.sites if self.roles else ()
+        if site not in known:
+            close = nearest(site, known)
+            raise UserError(f"no site {site!r}", hint=f"did you mean {close!r}?" if close else None)
+        return f"{SITE} {site}"
 
     async def _grant(self, request: Request) -> dict[str, Any]:
         """Give a user rows (`where`) and columns (`columns`) of a stream, in place of what it may have had of it."""
@@ -174,10 +192,14 @@ class People:
             async with await Fabric.connect(
                 self._server.url, self._logs, user_credentials=str(directory / SYSTEM_FILE)
             ) as system:
+                answering = RoleBook.read(directory).answering(keys)
                 for account in (HOME, PEOPLE):
-                    answer = json.loads(await system.request(_UPDATE, keys.account(account, registry.revoked).encode()))
+                    stated = keys.account(account, registry.revoked, answering if account == HOME else None)
+                    answer = json.loads(await system.request(_UPDATE, stated.encode()))
                     if answer.get("data", {}).get("code") != _OK:
                         raise HeadgateError(f"the server did not take the revocation: {answer.get('error')}")
+            if self.roles is not None:
+                await self.roles.revoke(registry.revoked)
 
 
 async def _no_subscriptions(_: str, __: Request) -> int:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import fcntl
 import logging
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -19,23 +16,27 @@ from headgate.catalog import Catalog, Edit
 from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import EmbeddedServer, Fabric, cancel_all, in_daemon, keep_quarantine
+from headgate.fabric.address import directory_of
+from headgate.fabric.mqtt import prepare
 from headgate.fabric.place import write_whole
+from headgate.fabric.rolekeys import has_keys
 from headgate.fabric.runner import run_machine
 from headgate.model import Deployment, RequestLimits, parse_duration
+from headgate.model.alerts import AlertRules
 from headgate.pipeline.job import JobConfig
 from headgate.planning.replan import warm
-from headgate.private import make_private, private_files
 from headgate.protocol import kernel
 from headgate.protocol.reports import JobReport
-from headgate.relay.budget import Budgets
-from headgate.relay.node import RelayNode
 from headgate.relay.tables import Tables
 from headgate.service.access import make_token
+from headgate.service.alerts.watch import AlertWatch
 from headgate.service.anchoring import keep_anchor, missing_records, store_anchor
 from headgate.service.audit import HOME, Audit
 from headgate.service.beginning import apply_file, begin_run, fit, rebuild
 from headgate.service.clerk import Clerk
 from headgate.service.control import Control
+from headgate.service.devices import DeviceDesk
+from headgate.service.exclusive import exclusive
 from headgate.service.extending import missed_constraints
 from headgate.service.face import FaceConfig, FaceProcess, listen
 from headgate.service.following import Following
@@ -49,7 +50,9 @@ from headgate.service.people import People
 from headgate.service.processes import JobProcess
 from headgate.service.pulse import keep_pulse, say_stopped
 from headgate.service.purging import PurgerMachine
+from headgate.service.relays import Relays
 from headgate.service.replanning import Replanner
+from headgate.service.roles import Roles
 from headgate.service.settings import Settings
 from headgate.service.status import read_status
 from headgate.service.witness import Witness
@@ -85,13 +88,17 @@ class Runtime:
         self.machine = Machine(fabric, settings.state_dir, server, reserve_bytes, self._pause, self._resume)
         self.audit = Audit(settings.state_dir)
         self.people = self.control.people = People(server, fabric.logs, self.audit)
+        self.control.more |= DeviceDesk(server, fabric.logs, self.audit).verbs
+        directory = directory_of(self.url)
+        self.roles = Roles(directory, fabric) if directory is not None and has_keys(directory) else None
+        self.control.roles = self.people.roles = self.roles
         self.people.deployment = lambda: self.control.contexts.snapshot.deployment
         self.people.settle = self.control.settle_grants
         catalog.recorder = self._record
         self.control.machine = lambda: msgspec.to_builtins(self.machine.report)
-        self.nodes: dict[str, RelayNode] = {}
+        self.relays = Relays(settings, fabric, self.tables, self.roles, self.url)
+        self.nodes = self.relays.nodes
         self._booked: list[str] = []
-        self._budgets: Budgets | None = None
         self.purger: PurgerMachine | None = None
         self.observer = Observer(fabric, self.tables, settings.window_s)
         self.replanner: Replanner | None = None
@@ -152,6 +159,8 @@ class Runtime:
         self._spawn(self.control.suspender.run(), "filters that take too long")
         self._spawn(keep_anchor(self.fabric, self.audit), "audit")
         self._spawn(self.control.run(), "revisions")
+        if self.roles is not None:
+            self._spawn(self.roles.run(), "roles")
         await self._follow(snapshot)
         self.control.followers.append(self._follow)
         self._spawn(keep_quarantine(self.fabric, "service"), "quarantine")
@@ -170,6 +179,11 @@ class Runtime:
             self.job = JobProcess(self._configure, self.settings.state_dir, self.settings.job_environment)
             self._spawn(self.job.run(), "Spark job")
         self._spawn(self.machine.run(), "machine")
+        rules = deployment.alerts if deployment is not None else AlertRules()
+        watch = AlertWatch(
+            self.fabric, rules, lambda: self.control.contexts.snapshot, self.status, self.settings.alert_every_s
+        )
+        self._spawn(watch.run(), "alerts")
         if self.settings.http:
             self._open_face()
 
@@ -185,19 +199,8 @@ class Runtime:
                 self._booked.append(name)
                 self._run(KeeperMachine(name, self.fabric.logs, **self._own), f"ledger of {name}")
                 self.observer.add(name)
-        if self._budgets is None:
-            self._budgets = Budgets(snapshot.deployment)
-        for site in snapshot.deployment.sites if self.settings.relays else ():
-            if site not in self.nodes:
-                node = RelayNode(
-                    self.settings.links(self.fabric, self.tables, site) if self.settings.links else self.fabric,
-                    site,
-                    tables=self.tables,
-                    budgets=self._budgets,
-                    limits=self.settings.limits,
-                )
-                self.nodes[site] = node
-                self._spawn(node.run(), f"relay {site}")
+        if self.settings.relays:
+            await self.relays.follow(snapshot.deployment, self._spawn)
         unknown = any(site.upload_bytes_per_s is None for site in snapshot.deployment.sites.values())
         if self.joiner is None and unknown and not self.control.extender.fixed:
             self.joiner = Joiner(self.fabric, self.catalog, self.observer, self.control.publish, self.settings.settle_s)
@@ -216,6 +219,7 @@ class Runtime:
             dict(settings.nats_options),
             settings.log_level,
             settings.log_format,
+            settings.listening is not None and settings.listening.mqtt is not None,
         )
         self.face = FaceProcess(listening, config)
         write_whole(settings.state_dir / "http" / "address", self.face.address)
@@ -275,6 +279,9 @@ class Runtime:
     def job_config(self) -> JobConfig:
         """What the Spark job is started with."""
         settings = self.settings
+        options = dict(settings.nats_options)
+        if self.roles is not None:
+            options["user_credentials"] = str(self.roles.job_file())
         return JobConfig(
             url=self.url,
             namespace=settings.namespace,
@@ -284,7 +291,7 @@ class Runtime:
             partitions=settings.partitions,
             new_lineage=settings.new_lineage or settings.accept_loss,
             spark_options=dict(settings.spark_options),
-            nats_options=dict(settings.nats_options),
+            nats_options=options,
             log_level=settings.log_level,
             log_format=settings.log_format,
         )
@@ -355,29 +362,15 @@ class Runtime:
                 await store_books(self.fabric, self.tables, stream)
         with noted(SERVICE, "contexts were not folded at the stop", HeadgateError, level=logging.WARNING):
             await self.control.contexts.fold()
+        await self.relays.close()
+        if self.roles is not None:
+            await self.roles.close()
         await self.witness.close()
         await self.clerk.close()
         if self._tasks:  # a start that was refused changes nothing
             with noted(SERVICE, "the audit was not anchored at the stop", HeadgateError, level=logging.WARNING):
                 await store_anchor(self.fabric, self.audit, None)
             await say_stopped(self.fabric)
-
-
-@contextlib.contextmanager
-def exclusive(state_dir: Path) -> Any:
-    """Hold the state directory: two deployments in one would fight over its ports and checkpoints.
-
-    Only its owner can read it, and what is written meanwhile.
-    """
-    make_private(state_dir)
-    with private_files(), (state_dir / "lock").open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise HeadgateError(
-                f"a deployment is already running in {state_dir}", hint="stop it, or give another --state-dir"
-            ) from error
-        yield
 
 
 @asynccontextmanager
@@ -392,6 +385,10 @@ async def open_runtime(
             server = EmbeddedServer(settings.state_dir, listening=settings.listening)
             stack.callback(server.stop)
             await asyncio.to_thread(server.start)
+            place = settings.listening
+            if place is not None and place.mqtt_reached is not None:
+                tls = place.certificate is not None
+                await prepare(server.url, server.directory, place.mqtt_reached, tls=tls)
         url = settings.nats or (server.url if server else "")
         logs = Logs(
             settings.namespace, inbox_messages=settings.inbox_messages, tables_bytes=settings.tables.limit_bytes

@@ -28,7 +28,7 @@ _KEPT: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class SentUnder:
+class Passed:
     """A subscription and its stream as they were when a message was sent."""
 
     subscription: Subscription
@@ -51,7 +51,7 @@ class Withholder:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self._codec = WireCodec()
-        self._sent: OrderedDict[tuple[int, int], SentUnder] = OrderedDict()
+        self._sent: OrderedDict[tuple[int, int], Passed] = OrderedDict()
 
     async def shown(self, user: User, number: int, data: bytes) -> bytes:
         """A message of the subscription with this id as its owner may have it."""
@@ -61,7 +61,7 @@ class Withholder:
             return data
         return self._reduced(data, number, sent, now)
 
-    async def _as_sent(self, version: int, number: int) -> SentUnder:
+    async def _as_sent(self, version: int, number: int) -> Passed:
         found = self._sent.get((version, number))
         if found is None:
             snapshot = await self._tables.snapshot(version)
@@ -69,20 +69,18 @@ class Withholder:
             if name is None:
                 raise UserError("this message is of before the subscription")
             subscription = snapshot.deployment.subscriptions[name]
-            found = self._sent[version, number] = SentUnder(
-                subscription, snapshot.deployment.streams[subscription.stream]
-            )
+            found = self._sent[version, number] = Passed(subscription, snapshot.deployment.streams[subscription.stream])
             if len(self._sent) > _KEPT:
                 self._sent.popitem(last=False)
         return found
 
-    def _reduced(self, data: bytes, number: int, sent: SentUnder, grant: Grant) -> bytes:
+    def _reduced(self, data: bytes, number: int, sent: Passed, grant: Grant) -> bytes:
         schema = sent.stream.schema.select(sent.subscription.select)
         block = self._codec.block(data, schema.arrow)
         return self._codec.encode(withheld(block, number, sent, grant), as_json=data[:1] == b"{")
 
 
-def withheld(block: Block, number: int, sent: SentUnder, grant: Grant) -> Block:
+def withheld(block: Block, number: int, sent: Passed, grant: Grant) -> Block:
     """A message for the subscription with this id, without what the grant does not allow.
 
     Digests go: nobody can take the rows or columns that are not allowed out of them.

@@ -23,6 +23,7 @@ class Log:
     """One JetStream stream. `latest_only` keeps one message per subject and lets a newer one replace it.
 
     `id_window_s` is how long the server remembers message ids, to store a message that is sent again only once.
+    `news` are subjects whose stored messages the server announces, without their content, and where it does so.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Log:
     max_per_subject: int = -1
     latest_only: bool = False
     id_window_s: float = 0.1
+    news: tuple[str, str] | None = None
 
 
 @lru_cache(maxsize=4096)
@@ -48,10 +50,14 @@ def _state(namespace: str, max_bytes: int) -> Log:
 
 
 @lru_cache(maxsize=4096)
-def _log(namespace: str, kind: str, name: str, pattern: str, max_bytes: int, max_per_subject: int = -1) -> Log:
-    """A log of one stream or site; the same ones are asked for again and again."""
+def _log(
+    namespace: str, kind: str, name: str, pattern: str, max_bytes: int, max_per_subject: int = -1, told: str = ""
+) -> Log:
+    """A log of one stream or site; the same ones are asked for again and again. `told` is announced of it."""
     subject = f"{namespace}.{kind}.{name}.{pattern}"
-    return Log(f"{namespace.upper()}_{kind.upper()}_{_token(name)}", (subject,), max_bytes, max_per_subject)
+    news = (f"{namespace}.{kind}.{name}.{told}", f"{namespace}.new.{kind}.{name}.{told}") if told else None
+    named = f"{namespace.upper()}_{kind.upper()}_{_token(name)}"
+    return Log(named, (subject,), max_bytes, max_per_subject, news=news)
 
 
 def inbox_token(subscription: int, stay: int = 0) -> str:
@@ -104,7 +110,7 @@ class Logs:
 
     def root(self, stream: str) -> Log:
         """The root log of a stream."""
-        return _log(self.namespace, "root", stream, "*", self.root_bytes)
+        return _log(self.namespace, "root", stream, "*", self.root_bytes, told="commit")
 
     def input(self, stream: str) -> Log:
         """Rows that clients published into a stream, until its job has committed them."""
@@ -113,7 +119,7 @@ class Logs:
 
     def site(self, site: str) -> Log:
         """What a site has received and not yet passed on to everybody below it."""
-        return _log(self.namespace, "site", site, ">", self.max_bytes)
+        return _log(self.namespace, "site", site, ">", self.max_bytes, told="in.>")
 
     def inbox(self, site: str) -> Log:
         """What the subscriptions of a site get. A full inbox refuses, and concerns nobody else."""
@@ -277,6 +283,18 @@ class Logs:
     def repair(self, site: str) -> str:
         """Where a site answers requests for ranges that a child is missing (a service, not a log)."""
         return self._subject("repair", _token(site))
+
+    def asked_at(self, site: str, asker: str) -> str:
+        """Where a site answers the same requests of another site: the subject says who asks; `*` is any."""
+        return self._subject("repair", _token(site), asker if asker == "*" else _token(asker))
+
+    def linked(self, parent: str, child: str, stream: str) -> str:
+        """Where home reads for a parent what it has sent to a child (a service, not a log); `*` is any."""
+        return self._subject("linked", *(each if each == "*" else _token(each) for each in (child, stream, parent)))
+
+    def news(self, subject: str) -> str:
+        """Where sites hear that something was stored under a subject of a root log or a site log."""
+        return f"{self.namespace}.new.{subject.removeprefix(f'{self.namespace}.')}"
 
     def control(self, verb: str) -> str:
         """Where the running service answers requests of operators (a service, not a log)."""

@@ -7,32 +7,32 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Self
+from dataclasses import dataclass
 
 from headgate.fabric import Fabric, Stored
+from headgate.fabric.roled import RoleFabric
 from headgate.relay.tables import Tables
-from headgate.wire.logs import Log
 
 
-class DelayedLinks(Fabric):
-    """A connection on which what parents send comes after the delay of their link."""
+@dataclass(frozen=True, slots=True)
+class DelayedLinks:
+    """Hands a site what its parents send after the delay of their link."""
 
     tables: Tables
     site: str
+    subject: str
 
     @classmethod
-    def of(cls, fabric: Fabric, tables: Tables, site: str) -> Self:
-        """The links into one site."""
-        found = fabric.share(cls)
-        found.tables, found.site, found.streams = tables, site, False
+    def of(cls, fabric: Fabric, tables: Tables, site: str) -> Fabric:
+        """A site's connection with the links into it; that of a role is the site's own, others are shared."""
+        found = fabric if isinstance(fabric, RoleFabric) else fabric.share(Fabric)
+        found.arriving = cls(tables, site, fabric.logs.links_into(site))
+        found.streams = False
         return found
 
-    async def awaited(
-        self, log: Log, subject: str, after: int, wake: asyncio.Event, *, limit: int = 256
-    ) -> list[Stored]:
-        """The next messages of a subject, as soon as the first has come all the way."""
-        found = await super().awaited(log, subject, after, wake, limit=limit)
-        if subject != self.logs.links_into(self.site):
+    async def __call__(self, subject: str, found: list[Stored]) -> list[Stored]:
+        """The messages that have come all the way, as soon as the first has."""
+        if subject != self.subject:
             return found
         links = (await self.tables.newest()).deployment.links
         due_s = [each.time_s + links.between(each.subject.rsplit(".", 1)[1], self.site).delay_s for each in found]

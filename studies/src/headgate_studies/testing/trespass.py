@@ -5,7 +5,8 @@ control requests about what is the first one's, reads and acknowledgements of ev
 API of every log, requests in the first one's name, replies that lead into logs, every operation of the HTTP API. The
 third may have some rows and columns of the first one's stream, and asks for the others
 (`headgate_studies.testing.trespass_grants`). Nothing may change and nothing may come back but refusals and what is
-everybody's. Then the owner asks for the same, and is served. The last line is JSON.
+everybody's. Then the owner asks for the same, and is served. A quarter as many requests each are made with the
+credentials of a site and of the Spark job. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -42,6 +43,7 @@ from headgate.wire.logs import Log, Logs
 from headgate_studies.direct import DirectCommits
 from headgate_studies.testing.trespass_grants import GRANT, GrantTrespasser
 from headgate_studies.testing.trespass_outcome import TrespassOutcome
+from headgate_studies.testing.trespass_roles import trespass_in_roles
 
 DEPLOYMENT: Final = """
 sites: {root: {}, leaf: {}}
@@ -49,6 +51,7 @@ streams:
   fleet: {root: root, source: {format: generator, kind: fleet, seed: 3}, key: vehicle, event_time: at}
   notes: {root: root, source: {format: nats}, schema: {text: string}}
 plan: {fleet: {leaf: root}, notes: {leaf: root}}
+limits: {requests: 100000/s, burst: 1000000, waiting: 10000}  # what is refused is refused for its own sake
 """
 OWNED: Final = "hers-4711"
 FILTER: Final = "speed > $limit AND speed > -4711.25"
@@ -249,6 +252,11 @@ async def campaign(seed: int, requests: int, directory: Path) -> TrespassOutcome
             after = await _state(runtime, operator)
             outcome.changed = [f"{log} changed" for log in before if before[log] != after.get(log)]
             await within.read_rows(committed)
+            in_roles = max(requests // 4, 1)
+            asked, leaked, may_change = await trespass_in_roles(runtime, subjects, list(before), in_roles, seed)
+            outcome.kinds["in a role"], outcome.requests = asked, outcome.requests + asked
+            outcome.leaked += leaked
+            outcome.changed += _changes(after, await _state(runtime, operator), may_change)
             await _as_owner(ada, outcome)
     outcome.seconds = time.monotonic() - began
     return outcome
@@ -277,6 +285,18 @@ async def _operations(http: httpx.AsyncClient) -> list[tuple[str, str]]:
         for path, operations in document["paths"].items()
         for method in operations
         if not path.endswith("/events")
+    ]
+
+
+def _changes(
+    before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]], may_change: Callable[[str], bool]
+) -> list[str]:
+    """What is stored otherwise than before, but for subjects that a role may write."""
+    return [
+        f"{subject} of {log} changed"
+        for log in before
+        for subject in before[log].keys() | after.get(log, {}).keys()
+        if before[log].get(subject) != after.get(log, {}).get(subject) and not may_change(subject)
     ]
 
 

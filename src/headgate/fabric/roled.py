@@ -1,0 +1,117 @@
+"""The connection of a role: a site's relay or the Spark job, in an account of its own (`headgate.fabric.roles`).
+
+It does what a connection of an operator does, where its role allows that. Logs are made by the service alone: a role
+waits until they are there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from nats.aio.client import Client
+
+from headgate.fabric.client import Fabric
+from headgate.fabric.keys import KeyPair
+from headgate.fabric.roles import HOME_API, JOB, SITE
+from headgate.fabric.serving import RequestCall, receive
+from headgate.protocol.port import NoLogError
+from headgate.wire.logs import Log, Logs
+
+Handler = Callable[[bytes], Awaitable[bytes]]
+Guard = Callable[[str, bytes], Awaitable[bool]]
+"""Whether another site may ask this, by its name and the request."""
+_JETSTREAM_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class RoleCredentials:
+    """Credentials that are in memory only: what the account's key stated about a user, and the user's key."""
+
+    statement: str
+    pair: KeyPair
+
+    def options(self) -> dict[str, Any]:
+        """As nats-py takes them."""
+        import nkeys
+
+        def sign(nonce: str) -> bytes:
+            return base64.b64encode(nkeys.from_seed(bytearray(self.pair.seed.encode())).sign(nonce.encode()))
+
+        return {"user_jwt_cb": lambda: bytearray(self.statement.encode()), "signature_cb": sign}
+
+
+class RoleFabric(Fabric):
+    """A connection with the rights of a role; `role` is `site NAME` or `job`."""
+
+    prefix = HOME_API
+
+    def __init__(self, client: Client, logs: Logs) -> None:
+        super().__init__(client, logs)
+        self._js = client.jetstream(timeout=_JETSTREAM_S, prefix=HOME_API)
+        self.role = JOB
+        self.guard: Guard | None = None
+        """Says what other sites may ask of this one; nothing where there is none."""
+
+    @property
+    def site(self) -> str:
+        """The site whose relay this is; empty for the job."""
+        return self.role.removeprefix(f"{SITE} ") if self.role.startswith(f"{SITE} ") else ""
+
+    async def ensure(self, log: Log, marks: Mapping[str, str] | None = None) -> None:  # noqa: ARG002 - not its to make
+        """See whether a log is there: the service makes it before anything is published for it."""
+        if log.name in self._own and await self.info(log) is None:
+            raise NoLogError(f"there is no log {log.name}", hint="the service makes it: is the deployment up?")
+
+    @property
+    def _own(self) -> tuple[str, ...]:
+        return (self.logs.site(self.site).name, self.logs.inbox(self.site).name) if self.site else ()
+
+    def _question(self, log: Log, request: Mapping[str, Any]) -> tuple[str, bytes]:
+        """Where and what to ask for messages: what was sent to a child, of the service, as the log is the child's."""
+        match str(request.get("next_by_subj", "")).split("."):
+            case [_, "site", child, "in", stream, parent] if self.site and child != self.site:
+                return self.logs.linked(parent, child, stream), json.dumps(dict(request)).encode()
+        return super()._question(log, request)
+
+    async def request(self, subject: str, data: bytes, timeout_s: float = 10.0) -> bytes:
+        """Ask a service; another site is asked in this one's name."""
+        asked = self.logs.repair("x")[:-1]
+        if self.site and subject.startswith(asked):
+            subject = self.logs.asked_at(subject.removeprefix(asked), self.site)
+        return await super().request(subject, data, timeout_s)
+
+    async def listen(self, subject: str, *wake: asyncio.Event) -> Callable[[], Awaitable[None]]:
+        """Set events when something comes on a subject; of root logs and site logs, when the server announces it."""
+        kind = subject.split(".")[1]
+        return await super().listen(self.logs.news(subject) if kind in ("root", "site") else subject, *wake)
+
+    async def serve(self, subject: str, handler: Handler) -> Callable[[], Awaitable[None]]:
+        """Answer requests of `home`, and those of other sites that the guard lets through."""
+        ends = [await super().serve(subject, handler)]
+        if self.site and subject == self.logs.repair(self.site):
+            waiting: set[asyncio.Task[None]] = set()
+
+            async def take(call: RequestCall) -> None:
+                task = asyncio.create_task(self._answer(call, handler))
+                waiting.add(task)
+                task.add_done_callback(waiting.discard)
+
+            ends.append(await receive(self._client, self.logs.asked_at(self.site, "*"), take))
+
+        async def end() -> None:
+            for each in ends:
+                await each()
+
+        return end
+
+    async def _answer(self, call: RequestCall, handler: Handler) -> None:
+        asker = call.subject.rsplit(".", 1)[1]
+        if self.guard is None or not await self.guard(asker, call.data):
+            await call.reply(b"", f"{asker} may not ask this of {self.site}")
+            return
+        await call.answer(handler)

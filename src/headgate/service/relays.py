@@ -1,0 +1,61 @@
+"""The relays that run in the process of the service: one of each site, with the rights of that site alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from headgate.fabric import Fabric
+from headgate.model import Deployment
+from headgate.relay.budget import Budgets
+from headgate.relay.node import RelayNode
+from headgate.relay.tables import Tables
+from headgate.service.roles import Roles
+from headgate.service.settings import Settings
+
+Spawn = Callable[[Coroutine[Any, Any, None], str], object]
+
+
+class Relays:
+    """Starts relays, and closes their connections at the end. Their tasks belong to whoever spawns them."""
+
+    def __init__(self, settings: Settings, fabric: Fabric, tables: Tables, roles: Roles | None, url: str) -> None:
+        """`fabric` is the service's own connection, which relays share where roles cannot be given."""
+        self._settings = settings
+        self._fabric = fabric
+        self._tables = tables
+        self._roles = roles
+        self._url = url
+        self._budgets: Budgets | None = None
+        self._connections: list[Fabric] = []
+        self.nodes: dict[str, RelayNode] = {}
+
+    async def follow(self, deployment: Deployment, spawn: Spawn) -> None:
+        """Run the relays of sites that have none yet."""
+        if self._budgets is None:
+            self._budgets = Budgets(deployment)
+        sites = [site for site in deployment.sites if site not in self.nodes]
+        links = self._settings.links
+        for site, fabric in zip(sites, await asyncio.gather(*map(self._connect, sites)), strict=True):
+            node = self.nodes[site] = RelayNode(
+                links(fabric, self._tables, site) if links else fabric,
+                site,
+                tables=self._tables,
+                budgets=self._budgets,
+                limits=self._settings.limits,
+            )
+            spawn(node.run(), f"relay {site}")
+
+    async def _connect(self, site: str) -> Fabric:
+        if self._roles is None:
+            return self._fabric
+        fabric = await self._roles.connect(self._url, site, **self._settings.nats_options)
+        fabric.quarantine, fabric.codec = self._fabric.quarantine, self._fabric.codec
+        self._connections.append(fabric)
+        return fabric
+
+    async def close(self) -> None:
+        """Close the connections of sites."""
+        for connection in self._connections:
+            await connection.close()
