@@ -9,6 +9,7 @@ from typing import Any
 
 from headgate.errors import HeadgateError
 from headgate.private import make_private, private_files
+from headgate.service.state_format import check_format
 
 
 @contextlib.contextmanager
@@ -25,4 +26,5 @@ def exclusive(state_dir: Path) -> Any:
             raise HeadgateError(
                 f"a deployment is already running in {state_dir}", hint="stop it, or give another --state-dir"
             ) from error
+        check_format(state_dir)
         yield
