@@ -77,7 +77,7 @@ export function make() {
       graph.show(found);
       people.show(found.worst.slice(0, 6), (each) => each.name);
       nobody.hidden = found.worst.length > 0;
-      const fullest = found.links.filter((each) => each.planned).sort((a, b) => (b.lost_rows_per_s > 0) - (a.lost_rows_per_s > 0) || (b.load ?? -1) - (a.load ?? -1));
+      const fullest = found.links.filter((each) => each.planned).sort((a, b) => Number(b.lost_rows_per_s > 0) - Number(a.lost_rows_per_s > 0) || (b.load ?? -1) - (a.load ?? -1));
       loads.show(fullest.slice(0, 5), (each) => each.name);
       findingsPanel.hidden = !found.findings.length;
       replace(findings, JSON.stringify(found.findings), () => found.findings.map((each) => h("li", {}, h("strong", {}, each.subject), `: ${each.message}`, each.hint ? h("div", { class: "faint" }, each.hint) : null)));
