@@ -18,6 +18,8 @@ TICK_S: Final = 0.02
 _ROWS: Final = 20_000
 _ROW_BYTES: Final = 64.0  # of a row on a link that has not carried any yet
 _HEAVY_ROWS: Final = 5_000
+_ANSWERS: Final = 2.0  # a message takes the link for so many times as long as an answer takes
+_MOST_S: Final = 0.4
 
 
 class Sending:
@@ -27,6 +29,7 @@ class Sending:
         self._state = state
         self._retry_at: dict[Key, float] = {}
         self._row_bytes: dict[Key, float] = {}
+        self._answer_s: dict[Key, float] = {}
 
     async def run(self) -> None:
         """Publish what is due; sleep while nothing is."""
@@ -56,7 +59,14 @@ class Sending:
         if rate is None:
             return Room(_ROWS)
         row_bytes = self._row_bytes.get(key, _ROW_BYTES)
-        return Room(max(int(rate * MESSAGE_S / row_bytes), 1), row_bytes, shared=True)
+        return Room(max(int(rate * self._message_s(key) / row_bytes), 1), row_bytes, shared=True)
+
+    def _message_s(self, key: Key) -> float:
+        """How much of a link's time the next message may take: more where the last ones were answered late.
+
+        One message is on its way at a time, so one that is sent faster than it is answered would leave the link idle.
+        """
+        return min(max(MESSAGE_S, _ANSWERS * self._answer_s.get(key, 0.0)), _MOST_S)
 
     def _pay(self, send: Send, size: float) -> None:
         state = self._state
@@ -91,7 +101,9 @@ class Sending:
                 await state.port.sleep(state.stall_s)
         else:
             if key.child is not None:
-                state.meters.sent.note(key.child, (state.port.now - began) / 2)
+                took_s = state.port.now - began
+                state.meters.sent.note(key.child, took_s / 2)
+                self._answer_s[key] = 0.8 * self._answer_s.get(key, took_s) + 0.2 * took_s
             output.published(sequence)
             self._count(key, send.block, size)
         state.waiting.set()

@@ -26,6 +26,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "relay": Benchmark(
         "headgate_studies.bench.relay", "live: what eight relays cost and how long rows take, beside another version"
     ),
+    "links": Benchmark(
+        "headgate_studies.bench.links", "live: how much of a long link relays use, between hosts of the laboratory"
+    ),
     "handoff": Benchmark(
         "headgate_studies.bench.handoff", "live: subscriptions move between sites, relays are killed meanwhile"
     ),

@@ -29,6 +29,7 @@ _TUNSETIFF: Final = 0x400454CA
 _TUN_WITHOUT_INFO: Final = 0x1001
 _PACKET: Final = 65536
 _AT_ONCE: Final = 64
+_NICENESS: Final = -15
 _REPORT_S: Final = 0.5
 _IPV4: Final = 4
 _HEADER: Final = 20
@@ -132,6 +133,8 @@ class PacketCarrier:
 
 def main(directory: Path) -> None:
     """Carry packets between the namespaces of `hosts.json`."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)  # a packet that waits for this process is late, or is dropped
     hosts = json.loads((directory / "hosts.json").read_text())
     devices: dict[int, int] = {}
     for each in hosts:

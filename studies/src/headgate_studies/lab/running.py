@@ -20,7 +20,7 @@ _LOOK_S: Final = 0.25
 _AGAIN_S: Final = 1.0
 
 
-def _certificates(directory: Path, address: str) -> tuple[Path, Path, Path]:
+def issue_certificates(directory: Path, address: str) -> tuple[Path, Path, Path]:
     """A certificate for an address of the laboratory, its key, and the authority that signed it."""
     import trustme
 
@@ -68,7 +68,7 @@ class RunningDeployment:
         lab, home = self.lab, self.lab.hosts[self.home]
         program = [sys.executable, "-m", "headgate.cli.app"]
         state = home.directory / "state"
-        certificate, key, authority = _certificates(lab.directory, home.address)
+        certificate, key, authority = issue_certificates(lab.directory, home.address)
         credentials = state / "nats" / OPERATOR_FILE
         listen = ["--listen", f"{home.address}:{PORT}", "--tls-cert", str(certificate), "--tls-key", str(key)]
         listen += ["--state-dir", str(state), "--no-relays"]

@@ -1,0 +1,105 @@
+"""How much of a long link relays use while rows wait, and what that costs: 20 Mbit/s at three round trips.
+
+Two hosts of the laboratory (`headgate_studies.lab`): at one the service, its NATS server and the root's relay, at the
+other the relay below it, each in a process of its own. More rows are committed than the link can carry, so rows wait
+all the time. What counts are the bytes of messages that the lower relay has passed on, against the rate of the link.
+The packets that the network has carried are shown beside it: the difference is TCP, TLS and what is asked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from headgate.catalog import parse_deployment
+from headgate.errors import HeadgateError
+from headgate.fabric.accounts import OPERATOR_FILE
+from headgate_studies.bench import links_load
+from headgate_studies.lab import Laboratory, unavailable
+from headgate_studies.lab.running import PORT, issue_certificates
+
+MBIT: Final = 125_000.0
+_WAIT_S: Final = 180.0
+_WARM_S: Final = 4.0
+
+
+def run(
+    mbit_per_s: float = 20.0, round_trips_ms: tuple[float, ...] = (10, 50, 200), seconds: float = 10.0
+) -> dict[str, Any]:
+    """Fill a link of that rate at each round trip, and measure for so many seconds."""
+    reason = unavailable()
+    if reason is not None:
+        raise HeadgateError(f"no laboratory can be made here: {reason}", hint="it needs Linux, root and iproute2")
+    result: dict[str, Any] = {"mbit_per_s": mbit_per_s}
+    for round_trip_ms in round_trips_ms:
+        figures = _measure(mbit_per_s * MBIT, round_trip_ms / 1000, seconds)
+        print(f"{round_trip_ms:g} ms: " + ", ".join(f"{key} {value}" for key, value in figures.items()), flush=True)
+        for key, value in figures.items():
+            result[f"{key}_{round_trip_ms:g}ms"] = value
+    result["load"] = round(os.getloadavg()[0], 1)
+    return result
+
+
+def _measure(rate: float, round_trip_s: float, seconds: float) -> dict[str, float]:
+    """The figures of one round trip."""
+    text = links_load.deployment_text(rate, round_trip_s / 2)
+    with Laboratory(parse_deployment(text, "links.yaml"), f"links{os.getpid()}") as lab:
+        home = lab.hosts["root"]
+        certificate, key, authority = issue_certificates(lab.directory, home.address)
+        listening = [home.address, str(PORT), str(certificate), str(key)]
+        figures = [str(rate), str(round_trip_s / 2)]
+        environment = {"HEADGATE_TLS_CA": str(authority)}
+        load = [sys.executable, links_load.__file__, str(home.directory), *listening, *figures]
+        service = lab.start("root", load, environment)
+        _until((home.directory / "ready").exists, service, lab)
+        reached = ["--nats", f"tls://{home.address}:{PORT}", "--creds", str(home.directory / "nats" / OPERATOR_FILE)]
+        program = [sys.executable, "-m", "headgate.cli.app", "relay", "--site"]
+        relays = [lab.start(site, [*program, site, *reached], environment) for site in ("root", "leaf")]
+        _until(lambda: _passed(home.directory)["bytes"] > rate, service, lab)
+        time.sleep(_WARM_S)
+        before, network, cpu_s, began = _passed(home.directory), lab.carried(), _cpu_s(relays), time.monotonic()
+        time.sleep(seconds)
+        after, carried = _passed(home.directory), lab.carried()
+        used_cpu_s, took_s = _cpu_s(relays) - cpu_s, time.monotonic() - began
+    passed, took_s = after["bytes"] - before["bytes"], after["time_s"] - before["time_s"] or took_s
+    packets = carried["root", "leaf"] - network["root", "leaf"]
+    return {
+        "used": round(passed / took_s / rate, 3),
+        "sent": round((after["sent"] - before["sent"]) / took_s / rate, 3),
+        "packets": round(packets / seconds / rate, 3),
+        "cpu_s_per_mb": round(used_cpu_s / (passed / 1e6), 4) if passed else 0.0,
+        "waiting_mb": round(after["waiting"] / 1e6, 2),
+    }
+
+
+def _passed(directory: Path) -> dict[str, float]:
+    """What the load says: bytes that the lower relay has passed on, bytes that wait, and when."""
+    try:
+        found: dict[str, float] = json.loads((directory / "passed.json").read_text())
+    except FileNotFoundError:
+        return {"sent": 0.0, "bytes": 0.0, "waiting": 0.0, "time_s": 0.0}
+    return found
+
+
+def _until(done: Any, service: subprocess.Popen[bytes], lab: Laboratory) -> None:
+    deadline = time.monotonic() + _WAIT_S
+    while not done():
+        if service.poll() is not None or time.monotonic() > deadline:
+            said = {site: (host.directory / "output.txt") for site, host in lab.hosts.items()}
+            texts = {site: file.read_text()[-1500:] for site, file in said.items() if file.exists()}
+            raise HeadgateError(f"the link carried nothing: {texts}")
+        time.sleep(0.1)
+
+
+def _cpu_s(processes: list[subprocess.Popen[bytes]]) -> float:
+    """Processor time that processes have used."""
+    used = 0.0
+    for process in processes:
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        used += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return used
