@@ -22,6 +22,7 @@ _WORST: Final = 12
 _CELLS: Final = 5000
 """Subscriptions that get a cell of their own in the heat view; of more only streams and sites have cells."""
 _CHANGES: Final = 20
+_ALERTS: Final = 50
 _RANK: Final = {state: place for place, state in enumerate(STATES)}
 
 
@@ -38,6 +39,7 @@ async def show_overview(here: Here) -> Response:
         "service": status["service"],
         "findings": status["findings"][:100],
         "machine": status["machine"],
+        "alerts": status.get("alerts", [])[:_ALERTS],
         "states": counted(found),
         "subscriptions": len(found),
         "contracts": len(contracts),
