@@ -83,6 +83,15 @@ class RelayReport(Report, frozen=True, kw_only=True):
             raise ValueError("'link_bytes' and 'link_messages' do not name the same links")
 
 
+class SlowClass(msgspec.Struct, frozen=True, kw_only=True):
+    """A class that takes far longer than was estimated: in so many micro-batches in a row, by the newest of them."""
+
+    identity: Count
+    batches: Count
+    row_us: float
+    limit_us: float
+
+
 class JobReport(Report, frozen=True, kw_only=True, omit_defaults=True):
     """The Spark job as a whole (`_`), or the query of one stream after a micro-batch."""
 
@@ -104,6 +113,7 @@ class JobReport(Report, frozen=True, kw_only=True, omit_defaults=True):
     row_cost_s: float | None = None
     update_cost_s: float | None = None
     late_rows: Count | None = None
+    slow: tuple[SlowClass, ...] = ()
 
 
 class ErrorsReport(Report, frozen=True):

@@ -146,11 +146,18 @@ class Runtime:
         self.catalog.guard = self._guard
         await self.control.serve()
         if self.server is not None:
+            control = self.control
             gate = Gate(
-                self.fabric, self.tables, self.people, lambda: self.control.contexts.snapshot, self.control.take_from
+                self.fabric,
+                self.tables,
+                self.people,
+                lambda: control.contexts.snapshot,
+                control.take_from,
+                control.limits,
             )
             self._spawn(gate.run(), "gate")
             self._spawn(self.people.run(), "users")
+        self._spawn(self.control.suspender.run(), "filters that take too long")
         self._spawn(keep_anchor(self.fabric, self.audit), "audit")
         self._spawn(self.control.run(), "revisions")
         if self.roles is not None:
