@@ -73,6 +73,7 @@ class Gateway:
         self.series = Series()
         self.rates = Rates()
         self.recent = RecentStreams()
+        self._judging = asyncio.Lock()
         self._attained: tuple[tuple[int, int], list[Attained]] | None = None
         self._status = Recent(self._read_status)
         self._granted: tuple[tuple[int, int], PlanResult | None] | None = None
@@ -125,12 +126,12 @@ class Gateway:
         """What every subscription attains: worked out once for a reading of the status."""
         snapshot, status = await self.snapshot(), await self.status()
         key = (snapshot.revision, status["time_ms"])
-        if self._attained is None or self._attained[0] != key:
-            found = attainment(
-                snapshot, status, status["planner"], lambda link: self.rates.of("links", link, "reduced")
-            )
-            self._attained = key, found
-        return self._attained[1]
+        async with self._judging:
+            if self._attained is None or self._attained[0] != key:
+                lost = {link: self.rates.of("links", link, "reduced") for link in status["links"]}
+                found = await asyncio.to_thread(attainment, snapshot, status, status["planner"], lost.get)
+                self._attained = key, found
+            return self._attained[1]
 
     async def sample(self) -> None:
         """Keep the figures of the status as time series, for ever; less often where reading them takes long."""

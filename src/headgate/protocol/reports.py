@@ -203,6 +203,18 @@ class ProposalReport(Report, frozen=True, kw_only=True):
     gain: float | None = None
 
 
+class ProcessReport(Report, frozen=True, kw_only=True):
+    """What a process takes of its machine since its start; `late_s` is the longest its event loop was late of late."""
+
+    kind_name = "process-report"
+    process: str
+    pid: Count
+    time_ms: Count
+    cpu_s: float
+    memory_bytes: Count
+    late_s: float = 0.0
+
+
 class AlertReport(msgspec.Struct, frozen=True, kw_only=True):
     """An alert: what is wrong since when, when somebody was told, and when it was over, if it is."""
 

@@ -21,6 +21,7 @@ from headgate.fabric.mqtt import prepare
 from headgate.fabric.place import write_whole
 from headgate.fabric.rolekeys import has_keys
 from headgate.fabric.runner import run_machine
+from headgate.fabric.vitals import keep_vitals
 from headgate.model import Deployment, RequestLimits, parse_duration
 from headgate.model.alerts import AlertRules
 from headgate.pipeline.job import JobConfig
@@ -164,6 +165,7 @@ class Runtime:
         await self._follow(snapshot)
         self.control.followers.append(self._follow)
         self._spawn(keep_quarantine(self.fabric, "service"), "quarantine")
+        self._spawn(keep_vitals(self.fabric, "service"), "vitals")
         self._run(HeadMachine(logs, **self._own), "head")
         self._spawn(keep_pulse(self.fabric), "pulse")
         self._spawn(self.observer.run(), "observer")

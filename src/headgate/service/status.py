@@ -380,12 +380,16 @@ def _whereabouts(subscription: Subscription, tally: Tally | None) -> dict[str, A
 
 def _delays(tally: Tally | None) -> dict[str, Any]:
     if tally is None:
-        return {"commit_delay_ms": None, "event_delay_ms": None}
+        return {"commit_delay_ms": None, "event_delay_ms": None, "jitter_ms": None}
     return {
         name: {
             "mean": histogram.mean(),
             "p50": histogram.quantile(0.5),
             "p99": histogram.quantile(0.99),
         }
-        for name, histogram in (("commit_delay_ms", tally.commit_delay), ("event_delay_ms", tally.event_delay))
+        for name, histogram in (
+            ("commit_delay_ms", tally.commit_delay),
+            ("event_delay_ms", tally.event_delay),
+            ("jitter_ms", tally.jitter),
+        )
     }

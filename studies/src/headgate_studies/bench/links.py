@@ -2,8 +2,8 @@
 
 Two hosts of the laboratory (`headgate_studies.lab`): at one the service, its NATS server and the root's relay, at the
 other the relay below it, each in a process of its own. More rows are committed than the link can carry, so rows wait
-all the time. What counts are the bytes of messages that the lower relay has passed on, against the rate of the link. The
-packets that the network has carried are shown beside it: the difference is TCP, TLS and what is asked.
+all the time. What counts are the bytes of messages that the lower relay has passed on, against the rate of the link.
+The packets that the network has carried are shown beside it: the difference is TCP, TLS and what is asked.
 """
 
 from __future__ import annotations
