@@ -67,6 +67,7 @@ CROWDED = (
             "tail.py:tail",
             "up.py:up",
             "user.py:add",
+            "device.py:add",
             "why.py:why",
         )
     ),

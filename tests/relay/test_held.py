@@ -59,7 +59,9 @@ def test_blocks_behind_a_gap_can_be_let_go_and_asked_for_again() -> None:
     core.begin(STREAM, 0)
     for number in (3, 4, 5):
         core.receive(_block(number), here, 0.0)
-    core.let_go(STREAM)
+    core.let_go(STREAM, {3})
+    assert core.gap(STREAM) == Gap(STREAM, 0, 2)  # the one that is still in the log stays
+    core.let_go(STREAM, ())
     assert core.gap(STREAM) == Gap(STREAM, 0, 4)  # the last one stays, and shows what is missing
     for number in (1, 2, 3, 4):
         core.receive(_block(number), here, 0.0)

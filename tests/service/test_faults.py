@@ -18,7 +18,6 @@ from headgate.fabric import Crew, FabricError
 from headgate.pipeline.sources import generate
 from headgate.relay.core import Key, Send
 from headgate.relay.node import RelayNode
-from headgate.service import runtime as runtime_module
 from headgate.wire.block import Block
 from headgate.wire.message import block_range
 
@@ -82,7 +81,7 @@ async def _deliver(document: dict[str, Any], directory: Path, nats_url: str) -> 
 def test_a_planted_fault_is_a_difference(
     tmp_path: Path, nats_url: str, monkeypatch: pytest.MonkeyPatch, plant: Plant, said: str
 ) -> None:
-    monkeypatch.setattr(runtime_module, "RelayNode", _faulty(plant))
+    monkeypatch.setattr("headgate.service.relays.RelayNode", _faulty(plant))
     assert asyncio.run(_run(tmp_path, nats_url)) == [f"subscription one: {said}"]
 
 
@@ -110,7 +109,7 @@ def test_a_row_sent_to_the_wrong_subscriber_is_two_differences(
                 return replace(block, rows=rows, seqs=np.concatenate((seq, block.seqs)))
             return block
 
-    monkeypatch.setattr(runtime_module, "RelayNode", Misrouting)
+    monkeypatch.setattr("headgate.service.relays.RelayNode", Misrouting)
 
     document = small(200, one={"site": "leaf"}, two={"site": "leaf", "where": "speed > 1000 or fuel >= 0"})
     found = asyncio.run(_deliver(document, tmp_path, nats_url))

@@ -8,6 +8,7 @@ import signal
 import socket
 from pathlib import Path
 
+from headgate.api.mqtt.bridge import Bridge
 from headgate.api.server import serving
 from headgate.client import Client
 from headgate.diagnostics import SERVICE, configure
@@ -27,9 +28,13 @@ async def run(config: FaceConfig) -> None:
         listening.setblocking(False)
         async with await Client.connect(config.url, namespace=config.namespace, **config.nats_options) as client:
             aside = asyncio.create_task(keep_quarantine(client.fabric, "http"))
-            async with serving(client, listening, read_token(state_dir), state_dir):
+            async with serving(client, listening, read_token(state_dir), state_dir) as gateway:
+                work = [aside]
+                if config.mqtt:
+                    bridge = Bridge(gateway, config.url, state_dir / "nats")
+                    work.append(asyncio.create_task(bridge.run(), name="MQTT"))
                 await stop.wait()
-            await cancel_all([aside])
+                await cancel_all(work)
 
 
 def main() -> int:

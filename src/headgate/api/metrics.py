@@ -6,6 +6,7 @@ stream and site. `headgate_subscriptions_shown` says which it is.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Final
 
@@ -18,6 +19,7 @@ from starlette.responses import Response
 from headgate.api.access import Visitor, identify
 from headgate.api.routing import PROBLEMS, Here
 from headgate.model import Deployment
+from headgate.service.alerts.book import KINDS
 from headgate.service.books import read_tallies
 from headgate.wire.histogram import Histogram, upper_ms
 from headgate.wire.ledger import Tally
@@ -61,6 +63,8 @@ def families(
     yield _gauge("revision", "The revision of the catalog in force.", (), [((), snapshot.revision)])
     wrong = sum(each["wrong"] for each in status["findings"])
     yield _gauge("findings_wrong", "Findings that make `headgate ledger` exit 1.", (), [((), wrong)])
+    held = Counter(each["kind"] for each in status["alerts"] if each["cleared_ms"] is None)
+    yield _gauge("alerts", "Alerts that hold, by kind.", ("kind",), (((kind,), held[kind]) for kind in KINDS))
     yield from _streams(status["streams"])
     yield from _sites(status)
     yield from _machine(status)

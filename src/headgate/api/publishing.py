@@ -64,14 +64,14 @@ async def publish(request: Request, here: Here, name: str, check: Check = "none"
     stored, sequence = 0, 0
     for number, body in enumerate(bodies):
         identity = body.key if key is None else f"{key}\n{digest}\n{number}"
-        count, place = await _store(here, stream, body, identity, dead=check == "none")
+        count, place = await store_body(here, stream, body, identity, dead=check == "none")
         stored, sequence = stored + count, max(sequence, place)
     if misfits and check == "each":
         raise _refused(misfits, stored=stored)
     return {"stored": stored, "misfits": [each.document() for each in misfits[:_NAMED]], "sequence": sequence}
 
 
-async def _store(here: Gateway, stream: Stream, body: Body, identity: str | None, *, dead: bool) -> tuple[int, int]:
+async def store_body(here: Gateway, stream: Stream, body: Body, identity: str | None, *, dead: bool) -> tuple[int, int]:
     """Store the rows of a body, with `dead` also those that will be dead letters; how many, and the last sequence."""
     whose = "" if here.user is None else f"{here.user.name}\n"  # nobody's keys make another's rows a repetition
     key = None if identity is None else hashlib.sha256(f"{whose}{stream.name}\n{identity}".encode()).hexdigest()[:40]

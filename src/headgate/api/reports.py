@@ -37,6 +37,13 @@ async def show_status(here: Here) -> Response:
     return JSONResponse(await here.status())
 
 
+@routes.get("/alerts", summary="What is wrong for longer than it may be, and what was")
+async def list_alerts(here: Here) -> dict[str, Any]:
+    """Alerts that hold come first, oldest first; `cleared_ms` says of the others when they were over."""
+    alerts = (await here.status())["alerts"]
+    return {"active": sum(each["cleared_ms"] is None for each in alerts), "alerts": alerts}
+
+
 @routes.get("/streams", summary="Streams: as declared, and their totals")
 @open_to_users
 async def list_streams(here: Here) -> dict[str, Any]:

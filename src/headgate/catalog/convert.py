@@ -8,6 +8,7 @@ from typing import Any
 
 from headgate.catalog.document import (
     AdmissionEntry,
+    AlertsEntry,
     LimitsEntry,
     LinksEntry,
     NatsEntry,
@@ -38,6 +39,7 @@ from headgate.model import (
     parse_rate,
     parse_type,
 )
+from headgate.model.alerts import AlertRules
 from headgate.model.roots import OPTION, RootRegion, member_name
 
 
@@ -129,12 +131,25 @@ def to_links(entry: LinksEntry) -> Links:
 
 def to_nats(entry: NatsEntry) -> NatsPlace:
     """Where NATS is."""
-    return NatsPlace(entry.url, entry.creds, entry.listen, entry.tls.cert, entry.tls.key, entry.tls.ca)
+    return NatsPlace(entry.url, entry.creds, entry.listen, entry.tls.cert, entry.tls.key, entry.tls.ca, entry.mqtt)
 
 
 def to_limits(entry: LimitsEntry) -> RequestLimits:
     """What one identity may take."""
     return RequestLimits(entry.requests, entry.burst, entry.waiting, entry.subscriptions)
+
+
+def to_alerts(entry: AlertsEntry) -> AlertRules:
+    """When somebody is told, and how."""
+    return AlertRules(
+        entry.contract,
+        entry.silent,
+        entry.ledger,
+        entry.log,
+        entry.clear,
+        tuple(entry.webhooks),
+        tuple(map(tuple, entry.commands)),
+    )
 
 
 def _to_queue(entry: QueueEntry) -> LinkQueue:

@@ -23,6 +23,7 @@ from headgate.catalog.checks import (
     unknown,
 )
 from headgate.catalog.convert import (
+    to_alerts,
     to_limits,
     to_links,
     to_nats,
@@ -138,6 +139,7 @@ class _Reading:
             options=dict(whole.options),
             nats=to_nats(whole.nats),
             limits=to_limits(whole.limits),
+            alerts=to_alerts(whole.alerts),
         )
 
     def _part(self, key: str) -> dict[str, Any]:

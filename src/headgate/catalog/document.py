@@ -6,8 +6,10 @@ describe the text of one file; `convert` turns them into the frozen values of `h
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
@@ -371,6 +373,10 @@ class NatsEntry(Entry):
         default=None,
         description="Where the embedded server listens, `HOST` or `HOST:PORT`; beyond loopback only with `tls`.",
     )
+    mqtt: str | None = Field(
+        default=None,
+        description="Where the embedded server takes devices that speak MQTT, `HOST:PORT`; default: nowhere.",
+    )
     tls: TlsEntry = Field(default=TlsEntry(), description="Files for TLS.")
 
     @model_validator(mode="after")
@@ -392,6 +398,41 @@ class LimitsEntry(Entry):
     subscriptions: int = Field(default=1000, ge=0, description="Subscriptions that it may have.")
 
 
+def _command(value: Any) -> Any:
+    """A command as one text: words, with quotes as in a shell and nothing else of one."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return shlex.split(value)
+    except ValueError as error:
+        raise refusal(f"{value[:60]!r} is no command: {error}") from None
+
+
+def _webhook(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise refusal(f"{text[:100]!r} is no address", "write https://HOST/PATH")
+    if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+        raise refusal("an address beyond this machine needs https", "write https://HOST/PATH")
+    return text
+
+
+class AlertsEntry(Entry):
+    """When somebody is told that something is wrong, and how."""
+
+    contract: Duration = Field(default=120.0, description="How long a subscription may be below its contract.")
+    silent: Duration = Field(default=30.0, description="How long a site may be silent.")
+    ledger: Duration = Field(default=15.0, description="How long rows may be unaccounted for, or not arrive.")
+    log: Share = Field(default=0.9, description="How full a log may be.")
+    clear: Duration = Field(default=30.0, description="How long all must be well before an alert is over.")
+    webhooks: list[Annotated[str, AfterValidator(_webhook)]] = Field(
+        default_factory=list, description="Addresses that get each alert as JSON by POST."
+    )
+    commands: list[Annotated[list[str], BeforeValidator(_command), Field(min_length=1)]] = Field(
+        default_factory=list, description="Programs that get each alert as JSON on standard input, run as the service."
+    )
+
+
 class DeploymentEntry(SettingsEntry):
     """A whole deployment file."""
 
@@ -408,3 +449,4 @@ class DeploymentEntry(SettingsEntry):
     )
     nats: NatsEntry = Field(default=NatsEntry(), description="Where NATS is and how to be let in.")
     limits: LimitsEntry = Field(default=LimitsEntry(), description="What one identity may take.")
+    alerts: AlertsEntry = Field(default=AlertsEntry(), description="When somebody is told, and how.")

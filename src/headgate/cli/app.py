@@ -34,6 +34,7 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.explain",
     "headgate.cli.plan",
     "headgate.cli.change",
+    "headgate.cli.device",
     "headgate.cli.tune",
     "headgate.cli.feeds",
     "headgate.cli.policy",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -55,15 +56,26 @@ def backup(
     file: Annotated[Path, typer.Argument(help="Where to write it.")],
     state_dir: o.StateDir = o.STATE_DIR,
 ) -> None:
-    """Write all of a stopped deployment into one file that only you can read; it has the deployment's keys."""
+    """Write all of a deployment into one file that only you can read; it has the deployment's keys.
+
+    One that runs is held still for a moment, some hundredths of a second where little is written.
+    """
     from headgate.service.backup import BackupError, make_backup
-    from headgate.service.runtime import exclusive
+    from headgate.service.copying import copy_running
+    from headgate.service.exclusive import RunsAlreadyError, exclusive
 
     if not (state_dir / "nats" / "data").exists() and not (state_dir / "catalog.db").exists():
         raise BackupError(f"there is no deployment in {state_dir}", hint="give --state-dir")
-    with exclusive(state_dir):
-        count = make_backup(state_dir, file)
-    typer.echo(f"{count} files are in {file}", err=True)
+    try:
+        with exclusive(state_dir):
+            count = make_backup(state_dir, file)
+        told = ""
+    except RunsAlreadyError:
+        with TemporaryDirectory(prefix=f"{file.name}.", dir=file.absolute().parent) as place:
+            still_s = copy_running(state_dir, Path(place) / "copy")
+            count = make_backup(Path(place) / "copy", file)
+        told = f"; the deployment runs, and was held still for {still_s:.2f} s"
+    typer.echo(f"{count} files are in {file}{told}", err=True)
 
 
 def restore(

@@ -51,7 +51,7 @@ def change(
         raise HeadgateError(
             "nothing to change", hint='headgate change "site paris upload=1Mbit/s", or --file PART.yaml'
         )
-    _show(o.run(_asked("change", nats, state_dir, namespace, creds, **given)))
+    _show(o.asked("change", nats, state_dir, namespace, creds, **given))
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -66,13 +66,6 @@ def _read(file: Path) -> dict[str, Any]:
     return found
 
 
-async def _asked(
-    verb: str, nats: str | None, state_dir: Path, namespace: str, creds: Path | None, **given: Any
-) -> dict[str, Any]:
-    async with await o.connect(nats, state_dir, namespace, creds) as client:
-        return await client.control(verb, **given)
-
-
 def _show(answer: dict[str, Any]) -> None:
     typer.echo(json.dumps(answer))
 
@@ -85,7 +78,7 @@ def pause(
     creds: o.Credentials = None,
 ) -> None:
     """Let subscriptions take no rows until they are resumed; rows that come meanwhile are not matched for them."""
-    _show(o.run(_asked("pause", nats, state_dir, namespace, creds, names=names)))
+    _show(o.asked("pause", nats, state_dir, namespace, creds, names=names))
 
 
 def resume(
@@ -96,7 +89,7 @@ def resume(
     creds: o.Credentials = None,
 ) -> None:
     """Let paused subscriptions take rows again."""
-    _show(o.run(_asked("resume", nats, state_dir, namespace, creds, names=names)))
+    _show(o.asked("resume", nats, state_dir, namespace, creds, names=names))
 
 
 @plans.command("history")
@@ -109,7 +102,7 @@ def history(
     creds: o.Credentials = None,
 ) -> None:
     """Show the plans that were in force, newest first, with what changed."""
-    found = o.run(_asked("plan-history", nats, state_dir, namespace, creds, limit=limit))
+    found = o.asked("plan-history", nats, state_dir, namespace, creds, limit=limit)
     if as_json:
         _show(found)
         return
@@ -146,7 +139,7 @@ def propose(
     creds: o.Credentials = None,
 ) -> None:
     """Make a plan by what was measured, and propose it; the answer has its id and the difference."""
-    answer = o.run(_asked("plan-propose", nats, state_dir, namespace, creds, algorithm=algorithm))
+    answer = o.asked("plan-propose", nats, state_dir, namespace, creds, algorithm=algorithm)
     _show(answer["proposal"])
 
 
@@ -159,7 +152,7 @@ def approve(
     creds: o.Credentials = None,
 ) -> None:
     """Put a proposed plan in force."""
-    _show(o.run(_asked("plan-approve", nats, state_dir, namespace, creds, proposal=proposal)))
+    _show(o.asked("plan-approve", nats, state_dir, namespace, creds, proposal=proposal))
 
 
 @plans.command("reject")
@@ -171,4 +164,4 @@ def reject(
     creds: o.Credentials = None,
 ) -> None:
     """Say no to a proposed plan; the planner does not propose it again."""
-    _show(o.run(_asked("plan-reject", nats, state_dir, namespace, creds, proposal=proposal)))
+    _show(o.asked("plan-reject", nats, state_dir, namespace, creds, proposal=proposal))

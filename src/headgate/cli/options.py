@@ -128,3 +128,15 @@ def key_values(pairs: list[str]) -> dict[str, str]:
             raise HeadgateError(f"{pair!r} is not KEY=VALUE")
         found[key] = value
     return found
+
+
+def asked(
+    verb: str, nats: str | None, state_dir: Path, namespace: str, creds: Path | None, **arguments: Any
+) -> dict[str, Any]:
+    """What the running service answers to a request."""
+
+    async def work() -> dict[str, Any]:
+        async with await connect(nats, state_dir, namespace, creds) as client:
+            return await client.control(verb, **arguments)
+
+    return run(work())

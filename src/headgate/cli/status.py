@@ -42,7 +42,7 @@ async def reading(nats: str | None, state_dir: Path, namespace: str, creds: Path
     from headgate.fabric import EmbeddedServer
     from headgate.fabric.gated import GatedFabric
     from headgate.fabric.server import running_url
-    from headgate.service.runtime import exclusive
+    from headgate.service.exclusive import exclusive
 
     if nats is not None or running_url(state_dir) is not None:
         async with await o.connect(nats, state_dir, namespace, creds) as client:
@@ -139,6 +139,15 @@ def status(
     for line in [*loss_lines(document), *error_lines(document)]:
         console.print(line, markup=False)
     print_findings(console, document)
+    print_alerts(console, document)
+
+
+def print_alerts(console: Console, document: dict[str, Any]) -> None:
+    """Print the alerts that hold."""
+    for each in document.get("alerts", ()):
+        if each["cleared_ms"] is None:
+            since = age(document["time_ms"] - each["since_ms"])
+            console.print(f"ALERT for {since}: {each['text']}", style="red", markup=False)
 
 
 def print_findings(console: Console, document: dict[str, Any], *, most: int = _NOTES) -> list[Finding]:

@@ -19,7 +19,7 @@ from headgate.diagnostics import announce, configure
 from headgate.errors import HeadgateError, masked, nearest
 from headgate.fabric import Crew, cancel_all, keep_quarantine
 from headgate.fabric.address import split_listen
-from headgate.fabric.place import HOST
+from headgate.fabric.place import HOST, choose_port
 from headgate.fabric.server import Listening
 from headgate.model import Deployment, NatsPlace, parse_duration
 from headgate.wire.identity import DEPLOYMENT_KEY
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headgate.service.settings import Settings
 
 _WATCH_S: Final = 0.5
+_MQTT_PORT: Final = 1883
 
 
 def register(app: typer.Typer) -> None:
@@ -92,6 +93,9 @@ def up(
             "--http", help="Where to serve the HTTP API, as HOST:PORT; default: port 8787 of 127.0.0.1, or a free one."
         ),
     ] = None,
+    mqtt: Annotated[
+        str | None, typer.Option(help="Where the embedded NATS takes devices that speak MQTT, as HOST:PORT.")
+    ] = None,
     no_http: Annotated[bool, typer.Option("--no-http", help="Serve no HTTP API.")] = False,
     for_: Annotated[str | None, typer.Option("--for", help="Stop by itself after this long, such as `10 min`.")] = None,
     log_level: o.LogLevel = "warning",
@@ -108,12 +112,18 @@ def up(
         parse_address(http)
     deployment = read_deployment(file)
     place = deployment.nats
+    if no_http and (mqtt or place.mqtt):
+        raise HeadgateError("MQTT is served by the process of the HTTP API", hint="leave --no-http out")
     embedded = nats is None and place.url is None
     settings = Settings(
         state_dir=state_dir,
         nats=nats or place.url,
         listening=_listening(
-            listen or place.listen, tls_cert or place.certificate, tls_key or place.key, embedded=embedded
+            listen or place.listen,
+            mqtt or place.mqtt,
+            tls_cert or place.certificate,
+            tls_key or place.key,
+            embedded=embedded,
         ),
         namespace=namespace,
         catalog=catalog,
@@ -144,18 +154,26 @@ def _nats_options(place: NatsPlace, creds: Path | None) -> dict[str, Any]:
 
 
 def _listening(
-    listen: str | None, certificate: Path | str | None, key: Path | str | None, *, embedded: bool
+    listen: str | None, mqtt: str | None, certificate: Path | str | None, key: Path | str | None, *, embedded: bool
 ) -> Listening | None:
     """Where the embedded server listens, None for the default."""
     if not embedded:
-        if listen is not None:
-            raise HeadgateError(
-                "`listen` is for the embedded NATS server, and another one was given by its address",
-                hint="leave one of them out",
-            )
+        for option, given in (("listen", listen), ("mqtt", mqtt)):
+            if given is not None:
+                raise HeadgateError(
+                    f"`{option}` is for the embedded NATS server, and another one was given by its address",
+                    hint="leave one of them out",
+                )
         return None
     host, port = split_listen(listen or HOST)
-    return Listening(host, port, Path(certificate) if certificate else None, Path(key) if key else None)
+    devices = None if mqtt is None else split_listen(mqtt)
+    return Listening(
+        host,
+        port,
+        Path(certificate) if certificate else None,
+        Path(key) if key else None,
+        None if devices is None else (devices[0], _MQTT_PORT if devices[1] is None else devices[1] or choose_port()),
+    )
 
 
 class Teller:
@@ -200,6 +218,8 @@ async def _serve(
     async with open_runtime(settings, deployment) as runtime:
         started.set()
         tell(f"NATS at {runtime.listens_at}, state in {runtime.settings.state_dir}")
+        if settings.listening is not None and settings.listening.mqtt is not None:
+            tell("MQTT at {}:{}; `headgate device add` lets a device in".format(*settings.listening.mqtt))
         if runtime.face is not None:
             tell(_invitation(runtime.face.address, settings.state_dir))
         for line in runtime.told:

@@ -8,6 +8,10 @@ answers, and publishing into a stream. What a user of `people` may publish to is
 account such lists would not be enough: the subject of a reply is not checked, and the server would store its answer
 there. A reply to a request across accounts stays in the account that asked.
 
+Devices that speak MQTT are in `devices`. It has logs of its own, in which the server keeps their sessions and what is
+on its way to them, and takes nothing from `home`: a bridge with credentials for both passes rows on
+(`headgate.api.mqtt`).
+
 The keys lie in one file of the state directory that only its owner can read; the server is given public statements.
 """
 
@@ -22,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
+from headgate.fabric.devices import Device
 from headgate.fabric.keys import KeyPair, credentials_text
 from headgate.fabric.place import write_whole
 from headgate.fabric.registry import User
@@ -35,7 +40,10 @@ SYSTEM_FILE: Final = "system.creds"
 SYSTEM: Final = "system"
 HOME: Final = "home"
 PEOPLE: Final = "people"
-ACCOUNTS: Final = (SYSTEM, HOME, PEOPLE)
+DEVICES: Final = "devices"
+BRIDGE_FILE: Final = "bridge.creds"
+BRIDGE_PASSWORD: Final = "bridge.mqtt"  # noqa: S105 - the name of a file
+ACCOUNTS: Final = (SYSTEM, HOME, PEOPLE, DEVICES)
 PEOPLE_TAG: Final = "headgate:people"
 """Tells a client that its credentials are those of a user who goes through the gate."""
 ROLE_TAG: Final = "headgate:role:"
@@ -69,16 +77,21 @@ class Keys:
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
             accounts = {name: KeyPair.of(seed) for name, seed in found["accounts"].items()}
-            return cls(KeyPair.of(found["operator"]), {name: accounts[name] for name in ACCOUNTS})
+            missing = {name: KeyPair.new("account") for name in ACCOUNTS if name not in accounts}
+            keys = cls(KeyPair.of(found["operator"]), {**accounts, **missing})
+            return keys._stored(path) if missing else keys
         except FileNotFoundError:
             if (directory / "data" / "jetstream").exists():
                 raise _lost(path, "is gone") from None
         except Exception as error:  # noqa: BLE001 - a seed that is none raises whatever its library likes
             raise _lost(path, f"cannot be read: {type(error).__name__}") from None
         keys = cls(KeyPair.new("operator"), {name: KeyPair.new("account") for name in ACCOUNTS})
-        seeds = {name: pair.seed for name, pair in keys.accounts.items()}
-        write_whole(path, json.dumps({"operator": keys.operator.seed, "accounts": seeds}))
-        return keys
+        return keys._stored(path)
+
+    def _stored(self, path: Path) -> Self:
+        seeds = {name: pair.seed for name, pair in self.accounts.items()}
+        write_whole(path, json.dumps({"operator": self.operator.seed, "accounts": seeds}))
+        return self
 
     def role(self, namespace: str, name: str) -> KeyPair:
         """The key pair of the account of a role, such as `site leaf`, in a deployment."""
@@ -118,8 +131,9 @@ class Keys:
         `answering` are subjects that sites answer, by the public key of each one's account: `home` may ask them.
         """
         rights: dict[str, Any] = {"type": "account", "version": 2, "limits": dict(_UNLIMITED)}
-        if name == HOME:
+        if name in (HOME, DEVICES):
             rights["limits"] |= _LOGS
+        if name == HOME:
             rights["exports"] = [_exported(each) for each in (*_SERVICES, *EXPORTS)]
             rights["exports"] += [{"name": f"news {each}", "subject": each, "type": "stream"} for each in NEWS]
             rights["imports"] = [
@@ -167,6 +181,22 @@ class Keys:
         rights = {"pub": {}, "sub": {}, **_NO_LIMITS, "type": "user", "version": 2}
         return credentials_text(self.accounts[account].sign(_claims(pair.public, name, rights)), pair.seed)
 
+    def password(self, device: Device) -> str:
+        """What a device gives as its password over MQTT: a statement that counts there only, and for its topics."""
+        rights = {
+            "pub": _allowed(device.published),
+            "sub": _allowed(device.read),
+            **_NO_LIMITS,
+            "type": "user",
+            "version": 2,
+            "bearer_token": True,
+            "allowed_connection_types": ["MQTT"],
+        }
+        claims = _claims(device.key, device.name, rights, device.issued_s)
+        if device.expires_s is not None:
+            claims["exp"] = device.expires_s
+        return self.accounts[DEVICES].sign(claims)
+
     def credentials(self, user: User, pair: KeyPair, logs: Logs) -> str:
         """The credentials of a user with a key pair, in the namespace of a deployment."""
         rights: dict[str, Any] = {"pub": {}, "sub": {}, **_NO_LIMITS, "type": "user", "version": 2}
@@ -186,6 +216,11 @@ class Keys:
         if user.program:
             account = self.role(logs.namespace, user.program)
         return credentials_text(account.sign(claims), pair.seed)
+
+
+def _allowed(subjects: tuple[str, ...]) -> dict[str, list[str]]:
+    """The right to these subjects and no others; an empty list would be the right to all."""
+    return {"allow": list(subjects)} if subjects else {"deny": [">"]}
 
 
 def inbox_prefix(name: str) -> str:

@@ -23,9 +23,20 @@ from types import TracebackType
 from typing import Final, Self
 
 from headgate.diagnostics import FABRIC, noted
-from headgate.fabric.accounts import HOME, OPERATOR_FILE, SYSTEM, SYSTEM_FILE, Keys
+from headgate.fabric.accounts import (
+    BRIDGE_FILE,
+    BRIDGE_PASSWORD,
+    DEVICES,
+    HOME,
+    OPERATOR_FILE,
+    SYSTEM,
+    SYSTEM_FILE,
+    Keys,
+)
 from headgate.fabric.address import address_of, is_loopback
 from headgate.fabric.descriptions import Descriptions
+from headgate.fabric.devices import Device, Devices
+from headgate.fabric.keys import KeyPair
 from headgate.fabric.place import HOST, PORT_FILE, ServerPlace, choose_port, is_free, is_running, write_whole
 from headgate.fabric.registry import Registry
 from headgate.fabric.rolebook import RoleBook
@@ -73,18 +84,20 @@ def unfinished_restores(written: str) -> list[str]:
 class Listening:
     """Where a server takes connections: by default on loopback, at a port of its own choice, without TLS.
 
-    `certificate` and `key` are PEM files.
+    `certificate` and `key` are PEM files. `mqtt` is where it takes connections of devices, nowhere by default.
     """
 
     host: str = HOST
     port: int | None = None
     certificate: Path | None = None
     key: Path | None = None
+    mqtt: tuple[str, int] | None = None
 
     def __post_init__(self) -> None:
-        if not is_loopback(self.host) and self.certificate is None:
+        exposed = [host for host in (self.host, *(self.mqtt or ())[:1]) if not is_loopback(str(host))]
+        if exposed and self.certificate is None:
             raise FabricError(
-                f"NATS is to listen on {self.host}, which others can reach, without TLS: rows and credentials would "
+                f"NATS is to listen on {exposed[0]}, which others can reach, without TLS: rows and credentials would "
                 "cross the network for everybody to read",
                 hint="give a certificate and its key (`nats: {tls: {cert: FILE, key: FILE}}`), or listen on 127.0.0.1",
             )
@@ -96,7 +109,23 @@ class Listening:
 
     @property
     def configuration(self) -> str:
-        """The part of the server's configuration that has TLS."""
+        """The part of the server's configuration that has TLS and MQTT."""
+        secured = self._tls
+        if self.mqtt is None:
+            return secured
+        host, port = self.mqtt
+        return f"{secured}mqtt {{ host: {json.dumps(host)}, port: {port}\n{secured}}}\n"
+
+    @property
+    def mqtt_reached(self) -> tuple[str, int] | None:
+        """Where this machine reaches the listener of devices."""
+        if self.mqtt is None:
+            return None
+        host, port = self.mqtt
+        return ServerPlace(port, 0, "", host).reached_at, port
+
+    @property
+    def _tls(self) -> str:
         if self.certificate is None:
             return ""
         files = {"cert_file": self.certificate, "key_file": self.key}
@@ -153,9 +182,17 @@ class EmbeddedServer:
         try:
             make_private(self.directory)
             self._keys = Keys.open(self.directory)
-            for file, account in ((OPERATOR_FILE, HOME), (SYSTEM_FILE, SYSTEM)):
+            for file, account in ((OPERATOR_FILE, HOME), (SYSTEM_FILE, SYSTEM), (BRIDGE_FILE, DEVICES)):
                 if not (self.directory / file).exists():
                     write_whole(self.directory / file, self._keys.all_rights(account, "operator"))
+            if not (self.directory / BRIDGE_PASSWORD).exists():
+                bridge = Device("bridge", KeyPair.new("user").public, int(time.time()), ("*",))
+                write_whole(self.directory / BRIDGE_PASSWORD, self._keys.password(bridge))
+            if self._listening.mqtt is not None and not is_free(self._listening.mqtt[1], self._listening.mqtt[0]):
+                host, port = self._listening.mqtt
+                raise FabricError(
+                    f"MQTT is to listen on port {port} of {host}, which is taken", hint="name another one"
+                )
             known = ServerPlace.read(self.port_file)
             self.name = known.name if known else f"headgate-{secrets.token_hex(8)}"
             self.port = self._choose_port(known)
@@ -256,7 +293,7 @@ class EmbeddedServer:
     def _configuration(self) -> str:
         store = json.dumps(str(self.directory / "data"))
         sync = "always" if self._sync_always else '"2m"'
-        revoked = Registry.read(self.directory).revoked
+        revoked = {**Registry.read(self.directory).revoked, **Devices.read(self.directory).revoked}
         answering = RoleBook.read(self.directory).answering(self._keys)
         return (
             f"server_name: {self.name}\nhost: {json.dumps(self._listening.host)}\nport: {self.port}\n"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from headgate.model.alerts import AlertRules
 from headgate.model.plan import Plan
 from headgate.model.site import Links, Site
 from headgate.model.stream import Stream
@@ -14,7 +15,10 @@ from headgate.model.subscription import Subscription
 
 @dataclass(frozen=True, slots=True)
 class NatsPlace:
-    """Where NATS is: a server of the user's own (`url`), or where the embedded one listens. Files are PEM."""
+    """Where NATS is: a server of the user's own (`url`), or where the embedded one listens. Files are PEM.
+
+    `mqtt` is where the embedded one takes devices that speak MQTT.
+    """
 
     url: str | None = None
     credentials: str | None = None
@@ -22,6 +26,7 @@ class NatsPlace:
     certificate: str | None = None
     key: str | None = None
     authority: str | None = None
+    mqtt: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,7 @@ class RequestLimits:
 class Deployment:
     """Streams, sites, links and subscriptions by name. A `plan` that is given is used instead of a computed one.
 
-    `nats` and `limits` are for whoever runs the file; the catalog does not keep them.
+    `nats`, `limits` and `alerts` are for whoever runs the file; the catalog does not keep them.
     """
 
     streams: Mapping[str, Stream]
@@ -54,3 +59,4 @@ class Deployment:
     options: Mapping[str, Any] = field(default_factory=dict)
     nats: NatsPlace = field(default_factory=NatsPlace, compare=False)
     limits: RequestLimits = field(default_factory=RequestLimits, compare=False)
+    alerts: AlertRules = field(default_factory=AlertRules, compare=False)

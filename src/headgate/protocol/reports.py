@@ -195,6 +195,45 @@ class ProposalReport(Report, frozen=True, kw_only=True):
     gain: float | None = None
 
 
+class AlertReport(msgspec.Struct, frozen=True, kw_only=True):
+    """An alert: what is wrong since when, when somebody was told, and when it was over, if it is."""
+
+    kind: str
+    subject: str
+    text: str
+    since_ms: Count
+    raised_ms: Count
+    cleared_ms: Count | None = None
+
+
+class AlertsReport(Report, frozen=True, kw_only=True):
+    """The alerts that hold and the last that are over; by webhook or command, why it could not be told."""
+
+    kind_name = "alerts-report"
+    time_ms: Count
+    alerts: list[AlertReport]
+    failures: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class DeviceDelivery(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows on their way to devices: the reader's position after them, for which sessions they are kept, and where.
+
+    `places` has the place of each message in the server's log, by its row's sequence number; `last` is the largest.
+    """
+
+    position: str
+    sessions: list[str]
+    last: Count
+    places: dict[str, Count]
+
+
+class DevicesReport(Report, frozen=True, kw_only=True):
+    """What is on its way to the devices that listen to one subscription, so that a restart sends nothing twice."""
+
+    kind_name = "devices-report"
+    sent: list[DeviceDelivery]
+
+
 class Join(msgspec.Struct, frozen=True, kw_only=True, rename={"before": "from", "after": "to"}):
     """A member that has joined again: its parent before and after, tries, parents that were refused, the new hop."""
 

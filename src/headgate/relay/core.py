@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -169,11 +169,14 @@ class RelayCore:
         source = self._inputs[stream]
         source.expected = max(source.expected, upto)
 
-    def let_go(self, stream: str) -> None:
-        """Drop the blocks that are held behind a gap, but the last: they are asked for again when their turn comes."""
+    def let_go(self, stream: str, but: Collection[int]) -> None:
+        """Drop the blocks that are held behind a gap, to be asked for again when their turn comes.
+
+        The last stays, and so do those that end at one of the given places: their messages are still in the log.
+        """
         found = self._inputs.get(stream)
         if found is not None:
-            del found.held[:-1]
+            found.held[:-1] = [each for each in found.held[:-1] if each[0].upto in but]
 
     def receive(self, block: Block, routes: Routes, now: float) -> Gap | None:
         """Take a block in. What was covered is dropped; a block past a gap is held, and the gap is returned."""

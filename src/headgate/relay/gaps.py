@@ -77,11 +77,11 @@ class Gaps:
                     turn, asked = 0, gap.upto
                     continue
                 if turn % 3 == 2 or not (gap.shown or at_root):
-                    answers = await self._sent_before(gap, turn)
+                    answers = await self._sent_before(gap, max(turn, failed))
                 else:
                     place, upto = (await self._root_of(stream), gap.upto) if at_root else self._sender(gap, failed)
                     request = RangeRequest(stream=stream, after=gap.after, upto=upto, child=state.site, past=at_root)
-                    answers = await fetch_blocks(state.port, place, request, turn)
+                    answers = await fetch_blocks(state.port, place, request, max(turn, failed))
                 await self._take_all(stream, answers)
             except (FabricError, WireError):
                 state.totals.failures += 1

@@ -90,6 +90,7 @@ class Output:
         self.coverage = coverage
         self.sequence = sequence
         self.reducer = Reducer()
+        self._alone = False
         self._blocks = WaitingBlocks()
         self._aging = Aging(limits.shed_after_s)
         self.busy: Block | None = None
@@ -302,7 +303,7 @@ class Output:
         self.reducer.piece_rows = min(max(max_rows, _LEAST_PIECE), _MOST_PIECE)
         first = self.queue[0]
         taken, rows = [first], len(first.block.seqs)
-        for each in islice(self.queue, 1, None):
+        for each in islice(self.queue, 1, 1 if self._alone else None):
             rows += len(each.block.seqs)
             # What is declared belongs to the last commit of a message, so nothing comes behind it.
             if taken[-1].block.declared or each.block.version != first.block.version or rows > max_rows:
@@ -333,7 +334,7 @@ class Output:
         """The message was stored: its end is now the coverage."""
         assert self.busy is not None
         self.sequence = sequence
-        self._most_rows = min(self._most_rows * 2, _MOST_ROWS)
+        self._most_rows, self._alone = min(self._most_rows * 2, _MOST_ROWS), False
         self.stalled = False
         self.went += len(self.busy.seqs)
         if self.queue and self.packing:
@@ -355,8 +356,12 @@ class Output:
         """
         assert self.busy is not None
         message, self.busy = self.busy, None
-        if len(message.seqs) > 1 and not self.queue[0].decided:
+        joined = message.upto > self.queue[0].block.upto
+        if len(message.seqs) > 1 and (joined or not self.queue[0].decided):
             self._most_rows = max(len(message.seqs) // 2, 1)
+            return
+        if joined:  # of several blocks with one row at most: it is not known which of them is too large
+            self._alone = True
             return
         message = self.queue[0].block if self.queue[0].decided else message
         sent, rest = self._blocks.apart(message.upto)

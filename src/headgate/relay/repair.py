@@ -35,6 +35,7 @@ _MAX_ANSWER: Final = 4 << 20
 _MAX_COMMITS: Final = 200
 _AT_ONCE: Final = 16  # commits whose rows are read side by side
 _ANSWER_S: Final = 1.0  # an asker waits three times as long at first: it gets what was found by then
+_PATIENCE: Final = 2  # as after so many tries (`asking`): less than an asker who has asked for long, or none gets it
 HISTORY: Final = 0
 """The receiver that rows of history are for, whoever asks for them: no subscription has this id."""
 
@@ -89,7 +90,8 @@ class RepairService:
         blocks = await (self._from_root if root == self._site else self._from_log)(request)
         if not blocks and request.subscription and root != self._site:
             # What the root answers is for the subscription as it is.
-            return port.codec.join(await fetch_blocks(port, root, structs.replace(request, child="")))
+            further = structs.replace(request, child="")
+            return port.codec.join(await fetch_blocks(port, root, further, _PATIENCE))
         return self._joined([await self._for(block.until(request.upto), routes, request) for block, routes in blocks])
 
     def _joined(self, pieces: Iterable[Block | None]) -> Any:
@@ -218,7 +220,7 @@ class RepairService:
             if place is None or place == request.child:
                 continue
             try:
-                answers = await fetch_blocks(self._port, place, mine)
+                answers = await fetch_blocks(self._port, place, mine, _PATIENCE)
             except FabricError:
                 continue  # the next one may be able to answer, else the asker counts a failure and asks again
             for data in answers:

@@ -129,14 +129,12 @@ class Upkeep:
         reached = state.core.coverage(stream) or 0
         settled = state.core.settled(stream) or 0
         owed = {each.subject for each in state.taken[stream] if settled < each.upto <= reached}
-        lasts = {each.subject: each.place for each in state.taken[stream] if each.upto > reached}
-        lasts = {subject: place for subject, place in lasts.items() if subject not in owed}
-        if not lasts:
-            return
-        state.core.let_go(stream)
-        for subject, place in lasts.items():
-            if subject != self._port.logs.commit(stream):
-                await self._port.purge(log, subject, place)
+        behind = [each for each in state.taken[stream] if each.upto > reached]
+        lasts = {each.subject: each for each in behind}
+        state.core.let_go(stream, {each.upto for each in behind if each.subject in owed or each is lasts[each.subject]})
+        for subject, last in lasts.items():
+            if subject != self._port.logs.commit(stream) and subject not in owed:
+                await self._port.purge(log, subject, last.place)
 
     async def _let_go(self, stream: str) -> None:
         """Give up the past of a stream that starts here as far as the tables of its versions have no room.

@@ -1,4 +1,6 @@
-"""A backup of a deployment that is not running: its whole state directory in one file, with a checksum for each part.
+"""A backup of a deployment: its whole state directory in one file, with a checksum for each part.
+
+Of one that runs, a copy is made first (`headgate.service.copying`).
 
 The file has the keys of the deployment: only its owner can read it. Logs of programs, and what is made again at every
 start, are left out.
@@ -22,7 +24,17 @@ from headgate.private import make_private
 _LIST: Final = "headgate-backup.json"
 _FORMAT: Final = 1
 _LEFT_OUT: Final = frozenset(
-    {"lock", "job.log", "job.json", "java", "spark", "nats/port.json", "nats/server.log", "nats/server.conf"}
+    {
+        "lock",
+        "job.log",
+        "job.json",
+        "java",
+        "spark",
+        "nats/port.json",
+        "nats/server.log",
+        "nats/server.conf",
+        "nats/roles.json.lock",
+    }
 )
 _CHUNK: Final = 1 << 20
 
@@ -39,7 +51,7 @@ def make_backup(state_dir: Path, file: Path) -> int:
     listed: dict[str, Any] = {}
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
         with tarfile.open(fileobj=out, mode="w") as archive:
-            for path, name in _files(state_dir):
+            for path, name in stored_files(state_dir):
                 listed[name] = [path.stat().st_size, _digest(path)]
                 archive.add(path, name, recursive=False)
             text = json.dumps({"format": _FORMAT, "time_s": int(time.time()), "files": listed}).encode()
@@ -53,7 +65,8 @@ def make_backup(state_dir: Path, file: Path) -> int:
     return len(listed)
 
 
-def _files(state_dir: Path) -> Iterator[tuple[Path, str]]:
+def stored_files(state_dir: Path) -> Iterator[tuple[Path, str]]:
+    """The files that belong into a backup, with their names in it."""
     for path in sorted(state_dir.rglob("*")):
         name = path.relative_to(state_dir).as_posix()
         kept = not any(name == each or name.startswith(f"{each}/") for each in _LEFT_OUT)

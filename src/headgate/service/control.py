@@ -74,7 +74,8 @@ class Control:
         self.granting = Granting(lambda: {} if self.people is None else self.people.registry.users)
         reshaper = Reshaper(fabric, lambda: self.contexts.snapshot, self._change, self._extend_now, named)
         self.proposals = Proposals(fabric, clerk, lambda: self.contexts.snapshot, self._change)
-        self._verbs: dict[str, Handler] = {**reshaper.verbs, **self.proposals.verbs}
+        self.more: dict[str, Handler] = {**reshaper.verbs, **self.proposals.verbs}
+        """Requests that change something, beside those of this class."""
         self.followers: list[Callable[[Snapshot], Awaitable[None]]] = []
         """Told of every revision that is put in force."""
         self._handlers: dict[str, Handler] = {}
@@ -92,7 +93,7 @@ class Control:
             "unsubscribe": self._unsubscribe,
             "context": self._context,
             "refine": self._refine,
-            **self._verbs,
+            **self.more,
         }
         reports: dict[str, Handler] = {"status": self._status, "machine": self._machine, "mine": self._mine}
         reports |= self.proposals.reports

@@ -36,6 +36,7 @@ class FaceConfig:
     nats_options: Mapping[str, Any] = field(default_factory=dict)
     log_level: str = "warning"
     log_format: str = "text"
+    mqtt: bool = False
 
     @classmethod
     def read(cls, text: str) -> Self:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import fcntl
 import logging
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -20,22 +17,26 @@ from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import EmbeddedServer, Fabric, cancel_all, in_daemon, keep_quarantine
 from headgate.fabric.address import directory_of
+from headgate.fabric.mqtt import prepare
 from headgate.fabric.place import write_whole
 from headgate.fabric.rolekeys import has_keys
 from headgate.fabric.runner import run_machine
 from headgate.model import Deployment, RequestLimits, parse_duration
+from headgate.model.alerts import AlertRules
 from headgate.pipeline.job import JobConfig
 from headgate.planning.replan import warm
-from headgate.private import make_private, private_files
 from headgate.protocol import kernel
 from headgate.protocol.reports import JobReport
 from headgate.relay.tables import Tables
 from headgate.service.access import make_token
+from headgate.service.alerts.watch import AlertWatch
 from headgate.service.anchoring import keep_anchor, missing_records, store_anchor
 from headgate.service.audit import HOME, Audit
 from headgate.service.beginning import apply_file, begin_run, fit, rebuild
 from headgate.service.clerk import Clerk
 from headgate.service.control import Control
+from headgate.service.devices import DeviceDesk
+from headgate.service.exclusive import exclusive
 from headgate.service.extending import missed_constraints
 from headgate.service.face import FaceConfig, FaceProcess, listen
 from headgate.service.following import Following
@@ -87,6 +88,7 @@ class Runtime:
         self.machine = Machine(fabric, settings.state_dir, server, reserve_bytes, self._pause, self._resume)
         self.audit = Audit(settings.state_dir)
         self.people = self.control.people = People(server, fabric.logs, self.audit)
+        self.control.more |= DeviceDesk(server, fabric.logs, self.audit).verbs
         directory = directory_of(self.url)
         self.roles = Roles(directory, fabric) if directory is not None and has_keys(directory) else None
         self.control.roles = self.people.roles = self.roles
@@ -170,6 +172,11 @@ class Runtime:
             self.job = JobProcess(self._configure, self.settings.state_dir, self.settings.job_environment)
             self._spawn(self.job.run(), "Spark job")
         self._spawn(self.machine.run(), "machine")
+        rules = deployment.alerts if deployment is not None else AlertRules()
+        watch = AlertWatch(
+            self.fabric, rules, lambda: self.control.contexts.snapshot, self.status, self.settings.alert_every_s
+        )
+        self._spawn(watch.run(), "alerts")
         if self.settings.http:
             self._open_face()
 
@@ -205,6 +212,7 @@ class Runtime:
             dict(settings.nats_options),
             settings.log_level,
             settings.log_format,
+            settings.listening is not None and settings.listening.mqtt is not None,
         )
         self.face = FaceProcess(listening, config)
         write_whole(settings.state_dir / "http" / "address", self.face.address)
@@ -358,23 +366,6 @@ class Runtime:
             await say_stopped(self.fabric)
 
 
-@contextlib.contextmanager
-def exclusive(state_dir: Path) -> Any:
-    """Hold the state directory: two deployments in one would fight over its ports and checkpoints.
-
-    Only its owner can read it, and what is written meanwhile.
-    """
-    make_private(state_dir)
-    with private_files(), (state_dir / "lock").open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise HeadgateError(
-                f"a deployment is already running in {state_dir}", hint="stop it, or give another --state-dir"
-            ) from error
-        yield
-
-
 @asynccontextmanager
 async def open_runtime(
     settings: Settings, deployment: Deployment | None, configure_job: ConfigureJob | None = None
@@ -387,6 +378,10 @@ async def open_runtime(
             server = EmbeddedServer(settings.state_dir, listening=settings.listening)
             stack.callback(server.stop)
             await asyncio.to_thread(server.start)
+            place = settings.listening
+            if place is not None and place.mqtt_reached is not None:
+                tls = place.certificate is not None
+                await prepare(server.url, server.directory, place.mqtt_reached, tls=tls)
         url = settings.nats or (server.url if server else "")
         logs = Logs(
             settings.namespace, inbox_messages=settings.inbox_messages, tables_bytes=settings.tables.limit_bytes

@@ -11,6 +11,7 @@ from headgate.fabric import Fabric
 from headgate.fabric.server import Listening
 from headgate.relay.output import QueueLimits
 from headgate.relay.tables import Tables
+from headgate.service.alerts.watch import EVERY_S
 from headgate.service.machine import RESERVE_BYTES
 from headgate.service.observer import WINDOW_S
 from headgate.service.purging import TableRules
@@ -50,6 +51,7 @@ class Settings:
     log_level: str = "warning"
     log_format: str = "text"
     disk_reserve_bytes: int = RESERVE_BYTES
+    alert_every_s: float = EVERY_S
     http: bool = False
     http_address: str | None = None
     """Where to serve the HTTP API; None is the usual port of loopback, or any where that is taken."""

@@ -14,6 +14,7 @@ from headgate.matching.admission import tolerance_of
 from headgate.model import Deployment, Subscription
 from headgate.pipeline.errors import Errors
 from headgate.protocol.reports import (
+    AlertsReport,
     JobReport,
     JoinsReport,
     MachineReport,
@@ -69,12 +70,17 @@ async def read_status(fabric: Fabric, tables: Tables, state_dir: Path | None = N
         "planner": await _service_report(fabric, PlannerReport),
         "joins": (await _service_report(fabric, JoinsReport)).get("joins", []),
         "tables": await _service_report(fabric, TablesReport),
+        **_alerts(await _service_report(fabric, AlertsReport)),
         "standing": await _service_report(fabric, StandingReport),
         "quarantine": aside,
     }
     _name_unread(fabric, document, tallies)
     document = with_machine(document, await _service_report(fabric, MachineReport))
     return {**document, "findings": [each.to_document() for each in findings(document)]}
+
+
+def _alerts(report: dict[str, Any]) -> dict[str, Any]:
+    return {"alerts": report.get("alerts", []), "hooks_failed": report.get("failures", {})}
 
 
 async def _service_report(fabric: Fabric, form: type[Report]) -> dict[str, Any]:

@@ -332,6 +332,36 @@ MUTANTS: Final = (
         "(len",
     ),
     Mutant(
+        "a message that is too large is blamed on its first block",
+        "relay.output",
+        "        joined = message.upto > self.queue[0].block.upto\n",
+        "        joined = False\n",
+    ),
+    Mutant(
+        "messages that are still in the log are forgotten with those that are purged",
+        "relay.core",
+        "found.held[:-1] = [each for each in found.held[:-1] if each[0].upto in but]",
+        "found.held[:-1] = []",
+    ),
+    Mutant(
+        "making room purges what is not passed on",
+        "relay.upkeep",
+        "        owed = {each.subject for each in state.taken[stream] if settled < each.upto <= reached}\n",
+        "        owed = set()\n",
+    ),
+    Mutant(
+        "rows for the full inbox of an ended subscription wait for ever",
+        "relay.upkeep",
+        "if not output.queue or (output.stalled and await self._ended(key)):",
+        "if not output.queue:",
+    ),
+    Mutant(
+        "the past is not kept within the limits of the queue",
+        "relay.intake",
+        "                    await state.pack_overfull()\n                    reached = block.upto\n",
+        "                    reached = block.upto\n",
+    ),
+    Mutant(
         "a kept position is not acknowledged",
         "client.acknowledging",
         "        if tally.mark > self._mark:\n",

@@ -36,7 +36,9 @@ def small_scenario(
     ids = {name: number for number, name in enumerate(known, 1)}
     first = Snapshot(1, deployment, Plan({"t0": Tree("t0", "s0", _CHAIN)}), ids, dict.fromkeys(ids, classes))
     ordered = tuple(sorted(actions, key=lambda each: each.time_s))
-    return Scenario(seed, first, ordered, **(_DEFAULTS | changes))
+    limits: dict[str, Any] = {**_DEFAULTS, **changes}
+    limits["max_block"] = min(limits["max_block"], limits["max_bytes"] // 8)  # several messages fit a log
+    return Scenario(seed, first, ordered, **limits)
 
 
 def commits(random: Random, pace_s: float, rows: int, until_s: float = 12.0) -> list[Action]:

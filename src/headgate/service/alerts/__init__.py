@@ -1,0 +1,1 @@
+"""Alerts: what is wrong for longer than it may be, who is told, and when it is over."""
