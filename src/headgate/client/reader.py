@@ -18,7 +18,7 @@ from headgate.client.stays import Arrived, Missing, Stays
 from headgate.model import Stay
 from headgate.protocol.codec import Codec
 from headgate.protocol.kernel import Machine
-from headgate.protocol.port import FabricError, MachinePort
+from headgate.protocol.port import FabricError, GoneError, MachinePort
 from headgate.protocol.quarantine import Quarantine
 from headgate.protocol.records import RangeRequest
 from headgate.relay.asking import fetch_blocks, forgotten_past
@@ -216,7 +216,11 @@ class ReaderMachine(Machine):
                 have = self._pass_over(have, error.upto)
                 continue
             for data in found:
-                missing = (await self._decode(data)).since(have)
+                try:
+                    missing = (await self._decode(data)).since(have)
+                except GoneError:  # its rows are there, but nobody knows any more what they meant
+                    have = self._pass_over(have, self._port.codec.coverage(data)[1])
+                    continue
                 if missing.after > have:
                     self._pass_over(have, missing.after)
                 yield missing
