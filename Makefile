@@ -9,7 +9,7 @@ KERNELS := .venv/.kernels
 KERNEL_SOURCES := $(shell find src/headgate/planning src/headgate/matching src/headgate/grid -name '*.py')
 
 .PHONY: help demo test test-all test-fast lint types check chaos-spine chaos-machines http-calls simulate simulate-mutants \
-  docs release lock sbom vulnerabilities trespass clean
+  docs release lock pictures sbom vulnerabilities trespass clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,10 @@ release: $(READY) ## what a release of VERSION=1.2.0 would change; DO=1 makes it
 lock: ## exact versions and hashes of both distributions, by uv
 	uv pip compile pyproject.toml studies/pyproject.toml --all-extras --group dev --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-package headgate --no-emit-index-url --no-header --no-annotate -q -o requirements.lock
+
+# It needs Chromium, and takes three minutes. Look at every one of them.
+pictures: $(READY) ## pictures of the dashboard for the documentation
+	"$(BIN)/python" -m headgate_studies.testing.dashboard pictures docs/assets/dashboard
 
 sbom: $(READY) ## sbom.json: every locked distribution with its hashes, as CycloneDX
 	"$(BIN)/python" -m headgate_studies.testing.bom requirements.lock > sbom.json

@@ -86,6 +86,9 @@ def test_a_subscription_is_previewed_made_and_ended(page: Any) -> None:
     page.get_by_text("nothing more: it carries these rows already").first.wait_for()  # fleet-dispatch is at lyon
     page.get_by_role("button", name="Make it").click()
     page.get_by_role("heading", name="slow-ones", level=1).wait_for()
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_role("button", name="Resume").click()
+    page.get_by_role("button", name="Pause").wait_for()
     page.on("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="End", exact=True).click()
     page.wait_for_url("**/#/subscriptions")
@@ -116,6 +119,33 @@ def test_what_if_is_asked_by_a_slider(page: Any) -> None:
     assert page.locator(".tree li").first.inner_text().startswith("paris")
 
 
+def test_a_plan_is_proposed_and_refused_by_the_operator(page: Any) -> None:
+    visit(page, "plan", "Plan")
+    page.get_by_role("button", name="Propose one now").click()
+    page.locator(".tag", has_text="pending").wait_for()
+    page.get_by_role("button", name="Reject").click()
+    page.locator(".tag", has_text="rejected").wait_for()
+    page.get_by_text("Revision 1: apply").wait_for()
+
+
+def test_the_frame_works_by_keyboard_and_remembers_the_theme(page: Any) -> None:
+    visit(page, "why", "Why did a row not come?")
+    page.reload()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    theme = page.get_by_role("button", name="Theme")
+    for name in ("light", "dark"):
+        theme.click()
+        assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == name
+    page.reload()
+    assert theme.inner_text() == "Theme: dark"
+    theme.click()
+    assert theme.inner_text() == "Theme: system"
+    assert page.locator("nav [aria-current=page]").inner_text() == "Why"
+
+
 PAGES = [
     ("", "Overview"),
     ("sites?link=london-%3Eship", "Sites and links"),
@@ -129,23 +159,14 @@ PAGES = [
 
 
 @pytest.mark.parametrize(("place", "heading"), PAGES)
-def test_axe_finds_nothing_serious(page: Any, place: str, heading: str) -> None:
+def test_axe_finds_nothing_serious_and_nothing_is_wider_than_the_window(page: Any, place: str, heading: str) -> None:
     visit(page, place, heading)
-    page.wait_for_function("() => document.querySelectorAll('main .panel').length > 1")
     for theme in ("light", "dark"):
         page.emulate_media(color_scheme=theme)
         assert serious(page) == []
-
-
-@pytest.mark.parametrize("width", [360, 3840])
-def test_nothing_is_wider_than_the_window(page: Any, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 800})
-    try:
-        for place, heading in PAGES:
-            visit(page, place, heading)
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), place
-    finally:
-        page.set_viewport_size({"width": 1280, "height": 800})
+    for width in (360, 3840, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
 
 
 def test_somebody_without_a_session_sees_no_page(stage: Stage) -> None:
@@ -164,7 +185,7 @@ def test_somebody_without_a_session_sees_no_page(stage: Stage) -> None:
             assert http.get(f"/static/{name}", headers=headers).status_code == 404
 
 
-READ = """async ([name, wanted]) => {
+READ = """async ([name, wanted, holds]) => {
   const { HeadgateClient } = await import('/static/client/headgate-client.js');
   const states = [];
   const client = new HeadgateClient(undefined, { onState: (state) => states.push(state), longestWaitMs: 300 });
@@ -173,6 +194,12 @@ READ = """async ([name, wanted]) => {
     spans.push([delivery.after, delivery.upto]);
     rows.push(...delivery.rows);
     window.got = rows.length;
+    if (rows.length >= holds[0]) {  // a delivery is in the hands of the application when the connection is cut
+      holds.shift();
+      const before = states.filter((state) => state === 'waiting').length;
+      const cut = () => states.filter((state) => state === 'waiting').length > before;
+      while (!cut()) await new Promise((done) => setTimeout(done, 5));
+    }
     if (rows.length >= wanted) break;
   }
   client.close();
@@ -210,28 +237,27 @@ def test_the_client_gets_what_python_gets_through_cuts(stage: Stage, page: Any) 
                 return found
         raise AssertionError("it ended")
 
-    stage.ask(make)
-    visit(page, "", "Overview")
-    reading = page.evaluate_handle(f"(given) => {{ window.reading = ({READ})(given) }}", ["read-js", wanted])
-    for place in (20, 90, 160):
-        page.wait_for_function("place => window.got >= place", arg=place)
-        assert stage.ask(_cut) >= 1
-    found = page.evaluate("() => window.reading")
-    assert found["states"].count("waiting") >= 3
-    assert found["rows"][:wanted] == stage.ask(read)[:wanted]
-    assert all(before[1] == after[0] for before, after in pairwise(found["spans"]))
-    reading.dispose()
-
     async def end(showcase: Showcase) -> None:
         await showcase.client.control("unsubscribe", names=["read-js", "read-py"])
 
+    stage.ask(make)
+    visit(page, "", "Overview")
+    reading = page.evaluate_handle(f"(given) => {{ window.reading = ({READ})(given) }}", ["read-js", wanted, [20, 160]])
+    for place in (20, 90, 160):  # at 90 wherever it is
+        page.wait_for_function("place => window.got >= place", arg=place)
+        assert stage.ask(_cut) >= 1
+    found = page.evaluate("() => window.reading")
+    assert found["states"].count("waiting") >= 2
+    assert found["rows"][:wanted] == stage.ask(read)[:wanted]
+    assert all(before[1] == after[0] for before, after in pairwise(found["spans"]))
+    reading.dispose()
     stage.ask(end)
 
 
 def test_the_client_says_why_it_cannot_read(page: Any) -> None:
     visit(page, "", "Overview")
     refused = page.evaluate(
-        f"given => ({READ})(given).catch((error) => [error.name, error.status, error.message])", ["nobody", 1]
+        f"given => ({READ})(given).catch((error) => [error.name, error.status, error.message])", ["nobody", 1, []]
     )
     assert refused[:2] == ["HeadgateError", 404]
     assert "no subscription 'nobody'" in refused[2]
@@ -267,7 +293,7 @@ def test_subscriptions_are_searched_sorted_and_filtered_by_the_server(page: Any)
     visit(page, "subscriptions", "Subscriptions")
     rows = page.locator("tbody tr").filter(has=page.locator(".tag"))
     page.get_by_text("1 to 17 of 17 subscriptions").wait_for()
-    assert rows.first.locator(".tag").inner_text() == "below contract"
+    rows.first.locator(".tag", has_text="below contract").wait_for()
     page.get_by_label("Name or filter").fill("cardio")  # in the filter, not in the name
     page.get_by_text("1 to 1 of 1 subscription").wait_for()
     assert rows.first.locator("a").inner_text() == "pulse-ward"

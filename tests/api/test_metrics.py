@@ -15,6 +15,8 @@ from tests.client.helpers import rows
 from tests.live import small, until
 
 from headgate.api import metrics
+from headgate.api.families import estimates
+from headgate.service.alerts.book import KINDS
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
@@ -40,6 +42,7 @@ def test_metrics_agree_with_the_status(tmp_path: Path, nats_url: str, monkeypatc
         async def caught_up() -> Any:
             answer = await api.http.get("/metrics")  # as it was a moment ago
             whole = 'headgate_rows_delivered_total{site="leaf",stream="fleet"} 300.0' in answer.text
+            whole = whole and 'headgate_process_memory_bytes{process="service"}' in answer.text
             return answer if whole and 'headgate_link_bytes_total{from="root",to="mid"}' in answer.text else None
 
         answer = await until(caught_up)
@@ -66,6 +69,16 @@ def test_metrics_agree_with_the_status(tmp_path: Path, nats_url: str, monkeypatc
         assert len(buckets) == 15
         assert sorted(buckets) == buckets
         assert found["headgate_link_bytes_total"]["root", "mid"] > 0
+        assert found["headgate_jitter_seconds_count"]["leaf", "fleet"] == 299
+        assert found["headgate_contracts_kept_by_site"]["leaf", "fleet"] == 1
+        assert found["headgate_process_memory_bytes"]["service",] > 1 << 20
+        assert found["headgate_process_cpu_seconds_total"]["service",] > 0
+        assert set(found["headgate_alerts"]) == {(kind,) for kind in KINDS}
+        estimate = {"estimate": 3.0, "low": 1.0, "high": 5.0}
+        lossy = {"fleet": {"errors": {"false_negatives": estimate, "false_positives": estimate}}, "idle": {}}
+        missed, wrong = estimates(lossy)
+        assert [sample.value for sample in missed.samples] == [3.0, 1.0, 5.0]
+        assert wrong.name == "headgate_stream_false_positives"
         # Past a number of subscriptions only sums are given.
         monkeypatch.setattr(metrics, "MOST", 1)
         text = (await api.http.get("/metrics")).text

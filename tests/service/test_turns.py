@@ -98,3 +98,14 @@ def test_who_asks_too_often_waits_and_is_served(tmp_path: Path, nats_url: str) -
             assert live.runtime.control._reports.turns.refused > 0
 
     asyncio.run(run())
+
+
+def test_a_request_that_is_charged_more_leaves_fewer_for_later() -> None:
+    turns: RequestTurns[int] = RequestTurns(RequestLimits(requests_per_s=10, burst=20, waiting=100))
+    assert [turns.offer("eve", number, 0.0) for number in range(2)] == [None, None]
+    for _ in range(2):
+        turns.charge("eve", 9)
+    assert turns.offer("eve", 2, 0.0) == 0.1
+    assert turns.offer("ada", 3, 0.0) is None
+    assert turns.offer("eve", 2, 0.1) is None
+    turns.charge("nobody", 9)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headgate.fabric.roles import Rights, site_rights
+from headgate.model import Grant
 from headgate.wire.logs import Logs
 from headgate_studies.testing.trespass import campaign
 
@@ -29,6 +30,7 @@ FAULTS: dict[str, tuple[str, Any]] = {
         lambda snapshot, _: dict(snapshot.deployment.subscriptions),
     ),
     "changes that look at no owner": ("headgate.service.control.check_owned", lambda *_: None),
+    "requests that no grant narrows": ("headgate.service.grants.grant_of", lambda *_: Grant()),
     "a site that may do too much": ("headgate.service.roles.site_rights", _too_much),
     "a root that answers anybody": ("headgate.relay.node.may_ask", lambda *_: True),
 }
@@ -40,7 +42,7 @@ def test_requests_without_the_right_come_to_nothing(tmp_path: Path) -> None:
     assert outcome.wrong == []
     assert outcome.requests == 600
     assert outcome.kinds["in a role"] == 200
-    assert len(outcome.kinds) == 8
+    assert len(outcome.kinds) == 12
 
 
 @pytest.mark.long

@@ -14,6 +14,7 @@ from headgate.client import Client
 from headgate.diagnostics import SERVICE, configure
 from headgate.errors import HeadgateError
 from headgate.fabric import cancel_all, keep_quarantine
+from headgate.fabric.vitals import keep_vitals
 from headgate.service.access import read_token
 from headgate.service.face import CONFIG, FaceConfig
 
@@ -29,7 +30,7 @@ async def run(config: FaceConfig) -> None:
         async with await Client.connect(config.url, namespace=config.namespace, **config.nats_options) as client:
             aside = asyncio.create_task(keep_quarantine(client.fabric, "http"))
             async with serving(client, listening, read_token(state_dir), state_dir) as gateway:
-                work = [aside]
+                work = [aside, asyncio.create_task(keep_vitals(client.fabric, "http"), name="vitals")]
                 if config.mqtt:
                     bridge = Bridge(gateway, config.url, state_dir / "nats")
                     work.append(asyncio.create_task(bridge.run(), name="MQTT"))

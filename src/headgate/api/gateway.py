@@ -10,9 +10,10 @@ from typing import Any, Final, Generic, TypeVar
 
 from headgate.api.keys import IdempotencyKeys
 from headgate.api.problems import ApiError
-from headgate.api.readers import HttpReaders
+from headgate.api.readers import MOST_OF_USER, HttpReaders
 from headgate.api.recent import RecentStreams
 from headgate.api.series import Rates, Series
+from headgate.api.users import Users
 from headgate.api.views import status_for
 from headgate.client import Client
 from headgate.client.client import known_names
@@ -20,6 +21,7 @@ from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError, nearest
 from headgate.fabric.gated import GatedFabric
 from headgate.fabric.registry import User
+from headgate.filters import FilterError
 from headgate.planning import PlanResult
 from headgate.protocol.reports import PlannerReport
 from headgate.service.attainment import Attained, attainment
@@ -71,6 +73,7 @@ class Gateway:
         self.series = Series()
         self.rates = Rates()
         self.recent = RecentStreams()
+        self._judging = asyncio.Lock()
         self._attained: tuple[tuple[int, int], list[Attained]] | None = None
         self._status = Recent(self._read_status)
         self._granted: tuple[tuple[int, int], PlanResult | None] | None = None
@@ -82,6 +85,14 @@ class Gateway:
         self.user: User | None = None
         """Whom this is the gateway of, None for operators."""
         self._of_users: dict[str, UserGateway] = {}
+
+    def of_owner(self, owner: str) -> Gateway:
+        """The deployment as the owner of a subscription sees it: nobody is passed on more than the owner may have.
+
+        Subscriptions of operators, and of users that are gone, are read as an operator does.
+        """
+        user = Users(self.state_dir).registry().users.get(owner)
+        return self if user is None or user.operator else self.of_user(user)
 
     def of_user(self, user: User) -> Gateway:
         """The deployment as a user may see it: everything goes through the gate, in the user's name."""
@@ -115,12 +126,12 @@ class Gateway:
         """What every subscription attains: worked out once for a reading of the status."""
         snapshot, status = await self.snapshot(), await self.status()
         key = (snapshot.revision, status["time_ms"])
-        if self._attained is None or self._attained[0] != key:
-            found = attainment(
-                snapshot, status, status["planner"], lambda link: self.rates.of("links", link, "reduced")
-            )
-            self._attained = key, found
-        return self._attained[1]
+        async with self._judging:
+            if self._attained is None or self._attained[0] != key:
+                lost = {link: self.rates.of("links", link, "reduced") for link in status["links"]}
+                found = await asyncio.to_thread(attainment, snapshot, status, status["planner"], lost.get)
+                self._attained = key, found
+            return self._attained[1]
 
     async def sample(self) -> None:
         """Keep the figures of the status as time series, for ever; less often where reading them takes long."""
@@ -158,7 +169,9 @@ class Gateway:
         found = snapshot.deployment.subscriptions[name]
         stream = snapshot.deployment.streams[found.stream]
         identity = snapshot.class_ids[name]
-        filtered = await asyncio.to_thread(filter_document, found, stream)
+        filtered: dict[str, Any] | None = None
+        with noted(SERVICE, "a filter names what its owner may no longer see", FilterError):
+            filtered = await asyncio.to_thread(filter_document, found, stream)
         plan, planner = await self.granted(), await self.planner()
         predicted = None if plan is None else plan.subscriptions.get(name)
         return {
@@ -186,6 +199,7 @@ class UserGateway(Gateway):
         fabric = whole.client.fabric.share(GatedFabric)
         fabric.user = user.name
         super().__init__(Client(fabric), whole.state_dir)
+        self.readers = HttpReaders(self.client, MOST_OF_USER)
         self.user = user
         self.whole = whole
 

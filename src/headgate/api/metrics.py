@@ -11,17 +11,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 from starlette.responses import Response
 
 from headgate.api.access import Visitor, identify
+from headgate.api.families import Labels, Rows, attainment, counter, delays, estimates, gauge, processes
 from headgate.api.routing import PROBLEMS, Here
 from headgate.model import Deployment
+from headgate.protocol.reports import ProcessReport
 from headgate.service.alerts.book import KINDS
 from headgate.service.books import read_tallies
-from headgate.wire.histogram import Histogram, upper_ms
+from headgate.service.reports import read_reports
 from headgate.wire.ledger import Tally
 from headgate.wire.snapshot import Snapshot
 
@@ -29,18 +31,15 @@ routes = APIRouter(tags=["metrics"], responses=PROBLEMS)
 
 MOST: Final = 1000
 _TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-# Upper ends of the buckets of delays, in seconds.
-_BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-
-Labels = tuple[str, ...]
-Rows = Iterable[tuple[Labels, float | None]]
 
 
 @routes.get("/metrics", summary="Metrics in the text format of Prometheus", response_class=Response)
 async def show_metrics(here: Here, _: Annotated[Visitor, Depends(identify)]) -> Response:
     snapshot, status, planner = await here.snapshot(), await here.status(), await here.planner()
     tallies = await read_tallies(here.client.fabric)
-    text = generate_latest(_Found(families(snapshot, status, planner, tallies)))
+    reports = await read_reports(here.client.fabric, ProcessReport)
+    found = [*families(snapshot, status, planner, tallies), *processes(reports, status["time_ms"])]
+    text = generate_latest(_Found(found))
     return Response(text, headers={"Content-Type": _TYPE})
 
 
@@ -59,34 +58,20 @@ def families(
     snapshot: Snapshot, status: Mapping[str, Any], planner: Mapping[str, Any], tallies: Mapping[int, Tally]
 ) -> Iterator[Metric]:
     """Every metric of a deployment."""
-    yield _gauge("up", "Whether the service runs.", (), [((), float(status["service"]["state"] == "running"))])
-    yield _gauge("revision", "The revision of the catalog in force.", (), [((), snapshot.revision)])
+    yield gauge("up", "Whether the service runs.", (), [((), float(status["service"]["state"] == "running"))])
+    yield gauge("revision", "The revision of the catalog in force.", (), [((), snapshot.revision)])
     wrong = sum(each["wrong"] for each in status["findings"])
-    yield _gauge("findings_wrong", "Findings that make `headgate ledger` exit 1.", (), [((), wrong)])
+    yield gauge("findings_wrong", "Findings that make `headgate ledger` exit 1.", (), [((), wrong)])
     held = Counter(each["kind"] for each in status["alerts"] if each["cleared_ms"] is None)
-    yield _gauge("alerts", "Alerts that hold, by kind.", ("kind",), (((kind,), held[kind]) for kind in KINDS))
+    yield gauge("alerts", "Alerts that hold, by kind.", ("kind",), (((kind,), held[kind]) for kind in KINDS))
     yield from _streams(status["streams"])
     yield from _sites(status)
     yield from _machine(status)
     yield from _subscriptions(snapshot.deployment, status["subscriptions"], planner)
-    yield from _delays(snapshot, tallies)
+    yield from delays(snapshot, tallies)
+    yield from attainment(snapshot.deployment, planner)
+    yield from estimates(status["streams"])
     yield from _planner(planner)
-
-
-def _gauge(name: str, about: str, labels: Labels, rows: Rows) -> Metric:
-    found = GaugeMetricFamily(f"headgate_{name}", about, labels=labels)
-    for values, number in rows:
-        if number is not None:
-            found.add_metric(values, float(number))
-    return found
-
-
-def _counter(name: str, about: str, labels: Labels, rows: Rows) -> Metric:
-    found = CounterMetricFamily(f"headgate_{name}", about, labels=labels)
-    for values, number in rows:
-        if number is not None:
-            found.add_metric(values, float(number))
-    return found
 
 
 def _streams(streams: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
@@ -97,17 +82,17 @@ def _streams(streams: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
         ("shed", "rows_shed", "Rows shed by admission control."),
         ("root_bytes", "root_bytes", "Bytes that the root has sent of a stream."),
     ):
-        yield _counter(f"stream_{name}", about, ("stream",), (((n,), each[key]) for n, each in streams.items()))
-    yield _counter(
+        yield counter(f"stream_{name}", about, ("stream",), (((n,), each[key]) for n, each in streams.items()))
+    yield counter(
         "stream_rows_unsent",
         "Rows that senders gave up.",
         ("stream", "reason"),
         (((name, why), count) for name, each in streams.items() for why, count in each["unsent"].items()),
     )
     for key, about in (("head", "The last sequence number."), ("difference", "Rows that cannot be accounted for.")):
-        yield _gauge(f"stream_{key}", about, ("stream",), (((name,), each[key]) for name, each in streams.items()))
+        yield gauge(f"stream_{key}", about, ("stream",), (((name,), each[key]) for name, each in streams.items()))
     states = (((name, each["state"]), 1.0) for name, each in streams.items())
-    yield _gauge("stream_state", "The state of a stream's query.", ("stream", "state"), states)
+    yield gauge("stream_state", "The state of a stream's query.", ("stream", "state"), states)
     for key, about in (
         ("batch_s", "How long the last micro-batch took."),
         ("work_s", "The work of the last micro-batch."),
@@ -115,13 +100,13 @@ def _streams(streams: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
         ("rows", "Rows of the last micro-batch."),
     ):
         rows = (((name,), each["job"].get(key)) for name, each in streams.items())
-        yield _gauge(f"batch_{key.removesuffix('_s')}{'_seconds' if key != 'rows' else ''}", about, ("stream",), rows)
+        yield gauge(f"batch_{key.removesuffix('_s')}{'_seconds' if key != 'rows' else ''}", about, ("stream",), rows)
     stages = (
         ((name, stage), seconds)
         for name, each in streams.items()
         for stage, seconds in (each["job"].get("stages") or {}).items()
     )
-    yield _gauge("batch_stage_seconds", "Parts of the last micro-batch.", ("stream", "stage"), stages)
+    yield gauge("batch_stage_seconds", "Parts of the last micro-batch.", ("stream", "stage"), stages)
 
 
 def _sites(status: Mapping[str, Any]) -> Iterator[Metric]:
@@ -134,23 +119,23 @@ def _sites(status: Mapping[str, Any]) -> Iterator[Metric]:
         ("repairs", "repairs", "Ranges that were sent again."),
         ("cpu_s", "cpu_seconds", "Processor time of the relay."),
     ):
-        yield _counter(f"site_{name}", about, ("site",), (((n,), each[key]) for n, each in sites.items()))
+        yield counter(f"site_{name}", about, ("site",), (((n,), each[key]) for n, each in sites.items()))
     for key, name, about in (
         ("queued_rows", "queued_rows", "Rows that wait in the queues of a site."),
         ("level", "reduction_level", "The highest level of any policy at a site."),
     ):
-        yield _gauge(f"site_{name}", about, ("site",), (((n,), each[key]) for n, each in sites.items()))
+        yield gauge(f"site_{name}", about, ("site",), (((n,), each[key]) for n, each in sites.items()))
     ages = (
         ((name,), max(status["time_ms"] - each["time_ms"], 0) / 1000)
         for name, each in sites.items()
         if each["time_ms"] is not None
     )
-    yield _gauge("site_report_age_seconds", "How long ago a relay last reported.", ("site",), ages)
+    yield gauge("site_report_age_seconds", "How long ago a relay last reported.", ("site",), ages)
     links = {tuple(name.split("->", 1)): each for name, each in status["links"].items()}
     for key, about in (("bytes", "Bytes on a link."), ("messages", "Messages on a link.")):
-        yield _counter(f"link_{key}", about, ("from", "to"), ((ends, each[key]) for ends, each in links.items()))
+        yield counter(f"link_{key}", about, ("from", "to"), ((ends, each[key]) for ends, each in links.items()))
     latency = ((ends, each["latency_s"]) for ends, each in links.items())
-    yield _gauge("link_latency_seconds", "The measured latency of a link.", ("from", "to"), latency)
+    yield gauge("link_latency_seconds", "The measured latency of a link.", ("from", "to"), latency)
 
 
 def _machine(status: Mapping[str, Any]) -> Iterator[Metric]:
@@ -159,11 +144,11 @@ def _machine(status: Mapping[str, Any]) -> Iterator[Metric]:
         ("free_bytes", "disk_free_bytes", "Room on the disk of the state directory."),
         ("reserve_bytes", "disk_reserve_bytes", "Room below which the intake is paused."),
     ):
-        yield _gauge(name, about, (), [((), machine.get(key))])
-    yield _gauge("intake_paused", "Whether the intake is paused.", (), [((), float(bool(machine.get("paused_ms"))))])
-    yield _counter("nats_restarts", "Restarts of the embedded server.", (), [((), machine.get("restarts"))])
+        yield gauge(name, about, (), [((), machine.get(key))])
+    yield gauge("intake_paused", "Whether the intake is paused.", (), [((), float(bool(machine.get("paused_ms"))))])
+    yield counter("nats_restarts", "Restarts of the embedded server.", (), [((), machine.get("restarts"))])
     for key, about in (("bytes", "How full the log of tables is."), ("limit_bytes", "What the log of tables takes.")):
-        yield _gauge(f"tables_{key}", about, (), [((), tables.get(key))])
+        yield gauge(f"tables_{key}", about, (), [((), tables.get(key))])
 
 
 _TERMS: Final = (
@@ -179,8 +164,8 @@ def _subscriptions(
 ) -> Iterator[Metric]:
     known = {name: each for name, each in entries.items() if name in deployment.subscriptions}
     shown = known if len(known) <= MOST else {}
-    yield _gauge("subscriptions", "How many subscriptions there are.", (), [((), len(known))])
-    yield _gauge("subscriptions_shown", "Of how many each has metrics of its own.", (), [((), len(shown))])
+    yield gauge("subscriptions", "How many subscriptions there are.", (), [((), len(known))])
+    yield gauge("subscriptions_shown", "Of how many each has metrics of its own.", (), [((), len(shown))])
     labels = ("subscription", "stream", "site")
 
     def own(key: str) -> Rows:
@@ -193,8 +178,8 @@ def _subscriptions(
         return found.items()
 
     for key, about in _TERMS:
-        yield _counter(f"subscription_rows_{key}", about, labels, own(key))
-        yield _counter(f"rows_{key}", f"{about} By stream and site.", ("stream", "site"), summed(key))
+        yield counter(f"subscription_rows_{key}", about, labels, own(key))
+        yield counter(f"rows_{key}", f"{about} By stream and site.", ("stream", "site"), summed(key))
     for key, name, about in (
         ("in_flight", "rows_in_flight", "Rows that were matched and not acknowledged yet."),
         ("difference", "rows_difference", "Rows that cannot be accounted for."),
@@ -202,9 +187,9 @@ def _subscriptions(
         ("queued_bytes", "queued_bytes", "Bytes that wait on the way from the root."),
         ("level", "reduction_level", "The level of its policy."),
     ):
-        yield _gauge(f"subscription_{name}", about, labels, own(key))
+        yield gauge(f"subscription_{name}", about, labels, own(key))
         if key != "level":
-            yield _gauge(name, f"{about} By stream and site.", ("stream", "site"), summed(key))
+            yield gauge(name, f"{about} By stream and site.", ("stream", "site"), summed(key))
     found = planner.get("subscriptions", {})
     for key, name, about in (
         ("quality", "quality", "The attained quality."),
@@ -213,48 +198,20 @@ def _subscriptions(
         ("selectivity", "matched_ratio", "The share of the stream's rows that matched lately."),
     ):
         rows = (((n, each["stream"], each["site"]), found.get(n, {}).get(key)) for n, each in shown.items())
-        yield _gauge(f"subscription_{name}", about, labels, rows)
+        yield gauge(f"subscription_{name}", about, labels, rows)
     contracts = {
         name: deployment.subscriptions[name].quality.at_least
         for name in known
         if deployment.subscriptions[name].quality.at_least is not None
     }
     rows = (((name, each["stream"], each["site"]), contracts.get(name)) for name, each in shown.items())
-    yield _gauge("subscription_quality_contracted", "The quality that was contracted.", labels, rows)
+    yield gauge("subscription_quality_contracted", "The quality that was contracted.", labels, rows)
     attained = [
         (found.get(name, {}).get("quality"), at_least) for name, at_least in contracts.items() if at_least is not None
     ]
     below = sum(quality is not None and quality < at_least for quality, at_least in attained)
-    yield _gauge("contracts", "Subscriptions with a contract.", (), [((), len(contracts))])
-    yield _gauge("contracts_below", "Subscriptions whose attained quality is below the contract.", (), [((), below)])
-
-
-def _delays(snapshot: Snapshot, tallies: Mapping[int, Tally]) -> Iterator[Metric]:
-    """Both delays as histograms, by stream and site."""
-    labels = ("stream", "site")
-    about = {"commit": "From the root's commit to the hand-over.", "event": "From the event to the hand-over."}
-    for key, text in about.items():
-        merged: dict[Labels, Histogram] = {}
-        for name, each in snapshot.deployment.subscriptions.items():
-            tally = tallies.get(snapshot.subscription_ids[name])
-            if tally is not None:
-                delays: Histogram = getattr(tally, f"{key}_delay")
-                total = merged.setdefault((each.stream, each.site), Histogram())
-                total.count += delays.count
-                total.total_ms += delays.total_ms
-                for place, count in delays.bins.items():
-                    total.bins[place] = total.bins.get(place, 0) + count
-        found = HistogramMetricFamily(f"headgate_{key}_delay_seconds", text, labels=labels)
-        for values, histogram in merged.items():
-            found.add_metric(values, _buckets(histogram), histogram.total_ms / 1000)
-        yield found
-
-
-def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
-    """Cumulative counts; a bin that ends past a bucket counts in the next one, so no delay is told too short."""
-    ends = sorted((upper_ms(place) / 1000, count) for place, count in histogram.bins.items())
-    found = [(f"{bucket_s:g}", float(sum(n for end_s, n in ends if end_s <= bucket_s))) for bucket_s in _BUCKETS_S]
-    return [*found, ("+Inf", float(histogram.count))]
+    yield gauge("contracts", "Subscriptions with a contract.", (), [((), len(contracts))])
+    yield gauge("contracts_below", "Subscriptions whose attained quality is below the contract.", (), [((), below)])
 
 
 def _planner(planner: Mapping[str, Any]) -> Iterator[Metric]:
@@ -265,12 +222,12 @@ def _planner(planner: Mapping[str, Any]) -> Iterator[Metric]:
         ("moves", "plan_moves", "Members that would get another parent in that plan."),
         ("quality_zeros", "plan_quality_zeros", "Subscriptions that get nothing of use."),
     ):
-        yield _gauge(name, about, (), [((), planner.get(key))])
-    yield _counter("plan_changes", "Changes of plan since the start.", (), [((), planner.get("changes"))])
+        yield gauge(name, about, (), [((), planner.get(key))])
+    yield counter("plan_changes", "Changes of plan since the start.", (), [((), planner.get("changes"))])
     streams = planner.get("streams", {})
     rows = (((name,), each["rate"]) for name, each in streams.items())
-    yield _gauge("stream_rate_rows_per_second", "The measured rate of a stream.", ("stream",), rows)
+    yield gauge("stream_rate_rows_per_second", "The measured rate of a stream.", ("stream",), rows)
     rows = (((name,), each["row_bytes"]) for name, each in streams.items())
-    yield _gauge("stream_row_bytes", "The measured size of a row.", ("stream",), rows)
+    yield gauge("stream_row_bytes", "The measured size of a row.", ("stream",), rows)
     shed = (((name,), each["shed"]) for name, each in planner.get("sites", {}).items())
-    yield _gauge("site_shed_ratio", "The part of what a site should send that it sheds.", ("site",), shed)
+    yield gauge("site_shed_ratio", "The part of what a site should send that it sheds.", ("site",), shed)

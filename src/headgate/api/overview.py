@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
@@ -22,6 +22,7 @@ _WORST: Final = 12
 _CELLS: Final = 5000
 """Subscriptions that get a cell of their own in the heat view; of more only streams and sites have cells."""
 _CHANGES: Final = 20
+_ALERTS: Final = 50
 _RANK: Final = {state: place for place, state in enumerate(STATES)}
 
 
@@ -38,6 +39,7 @@ async def show_overview(here: Here) -> Response:
         "service": status["service"],
         "findings": status["findings"][:100],
         "machine": status["machine"],
+        "alerts": status.get("alerts", [])[:_ALERTS],
         "states": counted(found),
         "subscriptions": len(found),
         "contracts": len(contracts),
@@ -173,11 +175,10 @@ class AttainmentPage(Strict):
 
     def fits(self, each: Attained, where: str) -> bool:
         """Whether a subscription with this filter is one of them, whatever its state."""
-        text = f"{each.name} {where}".lower()
         return (
             (self.stream is None or each.stream == self.stream)
             and (self.site is None or each.site == self.site)
-            and all(word in text for word in (self.search or "").lower().split())
+            and (not self.search or all(word in f"{each.name} {where}".lower() for word in self.search.lower().split()))
         )
 
     def listed(self, chosen: list[Attained]) -> list[Attained]:
@@ -192,18 +193,20 @@ async def show_attainment(here: Here, wanted: Annotated[AttainmentPage, Query()]
     """`heat` has a cell for each stream and site; `cells` one for each subscription where there are at most 5,000."""
     snapshot, found = await here.snapshot(), await here.attainment()
     wheres = {name: each.where for name, each in snapshot.deployment.subscriptions.items()}
+    document = await asyncio.to_thread(_page, wanted, found, wheres)
+    return JSONResponse({"time_ms": (await here.status())["time_ms"], "revision": snapshot.revision, **document})
+
+
+def _page(wanted: AttainmentPage, found: list[Attained], wheres: Mapping[str, str]) -> dict[str, Any]:
     chosen = [each for each in found if wanted.fits(each, wheres.get(each.name, ""))]
     listed = wanted.listed(chosen)
-    document = {
-        "time_ms": (await here.status())["time_ms"],
-        "revision": snapshot.revision,
+    return {
         "total": len(listed),
         "states": counted(chosen),
         "rows": [each.to_document() for each in listed[wanted.offset : wanted.offset + wanted.limit]],
         "heat": heat(chosen),
         "cells": [[each.name, each.ratio, each.state] for each in listed] if len(listed) <= _CELLS else None,
     }
-    return JSONResponse(document)
 
 
 def _in_state(each: Attained, state: str) -> bool:
@@ -211,9 +214,5 @@ def _in_state(each: Attained, state: str) -> bool:
 
 
 def _sortable(value: Any) -> tuple[bool, Any]:
-    """What is not known comes last; numbers in names count as numbers."""
-    if isinstance(value, str):
-        return False, [
-            (part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in re.split(r"(\d+)", value)
-        ]
+    """What is not known comes last."""
     return value is None, 0 if value is None else value

@@ -26,6 +26,8 @@ HOLD_S: Final = 10.0
 """How long a client has to stay after rows were written before they count as delivered without its word."""
 TICK_S: Final = 1.0
 MOST_READERS: Final = 2000
+MOST_OF_USER: Final = 256
+"""Readers of one user."""
 BATCH: Final = 16
 """Messages of an inbox that a reader holds in memory."""
 
@@ -109,8 +111,9 @@ async def _following(deliveries: AsyncIterator[Delivery]) -> Delivery | None:
 class HttpReaders:
     """The readers of this process, one of each subscription; those that only peek are not counted among them."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, most: int = MOST_READERS) -> None:
         self._client = client
+        self._most = most
         self._reading: dict[str, HttpReader] = {}
         self._all: set[HttpReader] = set()
 
@@ -121,8 +124,8 @@ class HttpReaders:
 
         A client that was ended so, and comes back by itself with its last position, is refused.
         """
-        if len(self._all) >= MOST_READERS:
-            raise ClientError(f"{MOST_READERS:,} readers are connected already", hint="try again later", kind="busy")
+        if len(self._all) >= self._most:
+            raise ClientError(f"{self._most:,} readers are connected already", hint="try again later", kind="busy")
         known_names(name, await self._client.snapshot())
         before = self._reading.get(name)
         if before is not None and position is not None and not peek and not _readers_of(position, name) & before.ids:

@@ -11,7 +11,8 @@ _STREAM: Final = ("root", "state", "head")
 # Counted of the subscription alone: what waits on links is counted together with what is others'.
 _SUBSCRIPTION: Final = (
     "id", "stream", "site", "starts", "boundary", "matched", "delivered", "reduced", "expired", "in_flight",
-    "difference", "oldest_ms", "reasons", "commit_delay_ms", "event_delay_ms", "level", "lost",
+    "difference", "oldest_ms", "reasons", "commit_delay_ms", "event_delay_ms", "level", "lost", "unevaluated",
+    "suspended",
 )  # fmt: skip
 
 

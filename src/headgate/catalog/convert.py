@@ -136,7 +136,15 @@ def to_nats(entry: NatsEntry) -> NatsPlace:
 
 def to_limits(entry: LimitsEntry) -> RequestLimits:
     """What one identity may take."""
-    return RequestLimits(entry.requests, entry.burst, entry.waiting, entry.subscriptions)
+    return RequestLimits(
+        entry.requests,
+        entry.burst,
+        entry.waiting,
+        entry.subscriptions,
+        entry.filter_cost * 1e6,
+        entry.bytes,
+        entry.connections,
+    )
 
 
 def to_alerts(entry: AlertsEntry) -> AlertRules:

@@ -396,6 +396,11 @@ class LimitsEntry(Entry):
     burst: int = Field(default=200, ge=1, description="Control requests at once.")
     waiting: int = Field(default=200, ge=1, description="Control requests that may wait for their turn.")
     subscriptions: int = Field(default=1000, ge=0, description="Subscriptions that it may have.")
+    filter_cost: Duration = Field(
+        default=500e-6, gt=0, description="What evaluating all of its filters may take for a row, such as `500 us`."
+    )
+    bytes: Bandwidth = Field(default=None, gt=0, description="What it may read for long, such as `10 MB/s`.")
+    connections: int = Field(default=64, ge=1, description="Connections at a time that are answered.")
 
 
 def _command(value: Any) -> Any:

@@ -90,7 +90,7 @@ def as_asked(subscription: Subscription) -> Subscription:
     if subscription.narrowed is None:
         return subscription
     asked = replace(subscription.resume(), narrowed=None, **subscription.narrowed.asked)
-    return asked if subscription.paused is None else asked.pause()
+    return asked.paused_as(subscription)
 
 
 def narrow(subscription: Subscription, stream: Stream, grant: Grant, limit_us: float = ROW_US) -> Subscription:
@@ -104,7 +104,7 @@ def narrow(subscription: Subscription, stream: Stream, grant: Grant, limit_us: f
     if grant.whole:
         return asked
     if asked.paused is not None:
-        return narrow(asked.resume(), stream, grant, limit_us).pause()
+        return narrow(asked.resume(), stream, grant, limit_us).paused_as(asked)
     seen = stream_for(stream, grant)
     finding = next(iter(check_subscription(asked, {stream.name: seen}, (asked.site,), limit_us)), None)
     if finding is not None:
@@ -132,7 +132,7 @@ def narrow_or_stop(subscription: Subscription, stream: Stream, grant: Grant, lim
     """
     asked = as_asked(subscription)
     if asked.paused is not None:
-        return narrow_or_stop(asked.resume(), stream, grant, limit_us).pause()
+        return narrow_or_stop(asked.resume(), stream, grant, limit_us).paused_as(asked)
     visible = tuple(name for name in stream.schema.names if grant.shows(name))
     select = None if asked.select is None else tuple(name for name in asked.select if name in visible)
     try:

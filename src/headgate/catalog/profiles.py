@@ -18,6 +18,8 @@ from headgate.filters.profiles import Profile, compile_profile, profile_names, r
 from headgate.model import Schema, Subscription, parse_duration
 
 PROFILES: tuple[str, ...] = profile_names()
+_MOST_COSTS = 100_000
+_costs: dict[tuple[str, str, Schema, str], float] = {}
 ROW_COST = "filter_row_cost"
 """The option of a deployment that says what evaluating a filter may cost for each row, as a duration."""
 
@@ -44,6 +46,17 @@ def cost_of(subscription: Subscription, schema: Schema) -> FilterCost | None:
     """What the filter of a subscription costs with the values of its context; None for a type without an estimate."""
     where = relational(_profile(subscription, schema, math.inf)[0])
     return None if where is None else filter_cost(bind(where, subscription.context).expr, subscription.context)
+
+
+def row_cost_us(subscription: Subscription, schema: Schema) -> float:
+    """What evaluating a filter takes for a row by estimate; for a type without one, what any filter may take."""
+    key = (subscription.profile, subscription.where, schema, repr(sorted(subscription.context.items())))
+    if key not in _costs:
+        found = cost_of(subscription, schema)
+        if len(_costs) >= _MOST_COSTS:
+            _costs.clear()
+        _costs[key] = ROW_US if found is None else found.row_us
+    return _costs[key]
 
 
 def check_cost(subscription: Subscription, schema: Schema, limit_us: float = ROW_US) -> None:

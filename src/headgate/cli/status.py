@@ -22,6 +22,7 @@ from headgate.client.client import Client
 from headgate.errors import HeadgateError, nearest
 from headgate.fabric import FabricError
 from headgate.service.findings import Finding, Kind, age
+from headgate.wire.manifest import tolerances
 
 _REORDERINGS: Final = 5
 _JOINS: Final = 5
@@ -300,7 +301,7 @@ def error_lines(document: dict[str, Any]) -> list[str]:
             found.append(f"stream {name}: {sum(unsent.values()):,} rows given up by their senders ({reasons})")
         if each.get("partly_shed"):
             found.append(f"stream {name}: {each['partly_shed']:,} rows matched only for those who may miss less")
-        if (groups := each.get("withheld")) and (set(groups) != {"1"} or each.get("partly_shed")):
+        if (groups := tolerances(each.get("withheld") or {})) and (set(groups) != {"1"} or each.get("partly_shed")):
             rows = each["rows_in"] - each["dead"]
             shares = (
                 f"{groups[key] / rows:.1%} from those who tolerate {float(key):.0%}"

@@ -21,6 +21,7 @@ from headgate.fabric import Crew, cancel_all, keep_quarantine
 from headgate.fabric.address import split_listen
 from headgate.fabric.place import HOST, choose_port
 from headgate.fabric.server import Listening
+from headgate.fabric.vitals import keep_vitals
 from headgate.model import Deployment, NatsPlace, parse_duration
 from headgate.wire.identity import DEPLOYMENT_KEY
 from headgate.wire.logs import Logs
@@ -370,9 +371,10 @@ async def _relay(site: str, connecting: Awaitable[Client], tell: Teller, *, trac
         tracer = Trace(keep=0, echo=typer.echo) if trace else None
         node = asyncio.create_task(RelayNode(client.fabric, site, tracer=tracer).run())
         aside = asyncio.create_task(keep_quarantine(client.fabric, f"relay-{site}"))
+        vitals = asyncio.create_task(keep_vitals(client.fabric, f"relay-{site}"))
         stop = _stopping()
         tell(f"relay {site} is up")
         await _first(stop, node)
         if node.done():
             await node
-        await cancel_all([node, aside])
+        await cancel_all([node, aside, vitals])

@@ -146,6 +146,9 @@ def mine(
     if as_json:
         typer.echo(json.dumps(found))
         return
+    for name, each in found.items():
+        if "stopped" in each:
+            typer.echo(f"{name} gets nothing: {each['stopped']}", err=True)
     sheet = Sheet("subscriptions", "subscription", "stream", "site", "counted from", "where")
     for name, each in found.items():
         starts = "-" if each["starts"] is None else f"{each['starts']:,}"

@@ -79,6 +79,7 @@ def site_rights(logs: Logs, site: str, roots: Iterable[Stream], edges: Iterable[
     """
     own = [logs.site(site).name, logs.inbox(site).name]
     services = [logs.held_at(site), logs.inboxes_at(site), logs.stats("relay", site), logs.hold(site)]
+    services += [logs.stats("process", f"relay-{site}")]
     services += [logs.quarantine(f"relay-{site}"), *_read_state(logs, *_seen(logs, site))]
     for log in own:
         services += [f"{GET}.{log}", f"{GET}.{log}.>", *_managed(log)]
@@ -109,7 +110,12 @@ def job_rights(logs: Logs, streams: Iterable[Stream], held: Mapping[str, Sequenc
 
     `held` are, by subject that a source reads, the logs that hold it.
     """
-    services = [logs.stats("job", "_"), *_read_state(logs, logs.head, logs.purging), *_tables(logs)]
+    services = [
+        logs.stats("job", "_"),
+        logs.stats("process", "job"),
+        *_read_state(logs, logs.head, logs.purging),
+        *_tables(logs),
+    ]
     for stream in streams:
         name, root = stream.name, logs.root(stream.name).name
         written = [logs.part(name), logs.dead(name), logs.commit(name), logs.files(name)]

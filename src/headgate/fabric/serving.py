@@ -35,16 +35,24 @@ class RequestCall:
 
     @property
     def connection(self) -> str:
-        """What tells the connection of whoever asks from others of the same user: the beginning of where it hears."""
-        return self.reply_to.rpartition(".")[0]
+        """What tells the connection of whoever asks from others of the same user.
+
+        That is its number, as the server says; within the account of the logs, the beginning of where it hears.
+        """
+        return str(self._asker.get("id", "")) or self.reply_to.rpartition(".")[0]
 
     @property
     def origin(self) -> str:
         """Where whoever asks connects from, as the server says; empty within the account of the logs."""
+        return str(self._asker.get("host", ""))
+
+    @property
+    def _asker(self) -> Mapping[str, Any]:
+        """What the server says about whoever asks from another account."""
         try:
-            return str(json.loads(self.headers["Nats-Request-Info"])["host"])
+            return dict(json.loads(self.headers["Nats-Request-Info"]))
         except (KeyError, ValueError, TypeError):
-            return ""
+            return {}
 
     async def reply(self, data: bytes, failed: str | None = None) -> None:
         """Answer; nothing happens where the connection, and with it whoever asked, is away."""

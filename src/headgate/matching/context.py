@@ -20,6 +20,7 @@ import pyarrow as pa
 from headgate.matching.index import ClassSpec, Index, MatchingError
 from headgate.matching.lists import ClassLists, Ids
 from headgate.matching.live import IndexDelta, LiveIndex
+from headgate.matching.metering import Meter
 from headgate.matching.skipped import NOTHING, Skipped
 
 Values = Mapping[str, Any]
@@ -51,6 +52,10 @@ class ContextState:
         self._clock = clock
         self.bound = 0
         self.bound_s = 0.0
+
+    def measure(self, meter: Meter | None) -> None:
+        """Evaluate the classes that boxes do not decide by a clock."""
+        self._index.measure(meter)
 
     @property
     def classes(self) -> Ids:

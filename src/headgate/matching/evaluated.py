@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from headgate.matching.index import ClassSpec, MatchingError
 from headgate.matching.lists import ClassLists, Ids
+from headgate.matching.metering import Meter
 from headgate.matching.recheck import join
 from headgate.matching.scan import ScanIndex
 
@@ -32,6 +33,15 @@ class Evaluated:
         self._indexes: dict[str, ProfileIndex | None] = {}
         self._members: dict[str, dict[int, ClassSpec]] = {}
         self._kinds: dict[int, str] = {}
+
+    @property
+    def meter(self) -> Meter | None:
+        """What evaluates classes by the clock."""
+        return self._alone.meter
+
+    @meter.setter
+    def meter(self, meter: Meter | None) -> None:
+        self._alone.meter = meter
 
     @property
     def classes(self) -> Ids:
@@ -99,7 +109,9 @@ class Evaluated:
         found = self._alone.match(batch)
         for kind, members in self._members.items():
             if len(members) < OWN_FROM:
-                found = join(found, ScanIndex(members.values()).match(batch))
+                few = ScanIndex(members.values())
+                few.meter = self.meter
+                found = join(found, few.match(batch))
             else:
                 offsets, numbers = self._index(kind).match(batch)
                 found = join(found, ClassLists(offsets.astype(np.int64), numbers.astype(np.uint32)))

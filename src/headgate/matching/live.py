@@ -19,6 +19,7 @@ from headgate.matching.definitions import ClassGroup, Reading
 from headgate.matching.evaluated import Evaluated
 from headgate.matching.index import ClassSpec, MatchingError, RowFilter, check_unique
 from headgate.matching.lists import ClassLists, Ids
+from headgate.matching.metering import Meter
 from headgate.matching.recheck import join, recheck
 
 if TYPE_CHECKING:
@@ -122,7 +123,11 @@ class LiveIndex:
         if self._reading.prepare is not None:
             batch = self._reading.prepare(batch)
         scanned, found = self._scan.match(batch), self._boxes.match(batch)
-        return join(recheck(found, batch, self._checked), scanned)
+        return join(recheck(found, batch, self._checked, self._scan.meter), scanned)
+
+    def measure(self, meter: Meter | None) -> None:
+        """Evaluate the classes that boxes do not decide by a clock."""
+        self._scan.meter = meter
 
     def _filter(self, text: str) -> RowFilter:
         if text not in self._filters:

@@ -9,9 +9,12 @@ import pyarrow as pa
 
 from headgate.matching.index import ClassSpec
 from headgate.matching.lists import ClassLists
+from headgate.matching.metering import Meter
 
 
-def recheck(found: ClassLists, batch: pa.RecordBatch, unsure: Mapping[int, ClassSpec]) -> ClassLists:
+def recheck(
+    found: ClassLists, batch: pa.RecordBatch, unsure: Mapping[int, ClassSpec], meter: Meter | None = None
+) -> ClassLists:
     """The lists without the entries of unsure classes whose filter is not true for the row."""
     ids = np.sort(np.fromiter(unsure, np.uint32, len(unsure)))
     if len(ids) == 0:
@@ -27,7 +30,7 @@ def recheck(found: ClassLists, batch: pa.RecordBatch, unsure: Mapping[int, Class
     for identity, part in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
         spec = unsure[identity]
         some = batch.select(list(spec.filter.columns)).take(pa.array(rows[part]))
-        keep[part] = spec.filter.evaluate(some, spec.context)
+        keep[part] = spec.filter.evaluate(some, spec.context) if meter is None else meter.evaluate(spec, some)
     kept = np.zeros(len(keep) + 1, np.int64)
     np.cumsum(keep, out=kept[1:])
     return ClassLists(kept[found.offsets], found.ids[keep])

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from headgate.matching.index import ClassSpec, check_unique
 from headgate.matching.lists import ClassLists, Ids
+from headgate.matching.metering import Meter
 
 # Splitting a text into words costs as much as looking for a few of them.
 WORDED_FROM = 8
@@ -21,12 +22,14 @@ WORDED_FROM = 8
 class ScanIndex:
     """One vectorised evaluation per class and batch, nothing compiled, nothing shared between classes."""
 
-    __slots__ = ("_classes", "_ids")
+    __slots__ = ("_classes", "_ids", "meter")
 
     def __init__(self, classes: Iterable[ClassSpec]) -> None:
         found = sorted(classes, key=lambda spec: spec.id)
         self._ids = check_unique(np.array([spec.id for spec in found], np.uint32))
         self._classes = {spec.id: spec for spec in found}
+        self.meter: Meter | None = None
+        """What evaluates classes by the clock; None evaluates them without one."""
 
     @property
     def classes(self) -> Ids:
@@ -52,7 +55,9 @@ class ScanIndex:
         for identity, spec in self._classes.items():
             if identity in worded:
                 continue
-            hits = np.flatnonzero(spec.filter.evaluate(batch, spec.context))
+            meter = self.meter
+            mask = spec.filter.evaluate(batch, spec.context) if meter is None else meter.evaluate(spec, batch)
+            hits = np.flatnonzero(mask)
             if len(hits):
                 rows.append(hits)
                 ids.append(np.full(len(hits), identity, np.uint32))

@@ -31,8 +31,10 @@ class NatsPlace:
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """What one identity may take: requests a second for long, at once, and waiting; subscriptions.
+    """What one identity may take: requests a second for long, at once, and waiting; subscriptions; more.
 
+    `filter_cost_us` is what evaluating all of its filters on a stream may take for a row by estimate. It reads at most
+    `bytes_per_s`, None for any, and has answers on so many `connections` at a time.
     Operators are limited in their requests only, for each of their connections.
     """
 
@@ -40,6 +42,9 @@ class RequestLimits:
     burst: int = 200
     waiting: int = 200
     subscriptions: int = 1000
+    filter_cost_us: float = 500.0
+    bytes_per_s: float | None = None
+    connections: int = 64
 
 
 @dataclass(frozen=True)

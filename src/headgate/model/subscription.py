@@ -28,7 +28,8 @@ class Subscription:
     `owner` is the user who made it, whom nobody but an operator can act for; without one it is the operators'.
     `context_from` names a subscription whose rows set the values of `context`. `require` is what it must be kept under
     overload of the stream's job, where that differs from what the stream's admission says. While it is paused, `where`
-    takes no row, and `paused` has the filter and the profile that it gets back.
+    takes no row, and `paused` has the filter and the profile that it gets back. `suspended` says why the service has
+    paused it, `suspended_class` which class it had: only an operator resumes it as it is, its owner changes its filter.
     `narrowed` is the catalog's too: the owner's grant, where it allows less than was asked for. The other fields are
     then what is in force, and `narrowed` has what was asked for.
     """
@@ -56,6 +57,8 @@ class Subscription:
     owner: str = ""
     narrowed: Narrowed | None = None
     paused: tuple[str, str] | None = None
+    suspended: str = ""
+    suspended_class: int = 0
 
     @property
     def stays(self) -> tuple[Stay, ...]:
@@ -77,4 +80,14 @@ class Subscription:
         if self.paused is None:
             return self
         where, profile = self.paused
-        return replace(self, where=where, profile=profile, paused=None)
+        return replace(self, where=where, profile=profile, paused=None, suspended="", suspended_class=0)
+
+    def suspend(self, why: str, class_id: int) -> Subscription:
+        """The subscription paused by the service, with what its owner is told and the class that it had."""
+        return replace(self.pause(), suspended=why, suspended_class=class_id)
+
+    def paused_as(self, other: Subscription) -> Subscription:
+        """The subscription paused or suspended where the other one is."""
+        if other.paused is None:
+            return self
+        return replace(self.pause(), suspended=other.suspended, suspended_class=other.suspended_class)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from headgate.diagnostics import SERVICE, configure, noted, stream_log
 from headgate.errors import HeadgateError, masked
 from headgate.fabric import SyncFabric
+from headgate.fabric.vitals import read_vitals
 from headgate.model import Stream
 from headgate.pipeline.causes import cause_of
 from headgate.pipeline.stages import Stages
@@ -236,6 +237,7 @@ class Job:
             if time.monotonic() - said_s > _SAY_S:  # so that a job that hangs or is gone can be told from an idle one
                 said_s = time.monotonic()
                 self._say(fabric, "ready")
+                fabric.publish(fabric.logs.stats("process", "job"), read_vitals("job").encode())
             streams, version = self._follow(fabric, streams, version)
             for name, query in list(self._queries.items()):
                 if not query.isActive:

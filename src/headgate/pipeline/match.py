@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from headgate import faults
 from headgate.matching import ClassLists
 from headgate.matching.admission import ALL, Level
+from headgate.matching.metering import Meter
 from headgate.pipeline.control import gate_of
 from headgate.pipeline.counts import Counted
 from headgate.pipeline.letters import SHARE, mark_oversize, pack_dead, split_dead
@@ -30,6 +31,7 @@ from headgate.pipeline.validate import DEAD
 from headgate.pipeline.worker import Address, Worker, worker
 from headgate.protocol.records import Pin
 from headgate.wire.integers import encode_lists
+from headgate.wire.manifest import of_class
 from headgate.wire.part import Part, encode_part
 
 _AHEAD_US: Final = 60_000_000  # clocks differ
@@ -97,6 +99,7 @@ class MatchPass:
                 StagedRow(kind="withheld", tolerance=tolerance, withheld=count)
                 for tolerance, count in matched.withheld().items()
             ]
+            told += _slow(me.meter(self.stream))
             mean_ms, events = mean_event_ms(matched.evaluated, stream.event_time)
             busy_s = time.perf_counter() - began
             errors = matched.errors()
@@ -179,6 +182,17 @@ class MatchPass:
             )
             for part, encoded in parts
         ]
+
+
+def _slow(meter: Meter) -> list[StagedRow]:
+    """What is told of classes that took too long, and of the rows that were therefore not looked at for them."""
+    found = []
+    for identity, each in meter.take().items():
+        row_us = each.seconds * 1e6 / max(each.rows, 1)
+        found.append(StagedRow(kind="slow", slow_class=identity, slow_us=row_us, slow_limit_us=each.limit_us))
+        if each.left_out:
+            found.append(StagedRow(kind="withheld", tolerance=of_class(identity), withheld=each.left_out))
+    return found
 
 
 def mean_event_ms(rows: pa.RecordBatch, event_time: str | None) -> tuple[float, int]:

@@ -25,11 +25,12 @@ from headgate.pipeline.match import MatchPass
 from headgate.pipeline.record import note, resume
 from headgate.pipeline.roots import own_rows
 from headgate.pipeline.session import local_uri
+from headgate.pipeline.slow import slow_classes
 from headgate.pipeline.sources import read
 from headgate.pipeline.staged import STAGED_DDL, Staged
 from headgate.pipeline.validate import validate
 from headgate.pipeline.worker import Address
-from headgate.protocol.reports import JobReport
+from headgate.protocol.reports import JobReport, SlowClass
 from headgate.wire.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class Batches:
         self.errors = Errors.read(fabric, stream.name)
         self._told = told
         self._purged = 0
+        self._slow_batches: dict[int, int] = {}
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Match, stage and commit one micro-batch.
@@ -131,6 +133,11 @@ class Batches:
             self.fabric.purge(logs.root(self.stream.name), logs.context(self.stream.name), self.keeper.base)
             self._purged = self.keeper.base
 
+    def _slow(self, staged: Staged) -> tuple[SlowClass, ...]:
+        """The classes that took too long, with how often they did in a row."""
+        self._slow_batches, found = slow_classes(self._slow_batches, staged)
+        return found
+
     def _report(self, batch: int, rows: int, staged: Staged, seconds: float) -> None:
         report = JobReport(
             stream=self.stream.name,
@@ -146,6 +153,7 @@ class Batches:
             row_cost_s=self.control.row_cost_s,
             update_cost_s=self.control.update_cost_s,
             late_rows=self.control.late_rows,
+            slow=self._slow(staged),
             time_ms=int(time.time() * 1000),
         )
         self.fabric.publish(self.fabric.logs.stats("job", self.stream.name), report.encode())

@@ -25,7 +25,7 @@ from headgate.wire.integers import decode_sorted, decode_uints
 from headgate.wire.manifest import PartRef
 from headgate.wire.unsent import Unsent, decode_unsent
 
-STAGED_FORMAT: Final = 1
+STAGED_FORMAT: Final = 2
 
 UInts = npt.NDArray[np.uint64]
 
@@ -38,10 +38,11 @@ class StagedRow:
     `dead`: a message of dead letters there, `dead` of them. `unsent`: a sender's declaration.
     `withheld`: rows that were not matched for the classes of a `tolerance`.
     `batch`: what became of one Arrow batch, what it took, and what samples say about errors of admission control.
+    `slow`: a class that took far more for each row than was estimated.
     `partition`: matched rows by class and what the context updates took, once at the end.
     """
 
-    kind: Literal["part", "dead", "unsent", "withheld", "batch", "partition"]
+    kind: Literal["part", "dead", "unsent", "withheld", "batch", "slow", "partition"]
     format: int = STAGED_FORMAT
     log_sequence: int = 0
     evaluated: int = 0
@@ -72,6 +73,9 @@ class StagedRow:
     age_s: float = 0.0
     updates: int = 0
     update_s: float = 0.0
+    slow_class: int = 0
+    slow_us: float = 0.0
+    slow_limit_us: float = 0.0
 
 
 _COLUMNS: Final = tuple(column.name for column in fields(StagedRow))
@@ -150,6 +154,13 @@ class Staged:
         found: dict[str, int] = {}
         for tolerance, count in self._of_kind("withheld", "tolerance", "withheld"):
             found[tolerance] = found.get(tolerance, 0) + count
+        return found
+
+    def slow(self) -> dict[int, tuple[float, float]]:
+        """Classes that took too long: microseconds a row, the most of all tasks, and what was allowed."""
+        found: dict[int, tuple[float, float]] = {}
+        for identity, row_us, limit_us in self._of_kind("slow", "slow_class", "slow_us", "slow_limit_us"):
+            found[identity] = max(found.get(identity, (0.0, 0.0)), (row_us, limit_us))
         return found
 
     def class_counts(self) -> tuple[UInts, UInts]:

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from headgate.fabric import SyncFabric
+from headgate.filters.cost import evaluation
+from headgate.filters.profiles import relational
+from headgate.matching import RowFilter
+from headgate.matching.metering import Meter
 from headgate.pipeline.states import Held, IndexRef, hold, hold_stricter
 from headgate.wire.logs import Logs
+
+
+def estimated_us(where: RowFilter) -> float:
+    """What evaluating a filter was estimated to take for each row, in microseconds; 0 for one without an estimate."""
+    found = relational(where)
+    return 0.0 if found is None else evaluation(found.expr).row_us
 
 
 @dataclass(frozen=True)
@@ -32,18 +43,27 @@ class Worker:
         self.fabric = address.connect()
         self._held: dict[str, Held] = {}
         self._stricter: dict[tuple[str, float], Held] = {}
+        self._meters: dict[str, Meter] = {}
 
     def state(self, stream: str, version: int, ref: IndexRef | None, context: int) -> Held:
         """A stream's index under a version, with its context log read up to a place; moved in place if it can be."""
         held = hold(self.fabric, stream, version, ref, self._held.get(stream), context)
         self._held[stream] = held
+        meter = self.meter(stream)
+        meter.forget(held.state.classes)
+        held.state.measure(meter)
         return held
+
+    def meter(self, stream: str) -> Meter:
+        """What tells the classes of a stream that take far longer than was estimated."""
+        return self._meters.setdefault(stream, Meter(time.thread_time, estimated_us))
 
     def stricter(self, stream: str, version: int, tolerance: float, context: int) -> Held:
         """As `state`, of the classes alone that tolerate less than that to be withheld from them."""
         key = (stream, tolerance)
         held = hold_stricter(self.fabric, stream, version, tolerance, self._stricter.get(key), context)
         self._stricter[key] = held
+        held.state.measure(self.meter(stream))
         return held
 
 

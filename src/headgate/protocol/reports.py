@@ -85,6 +85,15 @@ class RelayReport(Report, frozen=True, kw_only=True):
             raise ValueError("'link_bytes' and 'link_messages' do not name the same links")
 
 
+class SlowClass(msgspec.Struct, frozen=True, kw_only=True):
+    """A class that takes far longer than was estimated: in so many micro-batches in a row, by the newest of them."""
+
+    identity: Count
+    batches: Count
+    row_us: float
+    limit_us: float
+
+
 class JobReport(Report, frozen=True, kw_only=True, omit_defaults=True):
     """The Spark job as a whole (`_`), or the query of one stream after a micro-batch."""
 
@@ -106,6 +115,7 @@ class JobReport(Report, frozen=True, kw_only=True, omit_defaults=True):
     row_cost_s: float | None = None
     update_cost_s: float | None = None
     late_rows: Count | None = None
+    slow: tuple[SlowClass, ...] = ()
 
 
 class ErrorsReport(Report, frozen=True):
@@ -193,6 +203,18 @@ class ProposalReport(Report, frozen=True, kw_only=True):
     quality: float | None = None
     quality_proposed: float | None = None
     gain: float | None = None
+
+
+class ProcessReport(Report, frozen=True, kw_only=True):
+    """What a process takes of its machine since its start; `late_s` is the longest its event loop was late of late."""
+
+    kind_name = "process-report"
+    process: str
+    pid: Count
+    time_ms: Count
+    cpu_s: float
+    memory_bytes: Count
+    late_s: float = 0.0
 
 
 class AlertReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -155,7 +155,7 @@ class Contexts:
             subscription = self.snapshot.deployment.subscriptions[name]
             if news[name] != old:
                 changes.setdefault(subscription.stream, {})[self.snapshot.class_ids[name]] = (old, news[name])
-        place = self.place
+        place = self.place(requests)
         for stream, found in changes.items():
             place = await self._append(stream, found)
         self._changed.update({name: values for name, values in news.items() if changes})
@@ -171,10 +171,11 @@ class Contexts:
         self._updates += len(items)
         return place
 
-    @property
-    def place(self) -> int:
-        """The last place that an update has in any stream's log."""
-        return max([0, *self.snapshot.contexts.values(), *self._places.values()])
+    def place(self, names: Iterable[str]) -> int:
+        """The last place that an update has in the logs of the streams of some subscriptions."""
+        known = self.snapshot.deployment.subscriptions
+        streams = {known[name].stream for name in names if name in known}
+        return max((max(self.snapshot.contexts.get(each, 0), self._places.get(each, 0)) for each in streams), default=0)
 
     @property
     def due(self) -> bool:

@@ -19,7 +19,7 @@ from headgate.errors import HeadgateError
 from headgate.fabric import Fabric, FabricError, LogFullError
 from headgate.fabric.registry import User
 from headgate.fabric.serving import RequestCall
-from headgate.model import RequestLimits, Subscription
+from headgate.model import RequestLimits
 from headgate.model.caller import OPERATION, Caller
 from headgate.planning.measured import Figures
 from headgate.protocol.acks import read_tally
@@ -33,12 +33,12 @@ from headgate.service.owned import list_owned
 from headgate.service.people import People
 from headgate.service.proposals import Proposals
 from headgate.service.refining import members, named, refinement
-from headgate.service.requests import Answers, Handler, Request, mapping_of, text_of, texts_of
+from headgate.service.requests import Answers, Handler, Request, RequestError, mapping_of, text_of, texts_of
 from headgate.service.reshaping import Change, Reshaper
-from headgate.service.rights import BY, OPERATOR, ORIGIN, admitted, author_of, check_owned
+from headgate.service.rights import BY, OPERATOR, ORIGIN, admitted, author_of, check_owned, check_share
 from headgate.service.roles import Roles
 from headgate.service.room import NoRoomError, Room
-from headgate.tuning.terms import ConstraintError
+from headgate.service.suspending import Suspender
 from headgate.wire.snapshot import Snapshot
 
 Report = Callable[[], Awaitable[dict[str, Any]]]
@@ -47,6 +47,9 @@ _RETRY_S: Final = 1.0
 _CHANGES: Final = 4
 """Changes that are looked at side by side; they are made one after the other."""
 _REPORTS: Final = 2
+REFUSED_COSTS: Final = 25
+"""As how many requests one of a user counts that was looked at and refused."""
+_REFUSED: Final = b'{"error"'
 
 
 class Control:
@@ -66,13 +69,14 @@ class Control:
         self.room = Room(fabric.logs.tables_bytes)
         self._answers = Answers()
         self._changes, self._reports = Desk(limits, _CHANGES), Desk(limits, _REPORTS)
-        self._limits = limits
+        self.limits = limits
         self.people: People | None = None
         """The users of the deployment, once somebody keeps them."""
         self.roles: Roles | None = None
         """What relays and the job may do, where their server lets us say."""
         self.granting = Granting(lambda: {} if self.people is None else self.people.registry.users)
         reshaper = Reshaper(fabric, lambda: self.contexts.snapshot, self._change, self._extend_now, named)
+        self.suspender = Suspender(fabric, lambda: self.contexts.snapshot, self._change)
         self.proposals = Proposals(fabric, clerk, lambda: self.contexts.snapshot, self._change)
         self.more: dict[str, Handler] = {**reshaper.verbs, **self.proposals.verbs}
         """Requests that change something, beside those of this class."""
@@ -121,10 +125,15 @@ class Control:
         handler = self._handlers.get(verb, partial(_unknown, verb))
         answering = self._answers.answering(handler, once=verb in self._once, admit=admit)
 
-        async def answer(_: Caller, data: bytes) -> bytes:
-            return await answering(data)
+        desk = self._changes if verb in self._once else self._reports
 
-        await (self._changes if verb in self._once else self._reports).take(caller, call, answer)
+        async def answer(_: Caller, data: bytes) -> bytes:
+            found = await answering(data)
+            if found.startswith(_REFUSED) and not caller.is_operator:
+                desk.turns.charge(caller.flow, REFUSED_COSTS - 1)
+            return found
+
+        await desk.take(caller, call, answer)
 
     async def close(self) -> None:
         """Answer no more."""
@@ -220,7 +229,7 @@ class Control:
 
     async def _make(self, what: str, request: Request, change: Change) -> dict[str, Any]:
         pending, cached, figures = self.contexts.pending(), self.contexts.snapshot, self.figures()
-        identity, most, author = request.get("request"), self._limits.subscriptions, author_of(request)
+        identity, author = request.get("request"), author_of(request)
 
         def work(catalog: Catalog) -> tuple[dict[str, Any], bool]:
             known = None if identity is None else catalog.answer(identity)
@@ -230,7 +239,7 @@ class Control:
                 edit.author = author
                 before = cached if cached.revision == edit.revision else edit.snapshot()
                 edit.fold_contexts(pending.contexts, pending.places)
-                check_owned(request, before, most)
+                check_owned(request, before, self.limits)
                 answer = change(edit, before)
                 if edit.made:
                     self._extend(edit, figures)
@@ -267,7 +276,10 @@ class Control:
             seen = self.granting.seen(before.deployment, request)
             asked = {name: parse_subscription(name, given[name], seen) for name in given}
             wanted = {name: [self.granting.narrowed(each, before, request) for each in asked[name]] for name in given}
-            self._check_terms(before, [each for found in wanted.values() for each in found], figures, request)
+            changed = [each for found in wanted.values() for each in found]
+            self.extender.check(before, changed, figures, quoted=BY not in request)
+            known = {**before.deployment.subscriptions, **{each.name: each for each in changed}}
+            check_share(request, known, before.deployment.streams, self.limits.filter_cost_us)
             for name, found in wanted.items():
                 for each in found:
                     if changing and each.name in before.subscription_ids:
@@ -296,7 +308,7 @@ class Control:
             known, names = before.deployment.subscriptions, [each for name in wanted for each in named(before, name)]
             if site in before.deployment.sites:
                 moved = [replace(known[each], site=site) for each in names if each in known]
-                self._check_terms(before, moved, figures, request)
+                self.extender.check(before, moved, figures, quoted=BY not in request)
             for each in names:
                 edit.move(each, site, stays.get(each, 0))
             return {}
@@ -331,6 +343,8 @@ class Control:
             given = {name: mapping_of(contexts, name) for name in contexts}
         else:
             given = {text_of(request, "name"): mapping_of(request, "values")}
+        if not given:
+            raise RequestError("the request names no subscription", hint="give values by the names of subscriptions")
         snapshot = self.contexts.snapshot
         return await self.set_contexts({each: given[name] for name in given for each in named(snapshot, name)}, request)
 
@@ -343,7 +357,7 @@ class Control:
 
     async def _set_contexts(self, contexts: Mapping[str, Mapping[str, Any]], request: Request | None) -> dict[str, Any]:
         async with self._turn():
-            check_owned(request or {}, self.contexts.snapshot, self._limits.subscriptions)
+            check_owned(request or {}, self.contexts.snapshot, self.limits)
             place = await self.contexts.set(contexts)
             if place is None or self.contexts.due:
 
@@ -356,22 +370,11 @@ class Control:
                 spared = () if place is None else (NoRoomError, CatalogError)
                 with noted(SERVICE, "the log has the contexts, the catalog gets them later", *spared):
                     await self._make("contexts", (request or {}) if place is None else {}, change)
-        return {"revision": self.contexts.snapshot.revision, "place": place or self.contexts.place}
+        return {"revision": self.contexts.snapshot.revision, "place": place or self.contexts.place(contexts)}
 
     async def _refine(self, request: Request) -> dict[str, Any]:
         """Change what is named of a subscription's resolution; see `headgate.service.refining`."""
         return await self._change(f"refine {text_of(request, 'name')}", request, refinement(request, self.granting))
-
-    def _check_terms(self, before: Snapshot, wanted: list[Subscription], figures: Figures, request: Request) -> None:
-        """Refuse what a constraint forbids; a user is not told which, as that names what is others'."""
-        try:
-            self.extender.check(before, wanted, figures)
-        except ConstraintError as error:
-            if BY not in request:
-                raise
-            raise ConstraintError(
-                "this cannot be served within the deployment's constraints", hint="subscribe at another site"
-            ) from error
 
     async def settle_grants(self, what: str, request: Request) -> int:
         """Bring all subscriptions to what the grants of their owners leave of them; how many were changed."""

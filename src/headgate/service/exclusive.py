@@ -9,6 +9,7 @@ from pathlib import Path
 
 from headgate.errors import HeadgateError
 from headgate.private import make_private, private_files
+from headgate.service.state_format import check_format
 
 
 class RunsAlreadyError(HeadgateError):
@@ -26,4 +27,5 @@ def exclusive(state_dir: Path) -> Iterator[None]:
             raise RunsAlreadyError(
                 f"a deployment is already running in {state_dir}", hint="stop it, or give another --state-dir"
             ) from error
+        check_format(state_dir)
         yield

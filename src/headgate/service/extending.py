@@ -99,8 +99,13 @@ class Extender:
         self._seen = (plan or snapshot.plan, here[1])
         return plan
 
-    def check(self, snapshot: Snapshot, wanted: Iterable[Subscription], figures: Figures) -> None:
-        """Refuse subscriptions that nobody can serve without missing a constraint by more than it is missed now."""
+    def check(
+        self, snapshot: Snapshot, wanted: Iterable[Subscription], figures: Figures, *, quoted: bool = True
+    ) -> None:
+        """Refuse subscriptions that nobody can serve without missing a constraint by more than it is missed now.
+
+        The constraints are `quoted` to operators only, as they name what is others'.
+        """
         terms = Terms.of(snapshot.deployment)
         if not terms.limits or snapshot.plan is None:
             return
@@ -115,9 +120,9 @@ class Extender:
             plan = extend_plan(there, self._known, figures, fixed=self.fixed) or snapshot.plan
             problem = _problem(there, plan, self._known, figures)
             if worse(terms.missed(problem, plan), before):
+                which = ": " + "; ".join(map(str, terms.misses(problem, plan))) if quoted else ""
                 raise ConstraintError(
-                    f"{', '.join(map(repr, added))} cannot be served within the deployment's constraints: "
-                    + "; ".join(map(str, terms.misses(problem, plan))),
+                    f"{', '.join(map(repr, added))} cannot be served within the deployment's constraints{which}",
                     hint="subscribe at another site, or loosen the constraint in the deployment file",
                 )
 

@@ -32,9 +32,10 @@ class Kind(StrEnum):
     UNREADABLE = "unreadable"
     SET_ASIDE = "set-aside"
     CUT_OFF = "cut-off"
+    SUSPENDED = "suspended"
 
 
-NOTES: Final = frozenset({Kind.SET_ASIDE, Kind.CUT_OFF})
+NOTES: Final = frozenset({Kind.SET_ASIDE, Kind.CUT_OFF, Kind.SUSPENDED})
 """Kinds that lose nothing and so are no errors."""
 
 
@@ -226,6 +227,14 @@ def _cut_off(document: Document) -> Iterator[Finding]:
             yield Finding(Kind.CUT_OFF, f"site {name}", f"{silent}: what it last reported counts")
 
 
+def _suspended(document: Document) -> Iterator[Finding]:
+    """Subscriptions that take no rows any more, as their filters took too long."""
+    for name, each in document["subscriptions"].items():
+        if each.get("suspended"):
+            left = f"; {each['unevaluated']:,} rows were not looked at before" if each.get("unevaluated") else ""
+            yield Finding(Kind.SUSPENDED, f"subscription {name}", f"is suspended: {each['suspended']}{left}")
+
+
 def _running(document: Document) -> bool:
     """Whether any relay has reported of late."""
     return not all(_cut(document, name) for name in document["sites"])
@@ -248,4 +257,5 @@ RULES: Final[tuple[Callable[[Document], Iterator[Finding]], ...]] = (
     _unreadable_terms,
     _set_aside,
     _cut_off,
+    _suspended,
 )

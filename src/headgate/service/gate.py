@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from headgate.model import RequestLimits
 from headgate.model.caller import Caller
 from headgate.protocol.records import RangeRequest
 from headgate.relay.tables import Tables
+from headgate.service.allowances import ByteAllowances, Connections
 from headgate.service.desk import Desk
 from headgate.service.hints import Hints
 from headgate.service.people import People
@@ -44,6 +46,8 @@ _MOST_BYTES: Final = 16 << 20
 _MOST_REPORT: Final = 64 << 10
 _WAIT_S: Final = 10.0
 _SWEEP_S: Final = 10.0
+_LONGEST_S: Final = 5.0
+"""Less than a client waits for an answer."""
 
 AskControl = Callable[[User, str, RequestCall], Awaitable[None]]
 
@@ -52,9 +56,17 @@ class Gate:
     """Serves the users of one deployment."""
 
     def __init__(
-        self, fabric: Fabric, tables: Tables, people: People, current: Callable[[], Snapshot], ask: AskControl
+        self,
+        fabric: Fabric,
+        tables: Tables,
+        people: People,
+        current: Callable[[], Snapshot],
+        ask: AskControl,
+        limits: RequestLimits | None = None,
     ) -> None:
         """`current` is the catalog in force, `ask` takes requests that are no reading."""
+        limits = limits or RequestLimits()
+        self._bytes, self._connections = ByteAllowances(limits.bytes_per_s), Connections(limits)
         self._current = current
         self._fabric = fabric
         self._tables = tables
@@ -86,10 +98,14 @@ class Gate:
         user = self._people.registry.users.get(name)
         if user is None:
             await _refuse(call, UserError(f"no user {name!r}"))
+        elif not self._connections.admits(name, call.connection, time.monotonic()):
+            await _refuse(call, UserError(f"user {name!r} has too many connections", hint="close some, and wait 30 s"))
         elif verb == "wait":
-            await self._wait(user, call)
+            await self._keep(user, call, self._answer_wait(user, call))
+        elif verb == "get" and (wait_s := self._bytes.wait_s(name, time.monotonic())) > 0:
+            await self._keep(user, call, self._later(user, call, wait_s))
         elif verb in self._verbs:
-            await self._desk.take(Caller(name, user.role), call, partial(self._read, user, verb, call))
+            await self._enqueue(user, verb, call)
         else:
             await self._ask(user, verb, call)
 
@@ -100,13 +116,22 @@ class Gate:
             await _refuse(call, error)
             return None
 
-    async def _wait(self, user: User, call: RequestCall) -> None:
-        """Answer when something comes on one of some subjects; a user has a few such questions open at most."""
+    async def _enqueue(self, user: User, verb: str, call: RequestCall) -> None:
+        await self._desk.take(Caller(user.name, user.role), call, partial(self._read, user, verb, call))
+
+    async def _later(self, user: User, call: RequestCall, wait_s: float) -> None:
+        """Let somebody who has read more than its share wait for what it asks for."""
+        await asyncio.sleep(min(wait_s, _LONGEST_S))
+        await self._enqueue(user, "get", call)
+
+    async def _keep(self, user: User, call: RequestCall, answering: Coroutine[Any, Any, None]) -> None:
+        """Answer later, such as when something comes; a user has a few such questions open at most."""
         tasks = self._waits.setdefault(user.name, set())
         if len(tasks) >= _MOST_WAITS:
+            answering.close()
             await _refuse(call, UserError(f"user {user.name!r} waits {len(tasks)} times already"))
             return
-        task = asyncio.create_task(self._answer_wait(user, call))
+        task = asyncio.create_task(answering)
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
@@ -153,7 +178,9 @@ class Gate:
             raise UserError(f"{subject} is not for user {user.name!r}")
         found = await self._stored(kind, what, subject, None if single else request)
         for stored in found:
-            await call.send(await self._shown(user, snapshot, kind, what, stored), stored.headers())
+            data = await self._shown(user, snapshot, kind, what, stored)
+            await call.send(data, stored.headers())
+            self._bytes.took(user.name, len(data), time.monotonic())
         if not single or not found:
             await call.send(b"", {"Status": "204"})
         return None
@@ -164,6 +191,7 @@ class Gate:
             log = logs.inbox(what)
             if request is not None:
                 limit, room = (min(int(request[key]), most) for key, most in _BOUNDS)
+                room = self._bytes.most(room)
                 try:
                     return await fabric.read(log, subject, int(request["seq"]) - 1, limit=limit, max_bytes=room)
                 except NoLogError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from headgate.catalog.granting import as_asked
+from headgate.catalog.granting import as_asked, is_stopped
 from headgate.fabric import Fabric
 from headgate.service.rights import owned_by
 from headgate.wire.ledger import Matched
@@ -22,7 +22,10 @@ async def list_owned(fabric: Fabric, snapshot: Snapshot, owner: str) -> dict[str
     for name, each in found.items():
         number = snapshot.subscription_ids[name]
         figures = {"id": number, "starts": starts.get(number)}
-        shown[name] = {**figures, "stream": each.stream, "site": each.site, "where": as_asked(each).where}
+        asked = as_asked(each).resume()
+        shown[name] = {**figures, "stream": each.stream, "site": each.site, "where": asked.where}
+        if each.suspended or is_stopped(each):
+            shown[name]["stopped"] = each.suspended or "it names what you may not see"
     return shown
 
 

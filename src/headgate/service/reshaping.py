@@ -14,12 +14,14 @@ from typing import Any
 from headgate.catalog import CatalogBusyError, Edit
 from headgate.catalog.reshape import reshaped
 from headgate.fabric import Fabric
+from headgate.fabric.registry import UserError
 from headgate.model import Deployment, Subscription
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, check_source
 from headgate.planning.what_if import change as changed_in_words
 from headgate.service.extending import missed_constraints
 from headgate.service.incarnations import new_incarnations
 from headgate.service.requests import Handler, Request, mapping_of, text_of, texts_of
+from headgate.service.rights import BY
 from headgate.service.roots import refuse_moved_roots
 from headgate.tuning.terms import ConstraintError
 from headgate.wire.snapshot import Snapshot
@@ -104,7 +106,10 @@ class Reshaper:
         def change(edit: Edit, before: Snapshot) -> dict[str, Any]:
             for name in names:
                 for each in self._named(before, name):
-                    edit.change(switch(edit.subscription(each)))
+                    found = edit.subscription(each)
+                    if found.suspended and BY in request:
+                        raise UserError(f"{each!r} is suspended: {found.suspended}")
+                    edit.change(switch(found))
             return {}
 
         return await self._make(f"{what} {f'{len(names)} subscriptions' if several else names[0]}", request, change)

@@ -11,8 +11,9 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from headgate.catalog.profiles import row_cost_us
 from headgate.fabric.registry import User, UserError
-from headgate.model import Subscription
+from headgate.model import RequestLimits, Stream, Subscription
 from headgate.model.roots import members_named
 from headgate.service.audit import Author
 from headgate.service.requests import Request, RequestError, mapping_of, text_of
@@ -60,8 +61,8 @@ def _owned(user: User, name: str, document: Any) -> dict[str, Any]:
     return {**document, "owner": user.name}
 
 
-def check_owned(request: Request, before: Snapshot, most: int) -> None:
-    """Refuse a request of a user that touches what is not its own, or asks for more than `most` subscriptions."""
+def check_owned(request: Request, before: Snapshot, limits: RequestLimits) -> None:
+    """Refuse a request of a user that touches what is not its own, or asks for more subscriptions than it may have."""
     name = request.get(BY)
     if name is None:
         return
@@ -77,9 +78,34 @@ def check_owned(request: Request, before: Snapshot, most: int) -> None:
             raise unknown(str(source))
     new = [each for each in wanted if each not in known]
     have = sum(found.owner == name for found in known.values())
-    if new and have + len(new) > most:
+    if new and have + len(new) > limits.subscriptions:
         raise UserError(
-            f"user {name!r} has {have} subscriptions and may have {most}", hint="end some, or ask an operator for more"
+            f"user {name!r} has {have} subscriptions and may have {limits.subscriptions}",
+            hint="end some, or ask an operator for more",
+        )
+
+
+def check_share(
+    request: Request, after: Mapping[str, Subscription], streams: Mapping[str, Stream], most_us: float
+) -> None:
+    """Refuse what would make all filters of a user on one stream cost more than its share of the matching.
+
+    `after` are the subscriptions as the request would leave them.
+    """
+    name = request.get(BY)
+    if name is None:
+        return
+    costs: dict[str, float] = {}
+    for each in after.values():
+        if each.owner == name:
+            found = row_cost_us(each, streams[each.stream].schema)
+            costs[each.stream] = costs.get(each.stream, 0.0) + found
+    stream, cost_us = max(costs.items(), key=lambda each: each[1], default=("", 0.0))
+    if cost_us > most_us:
+        raise UserError(
+            f"all filters of user {name!r} on {stream!r} together would take about {cost_us:,.0f} us a row, "
+            f"{most_us:,.0f} are allowed",
+            hint="simplify or end some, or ask an operator for more",
         )
 
 

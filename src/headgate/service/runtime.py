@@ -21,6 +21,7 @@ from headgate.fabric.mqtt import prepare
 from headgate.fabric.place import write_whole
 from headgate.fabric.rolekeys import has_keys
 from headgate.fabric.runner import run_machine
+from headgate.fabric.vitals import keep_vitals
 from headgate.model import Deployment, RequestLimits, parse_duration
 from headgate.model.alerts import AlertRules
 from headgate.pipeline.job import JobConfig
@@ -145,11 +146,18 @@ class Runtime:
         self.catalog.guard = self._guard
         await self.control.serve()
         if self.server is not None:
+            control = self.control
             gate = Gate(
-                self.fabric, self.tables, self.people, lambda: self.control.contexts.snapshot, self.control.take_from
+                self.fabric,
+                self.tables,
+                self.people,
+                lambda: control.contexts.snapshot,
+                control.take_from,
+                control.limits,
             )
             self._spawn(gate.run(), "gate")
             self._spawn(self.people.run(), "users")
+        self._spawn(self.control.suspender.run(), "filters that take too long")
         self._spawn(keep_anchor(self.fabric, self.audit), "audit")
         self._spawn(self.control.run(), "revisions")
         if self.roles is not None:
@@ -157,6 +165,7 @@ class Runtime:
         await self._follow(snapshot)
         self.control.followers.append(self._follow)
         self._spawn(keep_quarantine(self.fabric, "service"), "quarantine")
+        self._spawn(keep_vitals(self.fabric, "service"), "vitals")
         self._run(HeadMachine(logs, **self._own), "head")
         self._spawn(keep_pulse(self.fabric), "pulse")
         self._spawn(self.observer.run(), "observer")

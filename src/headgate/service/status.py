@@ -34,6 +34,7 @@ from headgate.service.reports import read_reports, shown
 from headgate.service.waiting import waiting
 from headgate.wire.ledger import Entry, Tally
 from headgate.wire.logs import Log
+from headgate.wire.manifest import of_class, tolerances
 from headgate.wire.snapshot import Snapshot
 
 Relays = Mapping[str, RelayReport]
@@ -321,14 +322,20 @@ def queued_for(snapshot: Snapshot, name: str, relays: Relays) -> dict[str, Any]:
 def _withheld(snapshot: Snapshot, subscription: Subscription, book: StreamBooks) -> dict[str, Any]:
     """What a subscription tolerates, and the share of the stream's rows that was not matched for its group.
 
-    Said where admission control has withheld rows from somebody.
+    Said where admission control has withheld rows from somebody. `unevaluated` are rows that were not looked at for its
+    class, which takes too long, and `suspended` is why it takes none any more.
     """
-    if not book.withheld:
-        return {}
+    identity = subscription.suspended_class or snapshot.class_ids[subscription.name]
+    unevaluated = book.withheld.get(of_class(identity), 0)
+    found: dict[str, Any] = {"unevaluated": unevaluated} if unevaluated else {}
+    if subscription.suspended:
+        found["suspended"] = subscription.suspended
+    if not tolerances(book.withheld):
+        return found
     stream = snapshot.deployment.streams[book.stream]
     tolerance = tolerance_of(subscription.require, tolerance_of(stream.admission.require))
     rows = book.rows_in - book.dead
-    return {"tolerates": tolerance, "withheld": round(book.withheld.get(f"{tolerance:g}", 0) / rows, 6)}
+    return {**found, "tolerates": tolerance, "withheld": round(book.withheld.get(f"{tolerance:g}", 0) / rows, 6)}
 
 
 def _reorderings(snapshot: Snapshot, relays: Relays) -> list[dict[str, Any]]:
@@ -388,12 +395,16 @@ def _whereabouts(subscription: Subscription, tally: Tally | None) -> dict[str, A
 
 def _delays(tally: Tally | None) -> dict[str, Any]:
     if tally is None:
-        return {"commit_delay_ms": None, "event_delay_ms": None}
+        return {"commit_delay_ms": None, "event_delay_ms": None, "jitter_ms": None}
     return {
         name: {
             "mean": histogram.mean(),
             "p50": histogram.quantile(0.5),
             "p99": histogram.quantile(0.99),
         }
-        for name, histogram in (("commit_delay_ms", tally.commit_delay), ("event_delay_ms", tally.event_delay))
+        for name, histogram in (
+            ("commit_delay_ms", tally.commit_delay),
+            ("event_delay_ms", tally.event_delay),
+            ("jitter_ms", tally.jitter),
+        )
     }

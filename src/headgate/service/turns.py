@@ -2,7 +2,9 @@
 
 Somebody who sends thousands of requests at once fills a queue of their own: the next request of anybody else waits for
 what is being served at the moment and for one request of each other who waits, never for a queue. What does not fit, or
-comes faster than the limit for longer than the burst, is refused at once, and told when to come back.
+comes faster than the limit for longer than the burst, is refused at once, and told when to come back. A request that
+was refused after it was looked at counts as several: whoever sends filters that are written to hurt is soon looked at
+a few times a second only.
 """
 
 from __future__ import annotations
@@ -56,6 +58,12 @@ class RequestTurns(Generic[T]):
         found.waiting.append(request)
         self._ready[flow] = None
         return None
+
+    def charge(self, flow: str, requests: int) -> None:
+        """Count a request of a flow as so many more, as it was found out to cost more than others."""
+        found = self._flows.get(flow)
+        if found is not None:
+            found.tokens -= requests
 
     def take(self) -> T | None:
         """The next request: of the flow that has waited longest since its last turn; None when nobody waits."""

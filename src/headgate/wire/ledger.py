@@ -73,7 +73,8 @@ class Tally:
     acknowledgement that could not be read, or behind which rows are no longer kept, 0 when there was none: what was
     counted before it is not in here.
     `incarnation` is the id of the stream's incarnation that the sequence numbers belong to, `run` that of the service's
-    run in which they were read, `reader` that of the reader that stored it.
+    run in which they were read, `reader` that of the reader that stored it. `jitter` are differences of the delays of
+    consecutive rows, from the commit on; `last_delay_ms` is the last one's delay.
     """
 
     subscription: Count
@@ -101,6 +102,8 @@ class Tally:
     reader: str = ""
     commit_delay: Histogram = field(default_factory=Histogram)
     event_delay: Histogram = field(default_factory=Histogram)
+    jitter: Histogram = field(default_factory=Histogram)
+    last_delay_ms: float | None = None
 
     def encode(self) -> bytes:
         """The stored form."""
@@ -243,6 +246,11 @@ class Account:
             delay_ms = now_ms - commit.time_ms
             self.tally.commit_delay.add(delay_ms, end - start)
             self.tally.event_delay.add(delay_ms + commit.lag_ms, end - start)
+            if end > start:
+                if self.tally.last_delay_ms is not None:
+                    self.tally.jitter.add(abs(delay_ms - self.tally.last_delay_ms))
+                self.tally.jitter.add(0.0, end - start - 1)  # rows of one commit come together
+                self.tally.last_delay_ms = delay_ms
 
     def _settle(self, block: Block) -> None:
         tally, since = self.tally, self.tally.since

@@ -14,6 +14,20 @@ from headgate.wire.integers import decode_sorted, decode_uints, encode_sorted, e
 from headgate.wire.unsent import Unsent
 
 
+def of_class(identity: int) -> str:
+    """The group of a single class among those that rows were withheld from.
+
+    >>> of_class(12)
+    'class 12'
+    """
+    return f"class {identity}"
+
+
+def tolerances(withheld: Mapping[str, int]) -> dict[str, int]:
+    """What was withheld from groups of classes by what they tolerate, without what was from single classes."""
+    return {group: count for group, count in withheld.items() if not group.startswith("class ")}
+
+
 @dataclass(frozen=True, slots=True)
 class PartRef:
     """A staged part by its place in the root log (0 when nothing in the run was wanted) and what it counted."""
@@ -43,8 +57,9 @@ class Manifest:
     is the place in the root log up to which updates of contexts were applied, but for those at the places `skipped`,
     which were shed, and of those in `partly` the changes whose bits are set: with `version` they are the batch's pin.
     `shed_updates` counts the values that this batch shed, `partly_shed` the evaluated rows that were matched for some
-    groups of classes only, `withheld` by a group's tolerance the rows that were not matched for it. `unsent` is what
-    senders declared in this batch to have given up, `untold` what they had declared in the batches before it that had
+    groups of classes only, `withheld` by a group's tolerance the rows that were not matched for it, or by `of_class`
+    those that were not looked at for a class that takes too long. `unsent` is what senders declared in this batch to
+    have given up, `untold` what they had declared in the batches before it that had
     no rows: subscribers hear of both with the rows of this one.
 
     `ranges` are what the batch read of each source; they begin where those of the manifest before it end. `files` is

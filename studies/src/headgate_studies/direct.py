@@ -20,8 +20,10 @@ from headgate.pipeline.control import Controller
 from headgate.pipeline.errors import Errors
 from headgate.pipeline.indexes import IndexKeeper
 from headgate.pipeline.match import MatchPass
+from headgate.pipeline.slow import slow_classes
 from headgate.pipeline.staged import Staged
 from headgate.pipeline.worker import Address
+from headgate.protocol.reports import JobReport
 from headgate.wire.manifest import Manifest
 
 
@@ -46,6 +48,7 @@ class DirectCommits:
         self._keepers = keepers or {}
         self._controllers = controllers or {}
         self._fabric = address.connect()
+        self._slow: dict[str, dict[int, int]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -83,6 +86,10 @@ class DirectCommits:
             control.learn(staged)
         manifest = commit(self._fabric, stream, self._lineage, batch, pin, staged)
         Errors.read(self._fabric, stream).after(staged, self._fabric, stream)
+        self._slow[stream], slow = slow_classes(self._slow.get(stream, {}), staged)
+        if slow:
+            report = JobReport(stream=stream, state="running", batch=batch, time_ms=int(time.time() * 1000), slow=slow)
+            self._fabric.publish(self._fabric.logs.stats("job", stream), report.encode())
         if manifest is not None and self._on_commit is not None:
             self._on_commit(manifest)
         return manifest

@@ -20,7 +20,7 @@ from headgate.fabric import Crew, cancel_all
 from headgate.fabric.accounts import BRIDGE_FILE
 from headgate.fabric.mqtt import DeviceFabric
 from headgate.model import Deployment
-from headgate.model.roots import root_region
+from headgate.model.roots import members_named, root_region
 
 _LOOK_S: Final = 0.5
 _AGAIN_S: Final = 1.0
@@ -65,7 +65,8 @@ class Bridge:
         try:
             while True:
                 await audiences.refresh()
-                names = _names((await self._gateway.snapshot()).deployment)
+                deployment = (await self._gateway.snapshot()).deployment
+                names = _names(deployment)
                 wanted = {name: audiences.of(name) for name in audiences.wanted(names)}
                 self._ended = {name: each for name, each in self._ended.items() if wanted.get(name) == each}
                 for name, audience in wanted.items():
@@ -76,7 +77,8 @@ class Bridge:
                     elif known is None and self._same(name, audience):
                         continue
                     elif known is None:
-                        outlet = Outlet(name, self._gateway.client, self._gateway.readers, devices)
+                        readers = self._gateway.of_owner(_owner(deployment, name)).readers
+                        outlet = Outlet(name, self._gateway.client, readers, devices)
                         outlet.audience = audience
                         self._outlets[name] = outlet, asyncio.create_task(outlet.run(), name=f"MQTT {name}")
                     else:
@@ -121,6 +123,13 @@ class Bridge:
         for number, body in enumerate(bodies):
             key = None if identity is None else f"{identity} {number}"
             await store_body(self._gateway, stream, body, key, dead=True)
+
+
+def _owner(deployment: Deployment, name: str) -> str:
+    """Whose a subscription is, which may have a part at each root of its stream."""
+    known = deployment.subscriptions
+    parts = [name] if name in known else members_named(deployment.streams, known, name)
+    return next((known[each].owner for each in parts), "")
 
 
 def _names(deployment: Deployment) -> list[str]:

@@ -28,6 +28,7 @@ from headgate.service.why.rows import (
 from headgate.service.why.verdict import context_at, judge
 from headgate.wire.block import EXPIRED
 from headgate.wire.ledger import Tally
+from headgate.wire.manifest import tolerances
 from headgate.wire.message import json_text
 from headgate.wire.snapshot import Snapshot
 
@@ -208,7 +209,7 @@ class _Asking:
         text = (
             f"Row {found.seq:,} fits {self._name!r}, and admission control did not match it for those who tolerate "
             "as much as it does: the stream's job could not keep up, and withheld "
-            f"{sum(found.manifest.withheld.values()):,} rows from such groups in that micro-batch."
+            f"{sum(tolerances(found.manifest.withheld).values()):,} rows from such groups in that micro-batch."
         )
         return self._fate("withheld", text, seq=found.seq, row=row)
 

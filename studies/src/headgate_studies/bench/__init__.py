@@ -75,5 +75,8 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "security": Benchmark(
         "headgate_studies.bench.security", "live: what credentials, TLS and the gate cost, beside none of them"
     ),
+    "hostile": Benchmark(
+        "headgate_studies.bench.hostile_stream", "live: delays of a stream while a user floods it with hostile filters"
+    ),
     "roles": Benchmark("headgate_studies.bench.roles", "what an install by role costs on disk and to import"),
 }

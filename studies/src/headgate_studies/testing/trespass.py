@@ -1,10 +1,12 @@
-"""Requests by a user without the right to them: ``python -m headgate_studies.testing.trespass --requests 10000``.
+"""Requests by users without the right to them: ``python -m headgate_studies.testing.trespass --requests 10000``.
 
-A deployment runs with two users. One of them owns a subscription; the other asks, publishes and listens at random:
+A deployment runs with three users. One of them owns a subscription; another asks, publishes and listens at random:
 control requests about what is the first one's, reads and acknowledgements of every subject that there is, the JetStream
-API of every log, requests in the first one's name, replies that lead into logs. Nothing may change and nothing may come
-back but refusals and what is everybody's. Then the owner asks for the same, and is served. A quarter as many requests
-each are made with the credentials of a site and of the Spark job. The last line is JSON.
+API of every log, requests in the first one's name, replies that lead into logs, every operation of the HTTP API. The
+third may have some rows and columns of the first one's stream, and asks for the others
+(`headgate_studies.testing.trespass_grants`). Nothing may change and nothing may come back but refusals and what is
+everybody's. Then the owner asks for the same, and is served. A quarter as many requests each are made with the
+credentials of a site and of the Spark job. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -16,24 +18,31 @@ import random
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import httpx
 import nats
+import pyarrow as pa
 
+from headgate.api.server import serving
 from headgate.catalog import parse_deployment
 from headgate.client import Client
 from headgate.fabric.gated import SUBJECT
+from headgate.fabric.tokens import API, make_user_token
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.worker import Address
+from headgate.service.access import make_token
+from headgate.service.face import address_of, listen
 from headgate.service.runtime import Runtime, open_runtime
 from headgate.service.settings import Settings
 from headgate.wire.ledger import Tally
 from headgate.wire.logs import Log, Logs
 from headgate_studies.direct import DirectCommits
+from headgate_studies.testing.trespass_grants import GRANT, GrantTrespasser
+from headgate_studies.testing.trespass_outcome import TrespassOutcome
 from headgate_studies.testing.trespass_roles import trespass_in_roles
 
 DEPLOYMENT: Final = """
@@ -42,6 +51,7 @@ streams:
   fleet: {root: root, source: {format: generator, kind: fleet, seed: 3}, key: vehicle, event_time: at}
   notes: {root: root, source: {format: nats}, schema: {text: string}}
 plan: {fleet: {leaf: root}, notes: {leaf: root}}
+limits: {requests: 100000/s, burst: 1000000, waiting: 10000}  # what is refused is refused for its own sake
 """
 OWNED: Final = "hers-4711"
 FILTER: Final = "speed > $limit AND speed > -4711.25"
@@ -62,38 +72,31 @@ _API: Final = ("STREAM.INFO", "STREAM.PURGE", "STREAM.DELETE", "STREAM.MSG.GET",
 _EVERYBODYS: Final = ("hg.catalog.head", "hg.catalog.runs", "hg.tables.")
 
 
-@dataclass
-class TrespassOutcome:
-    """What was asked and what came of it."""
-
-    seed: int
-    requests: int = 0
-    kinds: Counter[str] = field(default_factory=Counter)
-    leaked: list[str] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)
-    refused_to_the_owner: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-
-    @property
-    def wrong(self) -> list[str]:
-        """Everything that should not be."""
-        return [*self.leaked, *self.changed, *self.refused_to_the_owner]
-
-
 class Trespasser:
     """Asks for what is not its own."""
 
     def __init__(
-        self, connection: Any, name: str, subjects: list[str], logs: list[str], outcome: TrespassOutcome
+        self,
+        connection: Any,
+        http: httpx.AsyncClient,
+        paths: list[tuple[str, str]],
+        name: str,
+        subjects: list[str],
+        logs: list[str],
+        outcome: TrespassOutcome,
     ) -> None:
         self._connection, self._name, self._subjects, self._logs = connection, name, subjects, logs
+        self._http, self._paths = http, paths
         self._random = random.Random(outcome.seed)
         self._outcome = outcome
         self._tally = Tally(1).encode()
 
     async def ask(self) -> None:
         """One request of any kind."""
-        kinds = (self._control, self._read, self._write, self._publish, self._api, self._impersonate, self._lead_astray)
+        kinds = (
+            *(self._control, self._read, self._write, self._publish, self._api, self._impersonate, self._lead_astray),
+            self._over_http,
+        )
         kind = self._random.choice(kinds)
         self._outcome.requests += 1
         self._outcome.kinds[kind.__name__.strip("_")] += 1
@@ -169,6 +172,23 @@ class Trespasser:
             tokens[self._random.randrange(1, len(tokens))] = self._random.choice(("*", ">", "1", "..", "ü", ""))
         return ".".join(tokens)
 
+    async def _over_http(self) -> None:
+        """Any operation of the HTTP API about what is another's; what is nobody's must be answered alike."""
+        method, path = self._random.choice(self._paths)
+        body = self._random.choice((None, {}, {"names": [OWNED]}, {"site": "root"}, {"position": "x"}))
+        answers = []
+        for name in (OWNED, f"{OWNED[:-1]}2"):
+            place = path.replace("{name}", name).replace("{one}", "root").replace("{other}", "leaf")
+            sent = json.loads(json.dumps(body).replace(OWNED, name))
+            answers.append(await self._http.request(method, place, json=None if method == "GET" else sent))
+        if method != "GET" and answers[0].is_success:
+            self._outcome.leaked.append(f"{method} {path} was done")
+        said = [each.text.replace(OWNED[:-1], "").replace("2", "1") for each in answers]
+        if "{name}" in path and (answers[0].is_success or said[0] != said[1]):
+            self._outcome.leaked.append(f"{method} {path}: {said[0][:200]} and {said[1][:200]}")
+        if "4711.25" in answers[0].text:
+            self._outcome.leaked.append(f"{method} {path}: {answers[0].text[:200]}")
+
     async def _publish(self) -> None:
         await self._connection.publish(self._random.choice(self._subjects), self._tally)
 
@@ -190,24 +210,32 @@ async def campaign(seed: int, requests: int, directory: Path) -> TrespassOutcome
     """Run one deployment, trespass, and look whether anything came of it."""
     outcome, began = TrespassOutcome(seed), time.monotonic()
     deployment = parse_deployment(DEPLOYMENT, "trespass.yaml", GENERATOR_SCHEMAS)
-    settings = Settings(state_dir=directory / "state", job=False)
+    state = directory / "state"
     async with (
-        open_runtime(settings, deployment) as runtime,
-        await Client.connect(state_dir=directory / "state") as operator,
+        open_runtime(Settings(state_dir=state, job=False), deployment) as runtime,
+        await Client.connect(state_dir=state) as operator,
+        _served(operator, state) as address,
     ):
         ada = await _client(runtime, operator, directory, "ada", ["fleet"])
-        async with ada:
+        mel = await _client(runtime, operator, directory, "mel", ["fleet"])
+        await operator.control("user-grant", name="mel", stream="fleet", **GRANT)
+        file = await _credentials(operator, directory, "eve", ["notes"])
+        async with ada, mel, _http(address, directory, "eve") as web, _http(address, directory, "mel") as mels_web:
+            schema = runtime.control.contexts.snapshot.deployment.streams["fleet"].schema
+            within = GrantTrespasser(mel, mels_web, schema, outcome)
+            await within.begin()
             inbox = await ada.subscribe(OWNED, stream="fleet", site="leaf", where=FILTER, context={"limit": -1.0})
-            await asyncio.to_thread(_commit, runtime)
+            committed = await asyncio.to_thread(_commit, runtime)
             await anext(aiter(inbox))
             await inbox.close()
+            await within.read_rows(committed)
             before = await _state(runtime, operator)
-            file = await _credentials(operator, directory, "eve", ["notes"])
             connection = await nats.connect(
                 runtime.listens_at, user_credentials=file, inbox_prefix=b"_INBOX_eve", error_cb=_quiet
             )
             subjects = [each for log in before for each in before[log]]
-            eve = Trespasser(connection, "eve", subjects, list(before), outcome)
+            paths = await _operations(web)
+            eve = Trespasser(connection, web, paths, "eve", subjects, list(before), outcome)
 
             async def heard(message: Any) -> None:
                 if not message.subject.startswith("_INBOX_eve."):
@@ -216,11 +244,14 @@ async def campaign(seed: int, requests: int, directory: Path) -> TrespassOutcome
             for subject in (">", "hg.>", "_INBOX.>", "_INBOX_ada.>", "$JS.>"):
                 await connection.subscribe(subject, cb=heard)
             while outcome.requests < requests:
-                await asyncio.gather(*(eve.ask() for _ in range(min(16, requests - outcome.requests))))
+                # The one who may ask for some of it waits for its answers: it would be refused as asking too often.
+                left = requests - outcome.requests
+                await asyncio.gather(*(eve.ask() for _ in range(min(15, left))), *([within.ask()] if left > 15 else []))
             await connection.flush()
             await connection.close()
             after = await _state(runtime, operator)
             outcome.changed = [f"{log} changed" for log in before if before[log] != after.get(log)]
+            await within.read_rows(committed)
             in_roles = max(requests // 4, 1)
             asked, leaked, may_change = await trespass_in_roles(runtime, subjects, list(before), in_roles, seed)
             outcome.kinds["in a role"], outcome.requests = asked, outcome.requests + asked
@@ -229,6 +260,32 @@ async def campaign(seed: int, requests: int, directory: Path) -> TrespassOutcome
             await _as_owner(ada, outcome)
     outcome.seconds = time.monotonic() - began
     return outcome
+
+
+@asynccontextmanager
+async def _served(operator: Client, state: Path) -> AsyncIterator[str]:
+    """The HTTP API of the deployment, in this process."""
+    listening = listen("127.0.0.1:0")
+    async with serving(operator, listening, make_token(state), state):
+        yield address_of(listening)
+
+
+def _http(address: str, directory: Path, name: str) -> httpx.AsyncClient:
+    """The HTTP API as a user uses it."""
+    text = (directory / f"{name}.creds").read_text(encoding="utf-8")
+    headers = {"Authorization": f"Bearer {make_user_token(text, API, int(time.time()) + 86_400)}"}
+    return httpx.AsyncClient(base_url=address, headers=headers, timeout=60, trust_env=False)
+
+
+async def _operations(http: httpx.AsyncClient) -> list[tuple[str, str]]:
+    """Every operation of the API that ends by itself."""
+    document = (await http.get("/openapi.json")).json()
+    return [
+        (method.upper(), path)
+        for path, operations in document["paths"].items()
+        for method in operations
+        if not path.endswith("/events")
+    ]
 
 
 def _changes(
@@ -275,9 +332,11 @@ async def _client(runtime: Runtime, operator: Client, directory: Path, name: str
     return await Client.connect(runtime.listens_at, user_credentials=file)
 
 
-def _commit(runtime: Runtime) -> None:
+def _commit(runtime: Runtime) -> pa.RecordBatch:
+    rows = generate("fleet", 3, 0, 50)
     with DirectCommits(Address(runtime.url, Logs()), "trespass") as direct:
-        direct.commit("fleet", generate("fleet", 3, 0, 50), 0, 0.0)
+        direct.commit("fleet", rows, 0, 0.0)
+    return rows
 
 
 async def _state(runtime: Runtime, operator: Client) -> dict[str, dict[str, Any]]:

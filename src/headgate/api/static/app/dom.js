@@ -74,7 +74,7 @@ export class Keyed {
  * `sort` is what the server calls the column; `onSort` hears it.
  */
 export class Table {
-  constructor(caption, columns, { onSort, keyOf = (item) => item.name } = {}) {
+  constructor(caption, columns, { onSort = null, keyOf = (item) => item.name } = {}) {
     this.columns = columns;
     this.keyOf = keyOf;
     this.heads = columns.map((column) => {
@@ -115,6 +115,9 @@ export class Table {
     this.rows.show(items, this.keyOf);
   }
 }
+
+/** Let the browser do what is more urgent. */
+export const breathe = () => new Promise((done) => setTimeout(done));
 
 /** Run something once the last call is `ms` ago. */
 export function settled(ms, work) {

@@ -81,6 +81,9 @@ export class Graph {
     this.links = new Keyed(this.lines, () => this.#link(), (node, item) => this.#showLink(node, item));
     this.sites = new Keyed(this.dots, (item) => this.#site(item), (node, item) => this.#showSite(node, item));
     this.shape = "";
+    this.rings = null;
+    this.places = new Map();
+    this.most = 1;
   }
 
   show(found) {
@@ -136,8 +139,8 @@ export class Graph {
     const point = (ahead, aside) => `${(mx + along[0] * ahead + across[0] * aside).toFixed(1)} ${(my + along[1] * ahead + across[1] * aside).toFixed(1)}`;
     attribute(head, "d", `M${point(size, 0)}L${point(-size * 0.7, size * 0.75)}L${point(-size * 0.7, -size * 0.75)}Z`);
     attribute(head, "class", `head ${tone}`);
-    attribute(label, "x", (mx + across[0] * 20).toFixed(1));
-    attribute(label, "y", (my + across[1] * 20 + 4).toFixed(1));
+    attribute(label, "x", (mx + across[0] * 34).toFixed(1));
+    attribute(label, "y", (my + across[1] * 24 + 4).toFixed(1));
     text(label, item.load !== null && (tone === "bad" || tone === "warn") ? percent(item.load) : "");
     text(title, `${arrow(item.name)}: ${bits(item.bytes_per_s)}${item.limit_bytes_per_s ? ` of ${bits(item.limit_bytes_per_s)} (${item.limited_by})` : ""}` +
       `${item.lost_rows_per_s ? `, gives up ${perSecond(item.lost_rows_per_s)}` : ""}; ${item.streams.join(", ")}`);

@@ -18,6 +18,7 @@ const PAGES = {
 const TOP = { subscription: "subscriptions", new: "subscriptions" };
 const REFRESH_MS = 1000;
 const PULSE_MS = 3000;
+const PATIENCE_MS = 700;
 
 const main = document.getElementById("main");
 let page = null;
@@ -42,8 +43,18 @@ async function show(focus) {
       made.stop?.();
       return;
     }
-    page = made;
     document.title = made.title ? `${made.title} · Headgate` : "Headgate";
+    // The page before stays until this one has something to show, so that nothing jumps.
+    made.node.classList.add("coming");
+    main.append(made.node);
+    await Promise.race([Promise.resolve(made.refresh?.()).catch(() => null), new Promise((done) => setTimeout(done, PATIENCE_MS))]);
+    if (mine !== turn) {
+      made.stop?.();
+      made.node.remove();
+      return;
+    }
+    page = made;
+    made.node.classList.remove("coming");
     main.replaceChildren(made.node);
   } catch (error) {
     main.replaceChildren(h("h1", {}, "This page cannot be shown"), trouble(error));

@@ -16,7 +16,7 @@ export class Sample {
     this.rows = [];
     this.lost = [];
     this.seen = 0;
-    this.said = h("p", { class: "faint", role: "status" }, "Waiting for rows…");
+    this.said = h("p", { class: "faint" }, "Waiting for rows…");
     this.head = h("tr");
     this.body = h("tbody");
     this.digests = h("ul", { class: "list" });

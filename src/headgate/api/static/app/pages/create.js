@@ -9,7 +9,7 @@ const field = (words, input, all = false) => h("label", { class: all ? "all" : n
 export async function make({ settings }) {
   const copied = settings.get("copy") ? await get(`/api/subscriptions/${named(settings.get("copy"))}`) : null;
   const [{ streams }, { sites }] = await Promise.all([get("/api/streams"), get("/api/sites")]);
-  const before = copied?.subscription ?? {};
+  const { paused: _, ...before } = copied?.subscription ?? {};
   const choose = (names, value) => {
     const select = h("select", { required: true }, names.map((each) => h("option", { value: each }, each)));
     if (value) select.value = value;

@@ -1,9 +1,9 @@
 // One look: is everything well, who does not get what they asked for, and which link is the reason.
 import { overview } from "../api.js";
 import { h, Keyed, replace, text } from "../dom.js";
-import { arrow, bits, count, percent, perSecond, quality, seconds, several } from "../format.js";
+import { arrow, bits, clock, count, percent, perSecond, quality, seconds, several } from "../format.js";
 import { Graph } from "../graph.js";
-import { Figures, gauge, loadTone, nameLink, stateTag } from "../parts.js";
+import { Figures, gauge, loadTone, nameLink, stateTag, tag } from "../parts.js";
 
 function verdict(found) {
   const wrong = found.findings.filter((each) => each.wrong);
@@ -31,6 +31,8 @@ export function make() {
   const worst = h("ul", { class: "list" });
   const links = h("ul", { class: "list" });
   const findings = h("ul", { class: "list" });
+  const alerts = h("ul", { class: "list" });
+  const alertsPanel = h("section", { class: "panel", hidden: true }, h("h2", {}, "Alerts"), alerts);
   const findingsPanel = h("section", { class: "panel", hidden: true }, h("h2", {}, "Findings"), findings);
   const people = new Keyed(worst, () => h("li"), (node, each) => {
     replace(node, `${each.name}|${each.state}|${quality(each.quality)}|${each.drop}|${each.reason?.text}`, () => [
@@ -53,7 +55,7 @@ export function make() {
       h("div", { class: "narrow grid" },
         h("section", { class: "panel" }, h("h2", {}, "Who does not get what they asked for"), worst, nobody, h("p", {}, h("a", { href: "#/subscriptions?state=unwell" }, "All of them"))),
         h("section", { class: "panel" }, h("h2", {}, "Fullest links"), links, h("p", {}, h("a", { href: "#/sites" }, "All sites and links"))),
-        findingsPanel)));
+        alertsPanel, findingsPanel)));
   return {
     title: "Overview",
     node,
@@ -77,8 +79,11 @@ export function make() {
       graph.show(found);
       people.show(found.worst.slice(0, 6), (each) => each.name);
       nobody.hidden = found.worst.length > 0;
-      const fullest = found.links.filter((each) => each.planned).sort((a, b) => (b.lost_rows_per_s > 0) - (a.lost_rows_per_s > 0) || (b.load ?? -1) - (a.load ?? -1));
+      const fullest = found.links.filter((each) => each.planned).sort((a, b) => Number(b.lost_rows_per_s > 0) - Number(a.lost_rows_per_s > 0) || (b.load ?? -1) - (a.load ?? -1));
       loads.show(fullest.slice(0, 5), (each) => each.name);
+      alertsPanel.hidden = !found.alerts.length;
+      replace(alerts, JSON.stringify(found.alerts), () => found.alerts.map((each) => h("li", {},
+        h("div", { class: "row" }, h("strong", {}, each.subject), each.cleared_ms === null ? tag("bad", `since ${clock(each.since_ms)}`) : tag("plain", `over since ${clock(each.cleared_ms)}`)), h("div", {}, each.text))));
       findingsPanel.hidden = !found.findings.length;
       replace(findings, JSON.stringify(found.findings), () => found.findings.map((each) => h("li", {}, h("strong", {}, each.subject), `: ${each.message}`, each.hint ? h("div", { class: "faint" }, each.hint) : null)));
     },

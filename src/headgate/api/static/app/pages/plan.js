@@ -7,6 +7,7 @@ import { Figures, nameLink, tag, trouble } from "../parts.js";
 
 const STEPS = 24; // of a slider, to either side: up to eight times as much or an eighth
 const MOST = 15;
+const SLIDERS = 16; // of each kind, the most loaded
 
 /** A tree of a stream as nested lists. */
 function branch(site, children) {
@@ -51,14 +52,16 @@ export async function make() {
   function build(found) {
     if (sliders.length) return;
     const rate = (name) => found.streams[name].rows_per_s ?? found.streams[name].declared_rows_per_s ?? 100;
-    for (const [name, each] of Object.entries(found.sites)) {
+    const load = (each) => (each.up_bytes_per_s ?? 0) / (each.upload_bytes_per_s || Infinity);
+    const sites = Object.entries(found.sites).sort((a, b) => load(b[1]) - load(a[1]));
+    for (const [name, each] of sites.slice(0, SLIDERS)) {
       const upload = each.upload_bytes_per_s ?? each.measured_upload_bytes_per_s ?? 125_000;
       sliders.push(slider(`Upload of ${name}`, (factor) => bits(upload * factor), (factor) => `site ${name} upload=${Math.round(upload * factor * 8)}bit/s`));
     }
-    for (const name of Object.keys(found.streams)) {
+    for (const name of Object.keys(found.streams).slice(0, SLIDERS)) {
       sliders.push(slider(`Rate of ${name}`, (factor) => perSecond(rate(name) * factor), (factor) => `stream ${name} rate=${(rate(name) * factor).toFixed(2)}/s`));
     }
-    for (const each of found.links.filter((link) => link.limited_by === "capacity")) {
+    for (const each of found.links.filter((link) => link.limited_by === "capacity").slice(0, SLIDERS)) {
       sliders.push(slider(`Link ${each.from} to ${each.to}`, (factor) => bits(each.limit_bytes_per_s * factor), (factor) => `link ${each.from}-${each.to} capacity=${Math.round(each.limit_bytes_per_s * factor * 8)}bit/s`));
     }
     bench.replaceChildren(...sliders.map((each) => each.node));

@@ -98,7 +98,7 @@ export function make({ settings }) {
       const all = Object.entries(found.sites).map(([name, each]) => ({ name, ...each, load: each.up_bytes_per_s !== null && each.upload_bytes_per_s ? each.up_bytes_per_s / each.upload_bytes_per_s : null }));
       sites.show(all);
       links.show(found.links);
-      for (const [table, kind] of [[sites, "sites"], [links, "links"]]) {
+      for (const { table, kind } of [{ table: sites, kind: "sites" }, { table: links, kind: "links" }]) {
         for (const [name, row] of table.rows.nodes) row.classList.toggle("chosen", chosen?.[0] === kind && chosen[1] === name);
       }
       if (!chosen) return;

@@ -1,5 +1,5 @@
 // One subscription: its path through the tree, what it attains, its ledger over time, and the rows themselves.
-import { get, named, overview, send } from "../api.js";
+import { get, has, named, overview, send } from "../api.js";
 import { Chart, History } from "../charts.js";
 import { h, replace, text } from "../dom.js";
 import { FieldPicture } from "../field.js";
@@ -52,6 +52,22 @@ export async function make({ subject: name }) {
     }
   }
 
+  // Where the service can pause subscriptions.
+  const pause = h("button", { type: "button", hidden: true });
+  let paused = Boolean(subscription.paused);
+  const showPause = () => text(pause, paused ? "Resume" : "Pause");
+  pause.addEventListener("click", async () => {
+    try {
+      await send("POST", `/api/subscriptions/${named(name)}/${paused ? "resume" : "pause"}`);
+      paused = !paused;
+      showPause();
+    } catch (error) {
+      ended.replaceChildren(trouble(error));
+    }
+  });
+  has("/api/subscriptions/{name}/pause", "post").then((there) => (pause.hidden = !there));
+  showPause();
+
   const terms = [
     ["Stream", subscription.stream],
     ["Site", subscription.site],
@@ -70,7 +86,7 @@ export async function make({ subject: name }) {
 
   const node = h("div", {},
     h("div", { class: "head" }, h("h1", {}, name), state,
-      h("span", { class: "row end" }, h("a", { class: "button", href: `#/why?subscription=${named(name)}` }, "Why is a row missing?"), h("a", { class: "button", href: `#/new?copy=${named(name)}` }, "Change or copy"), h("button", { type: "button", onclick: end }, "End"))),
+      h("span", { class: "row end" }, h("a", { class: "button", href: `#/why?subscription=${named(name)}` }, "Why is a row missing?"), h("a", { class: "button", href: `#/new?copy=${named(name)}` }, "Change or copy"), pause, h("button", { type: "button", onclick: end }, "End"))),
     ended, figures.node,
     h("div", { class: "grid" },
       h("section", { class: "panel half" }, h("h2", {}, "Path through the tree"), path, reason, h("h2", {}, "Ledger"), ledger),
@@ -93,7 +109,7 @@ export async function make({ subject: name }) {
 
   function showLedger(now) {
     const by = Object.entries(now.reduced_by ?? {}).map(([why, many]) => `${why} ${count(many)}`).join(", ");
-    const lines = [["Matched", now.matched, "by the root"], ["Delivered", now.delivered, "and acknowledged"], ["Reduced", now.reduced, by || "by policies"], ["Expired", now.expired, "kept too long"], ["In flight", now.in_flight, "on the way, or not acknowledged"], ["Unaccounted for", now.difference, "matched - delivered - reduced - expired - in flight"]];
+    const lines = [["Matched", now.matched, "by the root"], ["Delivered", now.delivered, "and acknowledged"], ["Reduced", now.reduced, by || "by policies"], ["Expired", now.expired, "kept too long"], ["In flight", now.in_flight, "on the way, or not acknowledged"], ["Unaccounted for", now.difference, "what is left of the sum"]];
     replace(ledger, JSON.stringify(lines), () => h("table", {}, h("caption", { class: "sr" }, "Ledger"), h("tbody", {}, lines.map(([term, value, note]) => h("tr", {}, h("th", { scope: "row", class: "text" }, term), h("td", {}, count(value)), h("td", { class: "text faint" }, note))))));
   }
 

@@ -1,6 +1,6 @@
 // Subscriptions: searched and paged by the server, with the attained part of what was contracted as heat.
 import { get } from "../api.js";
-import { h, replace, settled, Table, text } from "../dom.js";
+import { breathe, h, replace, settled, Table, text } from "../dom.js";
 import { count, percent, quality, seconds, several } from "../format.js";
 import { nameLink, shade, stateTag, TONES, WORDS } from "../parts.js";
 import { remember } from "../place.js";
@@ -140,13 +140,16 @@ export function make({ settings }) {
     names.sites = [...new Set([...names.sites, ...found.heat.map((each) => each.site)])].sort();
     options(stream, names.streams, wanted.stream);
     options(site, names.sites, wanted.site);
+    await breathe();
     table.sorted(wanted.sort, wanted.descending);
     table.show(found.rows);
     const last = Math.min(wanted.offset + PAGE, found.total);
     text(said, found.total ? `${count(wanted.offset + 1)} to ${count(last)} of ${several(found.total, "subscription")}` : "No subscription fits.");
     back.disabled = wanted.offset === 0;
     on.disabled = last >= found.total;
+    await breathe();
     showHeat(found);
+    await breathe();
     draw(found);
   }
 

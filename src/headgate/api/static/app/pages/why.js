@@ -32,7 +32,7 @@ export async function make({ settings }) {
       answer.replaceChildren(h("section", { class: "panel" },
         h("div", { class: "row" }, h("h2", {}, found.seq === null ? "No such row" : `Row ${found.seq.toLocaleString("en")} of ${found.stream}`), tag(TONES[found.fate] ?? "warn", found.fate)),
         h("p", { class: "paragraph" }, found.text),
-        found.path?.length ? h("div", {}, h("h3", {}, "Its path"), h("ol", { class: "path" }, found.path.map((stop) => h("li", {}, h("span", { class: "stop" }, stop.site, h("br"), h("span", { class: "faint" }, `${stop.state}${stop.time_ms ? ` at ${clock(stop.time_ms)}` : ""}`)))))) : null,
+        found.path?.length ? h("div", {}, h("h3", {}, "Its path"), h("ol", { class: "path" }, found.path.map((stop, place) => h("li", {}, h("span", { class: "stop" }, place === found.path.length - 1 ? `inbox at ${stop.site}` : stop.from ? `${stop.from} → ${stop.site}` : stop.site, h("br"), h("span", { class: "faint" }, `${stop.state.replace("-", " ")}${stop.time_ms ? ` at ${clock(stop.time_ms)}` : ""}`)))))) : null,
         found.row ? h("details", { open: true }, h("summary", {}, several(Object.keys(found.row).length, "value")), h("dl", { class: "pairs" }, Object.entries(found.row).flatMap(([key, each]) => [h("dt", {}, h("code", {}, key)), h("dd", {}, JSON.stringify(each))]))) : null,
         h("details", {}, h("summary", {}, "What it was told from"), h("pre", {}, JSON.stringify(found, null, 1)))));
     } catch (error) {

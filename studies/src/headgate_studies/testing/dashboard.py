@@ -1,0 +1,154 @@
+"""Pictures of the dashboard for the documentation, and how quick it is, from a deployment that runs.
+
+``python -m headgate_studies.testing.dashboard pictures docs/assets/dashboard`` takes every page in light and dark and
+writes down which files of the dashboard they were taken of; a test fails when those have changed since.
+``python -m headgate_studies.testing.dashboard measure --subscriptions 1000`` prints when the first page was painted,
+and the longest task while so many subscriptions change every second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from headgate.api.pages import static_files
+from headgate_studies.testing.browser import open_chromium
+from headgate_studies.testing.showcase import Stage
+
+PAGES: Final = {
+    "overview": "",
+    "sites": "sites?link=london-%3Eship",
+    "subscriptions": "subscriptions",
+    "subscription": "subscription/weather-map",
+    "new": "new?stream=fleet&site=rome&where=speed%20%3E%2020%20and%20status%20%3D%20%27moving%27",
+    "streams": "streams?stream=pulse",
+    "plan": "plan",
+    "why": "why?subscription=fleet-port&by=where&value=speed%20%3E%2030",
+}
+"""Every page by the name of its picture, with its address."""
+THEMES: Final = ("light", "dark")
+TAKEN_OF: Final = "taken-of.json"
+"""The file beside the pictures that says what they were taken of."""
+_WIDTH: Final = 1280
+_HEIGHT: Final = 800
+_SETTLE_S: Final = 40.0
+_WATCH: Final = """() => {
+  window.longest = [];
+  window.shift = 0;
+  new PerformanceObserver((list) => window.longest.push(...list.getEntries().map((each) => each.duration)))
+    .observe({ type: 'longtask', buffered: true });
+  new PerformanceObserver((list) => list.getEntries().forEach((each) => { window.shift += each.value; }))
+    .observe({ type: 'layout-shift', buffered: true });
+}"""
+_LOAD: Final = """() => {
+  const [load] = performance.getEntriesByType('navigation');
+  const paint = performance.getEntriesByName('first-contentful-paint')[0];
+  const files = performance.getEntriesByType('resource').filter((each) => each.name.includes('/static/'));
+  return { first_paint_ms: paint.startTime, loaded_ms: load.loadEventEnd, files: files.length,
+           bytes: files.reduce((sum, each) => sum + each.decodedBodySize, load.decodedBodySize) };
+}"""
+
+
+_COUNT: Final = """() => {
+  window.changes = 0;
+  new MutationObserver((list) => { window.changes += list.length; })
+    .observe(document.querySelector('main'), { subtree: true, childList: true, characterData: true, attributes: true });
+}"""
+
+
+def dashboard_digest() -> str:
+    """What the pictures depend on: every file that a page of the dashboard is made of."""
+    digest = hashlib.sha256()
+    for name, file in sorted(static_files().items()):
+        if name == "index.html" or name.startswith(("app/", "client/")):
+            digest.update(f"{name}\n".encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+def take_pictures(directory: Path) -> None:
+    """Take every page in both themes."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as state, Stage(Path(state)) as stage, open_chromium() as browser:
+        time.sleep(_SETTLE_S)  # until the planner has measured, and the charts have lines
+        for theme in THEMES:
+            with browser.new_context(viewport={"width": _WIDTH, "height": _HEIGHT}, color_scheme=theme) as context:
+                page = context.new_page()
+                page.goto(stage.showcase.login())
+                for name, place in PAGES.items():
+                    page.evaluate("place => { location.hash = place }", f"#/{place}")
+                    page.locator("main[data-fresh]").wait_for()
+                    page.wait_for_timeout(6000 if name in ("subscription", "sites", "plan") else 2500)
+                    if name == "plan":
+                        _ask_what_if(page)
+                    whole = name == "subscription"  # its field is further down
+                    path = directory / f"{name}-{theme}.webp"
+                    page.screenshot(path=str(path), type="webp", quality=80, full_page=whole)
+    (directory / TAKEN_OF).write_text(json.dumps({"sha256": dashboard_digest()}) + "\n")
+
+
+def _ask_what_if(page: Any) -> None:
+    """Ask what more capacity to the ship would do, so that the picture has an answer."""
+    page.get_by_label("Link london to ship").fill("16")
+    page.get_by_role("region", name="Subscriptions that would get more or less").wait_for()
+    heading = page.get_by_role("heading", name="What if").element_handle()
+    page.evaluate("node => scrollTo(0, node.getBoundingClientRect().top + scrollY - 90)", heading)
+
+
+def measure(subscriptions: int, seconds: float) -> dict[str, Any]:
+    """Load the first page and watch every page for a while: paint, bytes, layout shift and tasks."""
+    found: dict[str, Any] = {"of_subscriptions": subscriptions}
+    with (
+        tempfile.TemporaryDirectory() as state,
+        Stage(Path(state), many=subscriptions) as stage,
+        open_chromium() as browser,
+        browser.new_context(viewport={"width": _WIDTH, "height": _HEIGHT}) as context,
+    ):
+        page = context.new_page()
+        page.goto(stage.showcase.login())
+        page.locator("main[data-fresh]").wait_for(timeout=60_000)
+        page.reload()  # the first one has waited for the deployment to start
+        page.locator("main[data-fresh]").wait_for(timeout=60_000)
+        found |= page.evaluate(_LOAD)
+        page.evaluate(_WATCH)
+        for name in ("overview", "subscriptions", "subscription", "sites"):
+            page.evaluate(
+                "place => { location.hash = place; window.longest = []; window.shift = 0 }", f"#/{PAGES[name]}"
+            )
+            page.locator("main[data-fresh]").wait_for(timeout=60_000)
+            page.evaluate(_COUNT)
+            page.wait_for_timeout(1000 * seconds)
+            tasks = page.evaluate("() => window.longest")
+            found[name] = {
+                "longest_task_ms": max(tasks, default=0),
+                "tasks_over_50_ms": len(tasks),
+                "layout_shift": round(page.evaluate("() => window.shift"), 4),
+                "changes_a_second": round(page.evaluate("() => window.changes") / seconds, 1),
+            }
+    return found
+
+
+def main() -> None:
+    """Take pictures, or measure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    pictures = verbs.add_parser("pictures")
+    pictures.add_argument("directory", type=Path)
+    timing = verbs.add_parser("measure")
+    timing.add_argument("--subscriptions", type=int, default=1000)
+    timing.add_argument("--seconds", type=float, default=10.0)
+    given = parser.parse_args()
+    if given.verb == "pictures":
+        take_pictures(given.directory)
+        for file in sorted(given.directory.glob("*.webp")):
+            print(f"{file.name:30} {file.stat().st_size:8,} bytes")
+    else:
+        print(json.dumps(measure(given.subscriptions, given.seconds), indent=1))
+
+
+if __name__ == "__main__":
+    main()
