@@ -22,8 +22,8 @@ from headgate.api.mqtt.bridge import Bridge
 from headgate.catalog import parse_deployment
 from headgate.client import Client, ClientError
 from headgate.fabric import Fabric, FabricError, cancel_all
+from headgate.fabric.listening import Listening
 from headgate.fabric.place import choose_port
-from headgate.fabric.server import Listening
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.worker import Address
 from headgate.relay.node import RelayNode

@@ -81,7 +81,7 @@ class Fabric(Administration):
             "error_cb": _log,
             "connect_timeout": _TIMEOUT_S,
             **found.options,
-            "encrypted": found.encrypted,
+            "trust": found.trust,
         }
         try:
             # A client that may reconnect never gives up on its first connection either: try once without.
