@@ -19,7 +19,8 @@ from headgate_studies.testing.world.families import (
     named_scenario,
     two_relays,
 )
-from headgate_studies.testing.world.faults import MUTANTS, Mutant
+from headgate_studies.testing.world.faults import MUTANTS
+from headgate_studies.testing.world.mutant import Mutant
 from headgate_studies.testing.world.mutants import planted
 from headgate_studies.testing.world.scenario import SCHEMA, Action, Scenario
 from headgate_studies.testing.world.shrink import kind_of, shrink

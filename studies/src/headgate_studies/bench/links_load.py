@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.catalog import parse_deployment
-from headgate.fabric.server import Listening
+from headgate.fabric.listening import Listening
 from headgate.pipeline.worker import Address
 from headgate.protocol.reports import RelayReport
 from headgate.service.replanning import Rules
