@@ -5,7 +5,8 @@ other the relay below it, each in a process of its own. Rows enough for the whol
 rows wait all the time. What counts are the bytes of messages that the lower relay has taken in, against the rate of the
 link. The packets that the network has carried are shown beside it: the difference is TCP and TLS, and acknowledgements
 of what the lower relay stores, as inboxes are on the upper host's server too. `measured` is what the lower relay says
-that the link can carry.
+that the link can carry. Both relays have an operator's credentials: with those of a site a relay asks for every batch
+(docs/decisions/087-a-link-is-read-by-its-receiver.md).
 """
 
 from __future__ import annotations
