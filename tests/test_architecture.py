@@ -68,6 +68,7 @@ CROWDED = (
             "up.py:up",
             "user.py:add",
             "device.py:add",
+            "trace.py:trace",
             "why.py:why",
         )
     ),

@@ -35,6 +35,7 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.plan",
     "headgate.cli.change",
     "headgate.cli.device",
+    "headgate.cli.trace",
     "headgate.cli.tune",
     "headgate.cli.feeds",
     "headgate.cli.policy",

@@ -42,7 +42,9 @@ def demo(
     (state_dir / "demo").touch(0o600)
     console = Console(stderr=as_json)
     summary = o.run(
-        _demo(Settings(state_dir=state_dir, master=master, links=DelayedLinks.of), deployment, console, seconds)
+        _demo(
+            Settings(state_dir=state_dir, master=master, links=DelayedLinks.of, http=True), deployment, console, seconds
+        )
     )
     for table in summary_tables(summary):
         console.print(table)
@@ -62,6 +64,7 @@ def demo(
 
 
 async def _demo(settings: Any, deployment: Any, console: Console, seconds: float | None) -> dict[str, Any]:
+    from headgate.cli.up import invitation
     from headgate.cli.view import View
     from headgate.service.demo.run import run_demo
     from headgate.service.runtime import open_runtime
@@ -69,6 +72,8 @@ async def _demo(settings: Any, deployment: Any, console: Console, seconds: float
     with View(console, f"Headgate demo: {_size(deployment)}") as view:
         view.tell("starting NATS and the catalog")
         async with open_runtime(settings, deployment) as runtime:
+            if runtime.face is not None:
+                console.print(invitation(runtime.face.address, settings.state_dir), markup=False, soft_wrap=True)
             return await run_demo(runtime, view.show, view.tell, seconds)
 
 

@@ -238,7 +238,7 @@ async def _serve(
         if settings.listening is not None and settings.listening.mqtt is not None:
             tell("MQTT at {}:{}; `headgate device add` lets a device in".format(*settings.listening.mqtt))
         if runtime.face is not None:
-            tell(_invitation(runtime.face.address, settings.state_dir))
+            tell(invitation(runtime.face.address, settings.state_dir))
         for line in runtime.told:
             tell(line)
         async with Crew() as crew:
@@ -257,7 +257,7 @@ async def _serve(
         tell("stopping")
 
 
-def _invitation(address: str, state_dir: Path) -> str:
+def invitation(address: str, state_dir: Path) -> str:
     """Where the page and the API are: to a terminal a link that logs its owner in, to a log only the address."""
     from headgate.service.access import login_link, read_token
 

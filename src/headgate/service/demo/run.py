@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -119,13 +119,19 @@ async def run_demo(
                 if (expected is not None and rows >= expected) or (seconds is not None and elapsed >= seconds):
                     break
             await runtime.stop_job()
-            await _drain(runtime, readers, watch, tell)
+            await _drain(runtime, readers, snapshot.subscription_ids, watch, tell)
         finally:
             await readers.stop()
-    status = await runtime.status()
+    status = _without_others(await runtime.status(), snapshot.subscription_ids)
     baselines = await measure(runtime.fabric, runtime.tables, list(status["streams"]))
     summary = summarise(status, baselines, time.monotonic() - began)
     return {**summary, "status": status, "deliveries": readers.deliveries}
+
+
+def _without_others(status: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """A status without subscriptions that somebody else has made meanwhile: their readers are their own."""
+    found = {name: each for name, each in status["subscriptions"].items() if name in names}
+    return {**status, "subscriptions": found}
 
 
 async def _status(runtime: Runtime) -> dict[str, Any] | None:
@@ -162,15 +168,20 @@ def _starts(runtime: Runtime) -> int:
     return runtime.job.restarts if runtime.job is not None else 0
 
 
-async def _drain(runtime: Runtime, readers: Readers, watch: Watch, tell: Callable[[str], None]) -> None:
-    """Wait until everything has arrived, as long as anything does; give up on the rest, which the summary counts."""
+async def _drain(
+    runtime: Runtime, readers: Readers, names: Collection[str], watch: Watch, tell: Callable[[str], None]
+) -> None:
+    """Wait until everything has arrived for these subscriptions, as long as anything does.
+
+    What does not arrive is given up; the summary counts it.
+    """
     patience = Patience(str(runtime.settings.state_dir / "job.log"))
     while True:
         status = await _status(runtime)
         readers.check()
         if status is not None:
             watch(status, 1.0)
-            if drained(status) or time.monotonic() - (patience.rows_s or math.inf) > _DRAIN_S:
+            if drained(_without_others(status, names)) or time.monotonic() - (patience.rows_s or math.inf) > _DRAIN_S:
                 return
             tell(patience.look(status, time.monotonic(), 0, draining=True))
         await asyncio.sleep(_POLL_S / 2)

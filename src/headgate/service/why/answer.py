@@ -28,7 +28,7 @@ from headgate.service.why.rows import (
 from headgate.service.why.verdict import context_at, judge
 from headgate.wire.block import EXPIRED
 from headgate.wire.ledger import Tally
-from headgate.wire.manifest import tolerances
+from headgate.wire.manifest import Manifest, tolerances
 from headgate.wire.message import json_text
 from headgate.wire.snapshot import Snapshot
 
@@ -87,6 +87,13 @@ async def ask_why(fabric: Fabric, tables: TableCache, snapshot: Snapshot, name: 
     return await _Asking(fabric, tables, snapshot, name).answer(question)
 
 
+async def fate_of(
+    fabric: Fabric, tables: TableCache, snapshot: Snapshot, name: str, manifest: Manifest, seq: int
+) -> Fate:
+    """What became of a row for a subscription, where the manifest that committed it is known."""
+    return await _Asking(fabric, tables, snapshot, name).committed(manifest, seq)
+
+
 class _Asking:
     def __init__(self, fabric: Fabric, tables: TableCache, snapshot: Snapshot, name: str) -> None:
         self._fabric = fabric
@@ -98,6 +105,10 @@ class _Asking:
 
     def _fate(self, fate: str, text: str, **more: Any) -> Fate:
         return Fate(fate, text, self._name, self._stream.name, **more)
+
+    async def committed(self, manifest: Manifest, seq: int) -> Fate:
+        """Say what became of a row of a manifest."""
+        return await self._became(await row_at(self._fabric, self._stream, manifest, seq))
 
     async def answer(self, question: Question) -> Fate:
         """Find the row, then say what became of it."""
@@ -113,7 +124,7 @@ class _Asking:
             manifest = next((each for each in manifests if each.after < seq <= each.upto), None)
             if manifest is None:
                 return await self._forgotten(seq, oldest)
-            return await self._became(await row_at(self._fabric, stream, manifest, seq))
+            return await self.committed(manifest, seq)
         choose = chooser(stream, question.where, question.key)
         searched = await search(self._fabric, stream, manifests, choose)
         if searched.found is not None:
