@@ -156,11 +156,11 @@ def test_a_deployment_says_who_changed_what_and_shows_no_secret(tmp_path: Path) 
         for file in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
                 said.append(file.read_bytes().decode(errors="replace"))
-        kept = [state / "nats" / name for name in ("keys.json", "operator.creds", "system.creds")]
+        kept = [state / "nats" / name for name in ("keys.json", "operator.creds", "system.creds", "bridge.creds")]
         others = [file for file in state.rglob("*") if file.is_file() and file not in kept]
         said.extend(file.read_bytes().decode(errors="replace") for file in others)
         secrets = {seed for file in (*kept, creds) for seed in SEED.findall(file.read_text(encoding="utf-8"))}
-        assert len(secrets) == 7  # of the operator, of three accounts, and of three users
+        assert len(secrets) == 9  # of the operator, of four accounts, and of four users
         return secrets
 
     secrets = asyncio.run(run())
