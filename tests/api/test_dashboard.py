@@ -43,6 +43,13 @@ def test_a_link_is_shown_as_declared_and_as_used(page: Any) -> None:
     page.get_by_role("heading", name="paris", exact=True).wait_for()
     page.get_by_text("Upload 200 kbit/s, download 20 Mbit/s").wait_for()
     assert page.url.endswith("site=paris")
+    page.get_by_label("Another upload").fill("much")
+    page.get_by_role("button", name="Change").click()
+    page.get_by_role("alert").wait_for()
+    page.get_by_label("Another upload").fill("208 kbit/s")
+    page.get_by_role("button", name="Change").click()
+    page.get_by_text("The upload of paris is 208 kbit/s since revision").wait_for()
+    page.get_by_text("Upload 208 kbit/s, download 20 Mbit/s").wait_for()
 
 
 def test_dead_letters_have_their_reason(page: Any) -> None:

@@ -22,8 +22,8 @@ from headgate.api.mqtt.bridge import Bridge
 from headgate.catalog import parse_deployment
 from headgate.client import Client, ClientError
 from headgate.fabric import Fabric, FabricError, cancel_all
+from headgate.fabric.listening import Listening
 from headgate.fabric.place import choose_port
-from headgate.fabric.server import Listening
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.worker import Address
 from headgate.relay.node import RelayNode
@@ -56,7 +56,7 @@ class World:
     def bridge(self) -> None:
         server = self.runtime.server
         assert server is not None
-        bridge = Bridge(Gateway(self.client), server.url, server.directory)
+        bridge = Bridge(Gateway(self.client, server.directory.parent), server.url, server.directory)
         self.bridging = asyncio.create_task(bridge.run())
 
     async def unbridge(self) -> None:
@@ -179,6 +179,31 @@ def test_a_device_that_acknowledges_nothing_gets_rows_too(tmp_path: Path, monkey
         await until(lambda: _delivered(here, 40))
 
     mqtt_test(tmp_path, small(all={"site": "leaf"}, fast={"site": "mid", "where": "speed > 10"}), work)
+
+
+def test_a_device_gets_what_the_owner_of_the_subscription_may_have_now(tmp_path: Path) -> None:
+    async def work(here: World) -> None:
+        await here.client.control("user-add", name="ada", subscribe=["fleet"])
+        password = await here.password("buoy", reads=["hers"])
+        await here.commit(0, 30)  # waits in the inbox while the grant shrinks
+        await until(lambda: _in_inbox(here, "hers"))
+        grant = {"where": "speed > 30", "columns": ["vehicle", "speed"]}
+        await here.client.control("user-grant", name="ada", stream="fleet", **grant)
+        device = await here.listen("buoy", password, "headgate/hers", "-q", "1", "-i", "one")
+        allowed = [row for row in generate("fleet", 3, 0, 30).to_pylist() if row["speed"] > 30]
+        await until(lambda: _seen(device, len(allowed)))
+        rows = [each for topic, _, each in device.lines if topic.count("/") == 1]
+        assert [set(each) for each in rows] == [{"_seq", "vehicle", "speed"}] * len(allowed)
+        assert [each["speed"] for each in rows] == [row["speed"] for row in allowed]
+
+    mqtt_test(tmp_path, small(hers={"site": "leaf", "owner": "ada"}), work)
+
+
+async def _in_inbox(here: World, name: str) -> bool:
+    number = here.runtime.control.contexts.snapshot.subscription_ids[name]
+    logs = here.client.fabric.logs
+    found = await here.client.fabric.last(logs.inbox("leaf"), logs.delivery("leaf", number))
+    return found is not None and here.client.fabric.codec.coverage(found.data)[1] >= 30
 
 
 def test_what_was_given_up_has_a_topic_of_its_own(tmp_path: Path) -> None:

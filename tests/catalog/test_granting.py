@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.filters.generate import Generator
 from tests.filters.rows import CONTEXT, SCHEMA, table
 
+from headgate.catalog import Catalog
 from headgate.catalog.granting import (
     GrantError,
     allows,
@@ -18,8 +21,10 @@ from headgate.catalog.granting import (
     narrow_or_stop,
     stream_for,
 )
+from headgate.fabric.registry import User
 from headgate.filters import Filter, context_types, intersection, parse_filter
-from headgate.model import Grant, Schema, Source, Stream, Subscription
+from headgate.model import Deployment, Grant, Schema, Site, Source, Stream, Subscription
+from headgate.service.grants import Granting
 from headgate.wire import codec
 
 ROWS = table(7, 300)
@@ -142,3 +147,51 @@ def test_what_a_wider_grant_allows_is_seen() -> None:
     assert not allows(narrow_, wide, FLEET)
     assert not allows(wide, Grant("speed > 3"), FLEET)
     assert not allows(Grant("speed > 1"), Grant("tenant = 'a'"), FLEET)
+
+
+def test_a_region_needs_the_columns_that_places_are_told_by() -> None:
+    grid = {name: {"column": each, "bounds": [0, 8], "size": 8} for name, each in (("x", "speed"), ("y", "salary"))}
+    gridded = Stream("g", FLEET.schema, Source("nats"), "root", options={"grid": {**grid, "block": 4}})
+    region = {"box": {"x": [1, 4], "y": [1, 4]}}
+    for wish in ({"region": region}, {"resolution": {"space": "1/2"}}):
+        asked = Subscription("mine", "g", "root", **wish)  # type: ignore[arg-type]
+        assert narrow(asked, gridded, Grant("true", ("speed", "salary"))).select == ("speed", "salary")
+        plain = Stream("g", FLEET.schema.select(["speed", "note"]), Source("nats"), "root")
+        hidden = Grant("true", ("speed", "note"))
+        with pytest.raises(GrantError) as refused:
+            narrow(asked, gridded, hidden)
+        with pytest.raises(GrantError) as nowhere:  # in the words of a stream that has no grid
+            narrow(asked, plain, Grant("speed IS NULL OR true", ("speed", "note")))
+        assert str(refused.value) == str(nowhere.value)
+        assert is_stopped(narrow_or_stop(asked, gridded, hidden))
+
+
+def test_subscriptions_of_a_file_are_narrowed_at_a_start_and_widened_again(tmp_path: Path) -> None:
+    streams = {"fleet": FLEET}
+    filed = Subscription("hers", "fleet", "root", where="speed > 1", owner="ada")
+    deployment = Deployment(streams, {"root": Site("root")}, subscriptions={"hers": filed})
+    users = {"ada": User("ada", "U1", 0, subscribes=("fleet",))}
+    granting = Granting(lambda: users)
+    with Catalog.open(f"sqlite:///{tmp_path / 'catalog.db'}") as catalog:
+        catalog.apply(deployment)
+        granting.settle_all(catalog)
+        assert catalog.head() == 1  # nothing to do
+        users["ada"] = users["ada"].granted("fleet", Grant("tenant = 'a'", ("speed",)))
+        granting.settle_all(catalog)
+        found = catalog.snapshot().deployment.subscriptions["hers"]
+        assert parse_filter(found.where, FLEET.schema).columns == {"speed", "tenant"}
+        assert found.select == ("speed",)
+        assert as_asked(found) == filed
+        catalog.apply(replace(deployment, subscriptions={"hers": replace(filed, where="salary > 1")}))
+        granting.settle_all(catalog)
+        assert is_stopped(catalog.snapshot().deployment.subscriptions["hers"])
+        head = catalog.head()
+        granting.settle_all(catalog)
+        assert catalog.head() == head
+        users["ada"] = users["ada"].without_grant("fleet")
+        granting.settle_all(catalog)
+        assert is_stopped(catalog.snapshot().deployment.subscriptions["hers"])
+        assert stream_for(FLEET, users["ada"].grant("fleet")).schema.names == ()
+        users["ada"] = users["ada"].granted("fleet", Grant())
+        granting.settle_all(catalog)
+        assert catalog.snapshot().deployment.subscriptions["hers"] == replace(filed, where="salary > 1")

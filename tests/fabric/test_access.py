@@ -17,8 +17,9 @@ from tests.live import running, small
 from headgate.fabric import EmbeddedServer, Fabric, FabricError
 from headgate.fabric.address import is_loopback, reach
 from headgate.fabric.keys import CredentialsError, KeyPair, read_claims, statement_of
+from headgate.fabric.listening import Listening
 from headgate.fabric.place import choose_port
-from headgate.fabric.server import Listening, running_url
+from headgate.fabric.server import running_url
 from headgate.private import make_private
 
 
@@ -159,8 +160,10 @@ def test_an_address_elsewhere_needs_tls() -> None:
         with pytest.raises(FabricError, match=r"is not on this machine and has no TLS.*tls://HOST:PORT"):
             reach(url, {})
         assert reach(url, {"plain": "1"}).options == {}
-    assert reach("tls://example.org", {}).encrypted
-    assert not reach("nats://[::1]:4222", {}).encrypted
+    insisting = reach("tls://example.org", {}).trust
+    assert insisting is not None
+    assert insisting.insisting
+    assert reach("nats://[::1]:4222", {}).trust is None
     assert not is_loopback("::")
 
 

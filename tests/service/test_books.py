@@ -14,7 +14,9 @@ import pytest
 from headgate.fabric import Fabric
 from headgate.fabric.runner import run_machine
 from headgate.model import Deployment, Schema, Site, Source, Stream, Subscription
+from headgate.protocol.port import LogPort
 from headgate.relay.tables import Tables, publish_snapshot
+from headgate.service import books as service_books
 from headgate.service.books import StreamBooks, read_books, read_tallies
 from headgate.service.keeper import Keeper, KeeperMachine, store_books
 from headgate.wire.ledger import Matched, Tally
@@ -110,6 +112,29 @@ def test_a_commit_of_a_version_that_nobody_published_does_not_hang(nats_url: str
         found = (await books(fabric))["s"]
         assert found.head == 10
         assert "it is of version 99 of the catalog, and the newest is 1" in found.stopped
+
+    in_a_namespace(nats_url, work)
+
+
+def test_sums_that_are_folded_while_the_books_are_read_make_no_difference(
+    nats_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A subscriber acknowledges, and the keeper folds the sums up to there, right after acknowledgements were read."""
+
+    async def work(fabric: Fabric) -> None:
+        await put(fabric, *(manifest("s", batch) for batch in range(4)))
+        await fabric.publish(fabric.logs.ack(1), Tally(1, starts=0, boundary=10, mark=10, delivered=3).encode())
+        await store_books(fabric, Tables(fabric), "s")
+
+        async def read(port: LogPort) -> dict[int, Tally]:
+            found = await read_tallies(port)
+            await fabric.publish(fabric.logs.ack(1), Tally(1, starts=0, boundary=30, mark=30, delivered=9).encode())
+            await store_books(fabric, Tables(fabric), "s")
+            return found
+
+        monkeypatch.setattr(service_books, "read_tallies", read)
+        entry = (await books(fabric))["s"].entries[0]
+        assert (entry.delivered, entry.in_flight, entry.difference) == (3, 9, 0)
 
     in_a_namespace(nats_url, work)
 

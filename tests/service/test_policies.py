@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,16 @@ async def _tells_the_tuner_what_was_lost(live: Live, lines: dict[str, Any]) -> N
     assert figures["sites"]["root"]["loss_rate"] == lost
 
 
+def _measured(live: Live) -> Callable[[], Awaitable[dict[str, Any] | None]]:
+    """The link to mid, once its receiver has said what it carries."""
+
+    async def ask() -> dict[str, Any] | None:
+        link: dict[str, Any] = (await live.runtime.status())["links"]["root->mid"]
+        return link if link["measured_bytes_per_s"] else None
+
+    return ask
+
+
 def test_links_of_a_site_share_its_upload_by_bytes(tmp_path: Path, nats_url: str) -> None:
     """Wide rows on one link, narrow ones on the other: while both have something to send they get the same bytes."""
     document = small(100, wide={"site": "mid"}, narrow={"site": "leaf", "select": ["vehicle", "speed"]})
@@ -159,6 +170,9 @@ def test_links_of_a_site_share_its_upload_by_bytes(tmp_path: Path, nats_url: str
             await _commit(live, range(1), rows=1500)
             status = await live.settle(60)
             assert all(line["delivered"] == line["matched"] == 1500 for line in status["subscriptions"].values())
+            assert status["links"]["root->mid"]["declared_bytes_per_s"] == 30_000
+            link = await until(_measured(live))
+            assert 0 < link["measured_bytes_per_s"] < 40_000  # no more than the upload and what a bucket holds
             await cancel_all(watching)
 
     asyncio.run(run())

@@ -19,7 +19,8 @@ from headgate_studies.testing.world.families import (
     named_scenario,
     two_relays,
 )
-from headgate_studies.testing.world.faults import MUTANTS, Mutant
+from headgate_studies.testing.world.faults import MUTANTS
+from headgate_studies.testing.world.mutant import Mutant
 from headgate_studies.testing.world.mutants import planted
 from headgate_studies.testing.world.scenario import SCHEMA, Action, Scenario
 from headgate_studies.testing.world.shrink import kind_of, shrink
@@ -244,7 +245,7 @@ def test_an_inbox_full_of_damaged_messages_takes_others_again() -> None:
 
 def test_rows_that_come_while_an_inbox_expires_are_sent() -> None:
     """The sending slept while the expiry was on its way, and nothing woke it after that."""
-    scenario = named_scenario("expiring_after_a_move", 344)
+    scenario = named_scenario("expiring_after_a_move", 610)
     assert Simulation(scenario).run().violation is None
     with planted(BY_NAME["nothing wakes the sending after an expiry"]):
         assert "after the last fault u0 has" in str(Simulation(scenario).run().violation)

@@ -29,7 +29,7 @@ async def run(config: FaceConfig) -> None:
         listening.setblocking(False)
         async with await Client.connect(config.url, namespace=config.namespace, **config.nats_options) as client:
             aside = asyncio.create_task(keep_quarantine(client.fabric, "http"))
-            async with serving(client, listening, read_token(state_dir), state_dir) as gateway:
+            async with serving(client, listening, read_token(state_dir), state_dir, config.tls) as gateway:
                 work = [aside, asyncio.create_task(keep_vitals(client.fabric, "http"), name="vitals")]
                 if config.mqtt:
                     bridge = Bridge(gateway, config.url, state_dir / "nats")

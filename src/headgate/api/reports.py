@@ -16,6 +16,7 @@ from headgate.api.problems import ApiError
 from headgate.api.routing import After, Here, Limit, open_to_users, page, router, tagged
 from headgate.api.views import series_for
 from headgate.client.client import known_names
+from headgate.model import Deployment
 from headgate.planning.document import plan_document
 from headgate.service.dead import read_dead_letters
 from headgate.service.describing import links_document, stream_document
@@ -218,10 +219,19 @@ async def show_series(
         mine = (await here.snapshot()).subscription_ids if of == "subscriptions" else {}
         known(mine, name, of.removesuffix("s"))
         return series_for(here.whole.series.of(of, name, since_ms))
-    there = {"_": None} if of == "planner" else (await here.status())[of]
-    if (name in there or name in (await here.snapshot()).deployment.subscriptions) and not here.series.has(of, name):
+    if not here.series.has(of, name) and _is_there(of, name, (await here.snapshot()).deployment):
         return {"times_ms": [], "series": {}}
     return here.series.of(of, name, since_ms)
+
+
+def _is_there(of: str, name: str, deployment: Deployment) -> bool:
+    """Whether something of this name may have figures soon."""
+    if of == "planner":
+        return name == "_"
+    if of == "links":
+        return set(name.split("->")) <= deployment.sites.keys()
+    things: Mapping[str, Any] = getattr(deployment, of)
+    return name in things
 
 
 @routes.get("/measurements", summary="What was measured: rates, sizes, delays, quality")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,9 +19,11 @@ from headgate.api.app import make_app
 from headgate.api.gateway import Gateway
 from headgate.api.users import Users
 from headgate.client import Client
+from headgate.diagnostics import SERVICE, noted
 from headgate.fabric import cancel_all
 
 _GRACE_S: Final = 3
+_RENEW_S: Final = 2.0
 _SEND_BYTES: Final = 128 << 10
 """What the system keeps for a client that reads slowly; more waits in the client's own inbox."""
 
@@ -45,11 +50,37 @@ class _Server(uvicorn.Server):
         await self._serve([listening])
 
 
+async def _renew(context: ssl.SSLContext, files: tuple[str, str]) -> None:
+    """Read a certificate and its key again when they were replaced; a pair that does not fit is left for the next."""
+    known = await asyncio.to_thread(_marks, files)
+    while True:
+        await asyncio.sleep(_RENEW_S)
+        marks = await asyncio.to_thread(_marks, files)
+        if marks is not None and marks != known:
+            with noted(SERVICE, "the new certificate of the HTTP API cannot be used", OSError, level=logging.WARNING):
+                context.load_cert_chain(*files)
+            known = marks
+
+
+def _marks(files: tuple[str, str]) -> list[tuple[int, int]] | None:
+    try:
+        return [(stat.st_mtime_ns, stat.st_ino) for stat in map(os.stat, files)]
+    except OSError:
+        return None  # one of them is being replaced
+
+
 @asynccontextmanager
 async def serving(
-    client: Client, listening: socket.socket, token: str, state_dir: Path | None
+    client: Client,
+    listening: socket.socket,
+    token: str,
+    state_dir: Path | None,
+    tls: tuple[str, str] | None = None,
 ) -> AsyncIterator[Gateway]:
-    """Serve the API on a listening socket for as long as the block lasts."""
+    """Serve the API on a listening socket for as long as the block lasts.
+
+    `tls` has the files of a certificate and its key; they are read again when they are replaced.
+    """
     limit_buffers(listening)
     host, port = listening.getsockname()[:2]
     gateway = Gateway(client, state_dir)
@@ -65,6 +96,8 @@ async def serving(
         timeout_graceful_shutdown=_GRACE_S,
         ws_max_size=1 << 20,
         ws_per_message_deflate=False,
+        ssl_certfile=None if tls is None else tls[0],
+        ssl_keyfile=None if tls is None else tls[1],
     )
     server = _Server(config)
     running = asyncio.create_task(server.run_here(listening), name="http")
@@ -74,11 +107,13 @@ async def serving(
         first.cancel()
         if running.done():
             await running
-        sampling = asyncio.create_task(gateway.sample(), name="samples")
+        beside = [asyncio.create_task(gateway.sample(), name="samples")]
+        if tls is not None and config.ssl is not None:
+            beside.append(asyncio.create_task(_renew(config.ssl, tls), name="certificates"))
         try:
             yield gateway
         finally:
-            await cancel_all([sampling])
+            await cancel_all(beside)
     finally:
         server.should_exit = True
         await gateway.close()

@@ -358,7 +358,9 @@ class TlsEntry(Entry):
 
     cert: str | None = Field(default=None, description="The certificate of the embedded server, or our own.")
     key: str | None = Field(default=None, description="Its key.")
-    ca: str | None = Field(default=None, description="The authority that signed a server of your own.")
+    ca: str | None = Field(
+        default=None, description="The authority that signed a server of your own, or clients of the embedded one."
+    )
 
 
 class NatsEntry(Entry):

@@ -106,6 +106,8 @@ def narrow(subscription: Subscription, stream: Stream, grant: Grant, limit_us: f
     if asked.paused is not None:
         return narrow(asked.resume(), stream, grant, limit_us).paused_as(asked)
     seen = stream_for(stream, grant)
+    if not seen.schema.names:
+        raise GrantError(f"you may see nothing of {stream.name!r}", hint="ask an operator")
     finding = next(iter(check_subscription(asked, {stream.name: seen}, (asked.site,), limit_us)), None)
     if finding is not None:
         raise GrantError(_said(asked, finding), hint=finding.hint)
@@ -141,7 +143,8 @@ def narrow_or_stop(subscription: Subscription, stream: Stream, grant: Grant, lim
     except GrantError:
         pass  # it stops
     found = replace(asked, where="false", profile="relational", policy=None, region=None, resolution=None)
-    return _noted(replace(found, select=select or visible[:1]), asked, grant)
+    # No rows will come: the columns are only there because somebody has to have some.
+    return _noted(replace(found, select=select or visible[:1] or stream.schema.names[:1]), asked, grant)
 
 
 def is_stopped(subscription: Subscription) -> bool:

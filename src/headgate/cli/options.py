@@ -54,6 +54,7 @@ _WORDS = {
     "password": "HEADGATE_NATS_PASSWORD",
     "token": "HEADGATE_NATS_TOKEN",
     "plain": "HEADGATE_PLAIN_NATS",
+    "tls_fingerprint": "HEADGATE_TLS_FINGERPRINT",
 }
 
 

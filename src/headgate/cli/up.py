@@ -19,8 +19,8 @@ from headgate.diagnostics import announce, configure
 from headgate.errors import HeadgateError, masked, nearest
 from headgate.fabric import Crew, cancel_all, keep_quarantine
 from headgate.fabric.address import split_listen
+from headgate.fabric.listening import Listening
 from headgate.fabric.place import HOST, choose_port
-from headgate.fabric.server import Listening
 from headgate.fabric.vitals import keep_vitals
 from headgate.model import Deployment, NatsPlace, parse_duration
 from headgate.wire.identity import DEPLOYMENT_KEY
@@ -54,6 +54,9 @@ def up(
         Path | None, typer.Option(help="Certificate (PEM) of the embedded NATS; needed beyond loopback.")
     ] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
+    tls_ca: Annotated[
+        Path | None, typer.Option(help="Ask whoever connects for a certificate that this authority (PEM) has signed.")
+    ] = None,
     catalog: Annotated[
         str | None,
         typer.Option(
@@ -94,6 +97,9 @@ def up(
             "--http", help="Where to serve the HTTP API, as HOST:PORT; default: port 8787 of 127.0.0.1, or a free one."
         ),
     ] = None,
+    http_tls: Annotated[
+        bool, typer.Option("--http-tls", help="Serve the HTTP API by TLS, with the certificate of --tls-cert.")
+    ] = False,
     mqtt: Annotated[
         str | None, typer.Option(help="Where the embedded NATS takes devices that speak MQTT, as HOST:PORT.")
     ] = None,
@@ -122,8 +128,7 @@ def up(
         listening=_listening(
             listen or place.listen,
             mqtt or place.mqtt,
-            tls_cert or place.certificate,
-            tls_key or place.key,
+            (tls_cert or place.certificate, tls_key or place.key, tls_ca or place.authority),
             embedded=embedded,
         ),
         namespace=namespace,
@@ -143,6 +148,7 @@ def up(
         disk_reserve_bytes=int(parse_bytes(disk_reserve)),
         http=not no_http,
         http_address=http,
+        http_tls=_http_tls(tls_cert or place.certificate, tls_key or place.key) if http_tls else None,
     )
     limit_s = parse_duration(for_) if for_ else None
     asyncio.run(_up(settings, deployment, limit_s, Teller(log_format)))
@@ -154,10 +160,16 @@ def _nats_options(place: NatsPlace, creds: Path | None) -> dict[str, Any]:
     return o.nats_options(given, tls_ca=place.authority, tls_cert=place.certificate, tls_key=place.key)
 
 
+def _http_tls(certificate: Path | str | None, key: Path | str | None) -> tuple[str, str]:
+    if certificate is None or key is None:
+        raise HeadgateError("--http-tls needs a certificate and its key", hint="give --tls-cert and --tls-key")
+    return str(Path(certificate).absolute()), str(Path(key).absolute())
+
+
 def _listening(
-    listen: str | None, mqtt: str | None, certificate: Path | str | None, key: Path | str | None, *, embedded: bool
+    listen: str | None, mqtt: str | None, files: tuple[Path | str | None, ...], *, embedded: bool
 ) -> Listening | None:
-    """Where the embedded server listens, None for the default."""
+    """Where the embedded server listens, None for the default. The files are certificate, key and authority."""
     if not embedded:
         for option, given in (("listen", listen), ("mqtt", mqtt)):
             if given is not None:
@@ -168,11 +180,13 @@ def _listening(
         return None
     host, port = split_listen(listen or HOST)
     devices = None if mqtt is None else split_listen(mqtt)
+    certificate, key, authority = (Path(file) if file else None for file in files)
     return Listening(
         host,
         port,
-        Path(certificate) if certificate else None,
-        Path(key) if key else None,
+        certificate,
+        key,
+        authority,
         None if devices is None else (devices[0], _MQTT_PORT if devices[1] is None else devices[1] or choose_port()),
     )
 
@@ -219,6 +233,8 @@ async def _serve(
     async with open_runtime(settings, deployment) as runtime:
         started.set()
         tell(f"NATS at {runtime.listens_at}, state in {runtime.settings.state_dir}")
+        if runtime.server is not None and runtime.server.fingerprint is not None:
+            tell(f"certificate {runtime.server.fingerprint}")
         if settings.listening is not None and settings.listening.mqtt is not None:
             tell("MQTT at {}:{}; `headgate device add` lets a device in".format(*settings.listening.mqtt))
         if runtime.face is not None:

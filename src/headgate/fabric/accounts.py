@@ -26,8 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
+from headgate.errors import HeadgateError
 from headgate.fabric.devices import Device
-from headgate.fabric.keys import KeyPair, credentials_text
+from headgate.fabric.keys import KeyPair, credentials_text, read_claims, seed_of, statement_of
 from headgate.fabric.place import write_whole
 from headgate.fabric.registry import User
 from headgate.fabric.roles import EXPORTS, NEWS, SEVERAL_ANSWERS, Rights, local_subject
@@ -196,6 +197,15 @@ class Keys:
         if device.expires_s is not None:
             claims["exp"] = device.expires_s
         return self.accounts[DEVICES].sign(claims)
+
+    def has_stated(self, account: str, credentials: str) -> bool:
+        """Whether a credentials file is whole, and of a user of an account."""
+        try:
+            text, pair = statement_of(credentials), KeyPair.of(seed_of(credentials))
+            claims = read_claims(text)
+        except (HeadgateError, ValueError, IndexError):
+            return False
+        return claims.get("sub") == pair.public and self.accounts[account].has_signed(text)
 
     def credentials(self, user: User, pair: KeyPair, logs: Logs) -> str:
         """The credentials of a user with a key pair, in the namespace of a deployment."""

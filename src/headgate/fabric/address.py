@@ -8,15 +8,15 @@ has a secret in it.
 from __future__ import annotations
 
 import ipaddress
-import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from headgate.fabric.accounts import OPERATOR_FILE
 from headgate.fabric.place import PORT_FILE, ServerPlace
+from headgate.fabric.trust import Trust
 from headgate.protocol.port import FabricError
 
 _ENCRYPTED: Final = ("tls", "wss")
@@ -28,11 +28,11 @@ PLAIN_HINT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What to give to nats-py; `file` is the port file of an embedded server, `encrypted` insists on TLS."""
+    """What to give to nats-py; `file` is the port file of an embedded server, `trust` what is insisted on for TLS."""
 
     url: str
     file: Path | None = None
-    encrypted: bool = False
+    trust: Trust | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -79,19 +79,19 @@ def split_listen(text: str) -> tuple[str, int | None]:
 
 
 def reach(url: str, given: Mapping[str, Any]) -> Reach:
-    """How to connect. Of the options `tls_ca`, `tls_cert`, `tls_key` and `plain` are ours, all others nats-py's.
+    """How to connect. Options that begin with `tls_`, and `plain`, are ours, all others nats-py's.
+
+    `tls_ca`, `tls_cert` and `tls_key` are files, `tls_fingerprint` is that of the one certificate to be trusted.
 
     Raises:
         FabricError: No server runs there, or rows and passwords would cross a network in plain text.
     """
     options = dict(given)
     plain = str(options.pop("plain", "")).lower() in ("true", "1")
-    files = {name: options.pop(name, None) for name in ("tls_ca", "tls_cert", "tls_key")}
+    files = {name: options.pop(name, None) for name in ("tls_ca", "tls_cert", "tls_key", "tls_fingerprint")}
     directory = directory_of(url)
     if directory is not None:
         return _embedded(directory, options)
-    if any(files.values()):
-        options["tls"] = _context(**files)
     encrypted = True
     for each in url.split(","):
         parts = urlsplit(each if "://" in each else f"nats://{each}")
@@ -103,7 +103,8 @@ def reach(url: str, given: Mapping[str, Any]) -> Reach:
                     "network for everybody to read",
                     hint=PLAIN_HINT,
                 )
-    return Reach(url, None, encrypted, options)
+    trusting = encrypted or any(files.values())
+    return Reach(url, None, replace(Trust.of(**files), insisting=encrypted) if trusting else None, options)
 
 
 def _embedded(directory: Path, options: dict[str, Any]) -> Reach:
@@ -115,26 +116,7 @@ def _embedded(directory: Path, options: dict[str, Any]) -> Reach:
     given = {"user_credentials", "user_jwt_cb"} & options.keys()
     if not given and (directory / OPERATOR_FILE).exists():
         options["user_credentials"] = str(directory / OPERATOR_FILE)
-    if place.certificate:
-        options["tls"] = _pinned(Path(place.certificate))
-    return Reach(place.url, file, bool(place.certificate), options)
-
-
-def _context(tls_ca: str | None, tls_cert: str | None, tls_key: str | None) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=tls_ca)
-        if tls_cert is not None:
-            context.load_cert_chain(tls_cert, tls_key)
-    except (OSError, ssl.SSLError) as error:
-        raise FabricError(
-            f"the certificates for TLS cannot be read: {error}", hint="check HEADGATE_TLS_CA, _CERT and _KEY"
-        ) from error
-    return context
-
-
-def _pinned(certificate: Path) -> ssl.SSLContext:
-    """Trust in one certificate only: that of the server of a state directory, whatever name it is made out to."""
-    context = _context(str(certificate), None, None)
-    context.check_hostname = False
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    return context
+    if not place.certificate:
+        return Reach(place.url, file, None, options)
+    certificate, key = (place.certificate, place.key) if place.key else (None, None)
+    return Reach(place.url, file, Trust(place.certificate, certificate, key, pinned=True), options)

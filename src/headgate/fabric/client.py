@@ -20,7 +20,7 @@ from nats.errors import AuthorizationError, NoRespondersError
 from nats.errors import Error as NatsError
 from nats.js.errors import APIError, NoStreamResponseError
 
-from headgate.diagnostics import FABRIC
+from headgate.diagnostics import FABRIC, noted
 from headgate.fabric.address import reach
 from headgate.fabric.administration import Administration, translated
 from headgate.fabric.place import connect
@@ -81,7 +81,7 @@ class Fabric(Administration):
             "error_cb": _log,
             "connect_timeout": _TIMEOUT_S,
             **found.options,
-            "encrypted": found.encrypted,
+            "trust": found.trust,
         }
         try:
             # A client that may reconnect never gives up on its first connection either: try once without.
@@ -293,7 +293,7 @@ class Fabric(Administration):
         while True:
             found = await stream.take(after, limit)
             if not found:
-                with contextlib.suppress(FabricError):
+                with noted(FABRIC, "a log that fell silent is looked at again", FabricError):
                     found = await self.read(log, subject, after, limit=limit)
             if found:
                 return found

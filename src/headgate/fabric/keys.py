@@ -54,9 +54,13 @@ class KeyPair:
 
     @classmethod
     def of(cls, seed: str) -> Self:
-        """The pair of a seed."""
+        """The pair of a seed; one that is damaged does not fit the checksum in it."""
         import nkeys
 
+        material = base64.b32decode(seed.encode() + b"=" * (-len(seed) % 8))
+        kind = (material[0] & 7) << 5 | material[1] >> 3
+        if nkeys.encode_seed(material[2:-2], kind).decode() != seed:
+            raise CredentialsError("this is no key of NATS: it does not fit its checksum", hint="restore it")
         return cls(seed, nkeys.from_seed(bytearray(seed.encode())).public_key.decode())
 
     def sign(self, claims: Mapping[str, Any]) -> str:
@@ -69,6 +73,13 @@ class KeyPair:
         text = f"{_encoded(_HEADER)}.{_encoded(body)}"
         signature = nkeys.from_seed(bytearray(self.seed.encode())).sign(text.encode())
         return f"{text}.{_base64(signature)}"
+
+    def has_signed(self, statement: str) -> bool:
+        """Whether a statement is by this key: the signature of the same text is always the same."""
+        import nkeys
+
+        text, _, signature = statement.rpartition(".")
+        return _base64(nkeys.from_seed(bytearray(self.seed.encode())).sign(text.encode())) == signature
 
 
 def _base64(data: bytes) -> str:
@@ -100,8 +111,16 @@ def credentials_text(statement: str, seed: str) -> str:
 
 def statement_of(text: str) -> str:
     """The signed statement in a credentials file."""
-    lines = text.splitlines()
-    for line, following in itertools.pairwise(lines):
-        if "BEGIN NATS USER JWT" in line:
+    return _part(text, "BEGIN NATS USER JWT")
+
+
+def seed_of(text: str) -> str:
+    """The user's secret in a credentials file."""
+    return _part(text, "BEGIN USER NKEY SEED")
+
+
+def _part(text: str, heading: str) -> str:
+    for line, following in itertools.pairwise(text.splitlines()):
+        if heading in line:
             return following.strip()
     raise CredentialsError("this is no credentials file of NATS", hint="it begins with -----BEGIN NATS USER JWT-----")

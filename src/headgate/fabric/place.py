@@ -11,6 +11,7 @@ import logging
 import os
 import random
 import socket
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from nats.aio.client import Client, Server
 from nats.errors import Error as NatsError
 
 from headgate.diagnostics import FABRIC, noted
+from headgate.fabric.trust import Trust
 from headgate.wire.frame import WireError
 from headgate.wire.record import read_record, write_record
 
@@ -39,13 +41,18 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServerPlace:
-    """The port, the process and the name of an embedded server; its certificate where it speaks TLS."""
+    """The port, the process and the name of an embedded server; its certificate where it speaks TLS.
+
+    `key` is the file of the certificate's key where the server wants a certificate of everybody: programs on this
+    machine show its own.
+    """
 
     port: int
     pid: int
     name: str
     host: str = HOST
     certificate: str = ""
+    key: str = ""
 
     @property
     def reached_at(self) -> str:
@@ -120,11 +127,29 @@ def choose_port() -> int:
 
 
 class InsistingClient(Client):  # type: ignore[misc]  # nats-py has no types
-    """A connection that says nothing to a server without TLS: nats-py would go on in plain text."""
+    """A connection that says nothing to a server without TLS: nats-py would go on in plain text.
 
-    def __init__(self, *, encrypted: bool = True) -> None:
+    Certificates are read from their files at every connection.
+    """
+
+    def __init__(self, trust: Trust | None) -> None:
         super().__init__()
-        self._encrypted = encrypted
+        self._trust = trust
+
+    @property
+    def ssl_context(self) -> ssl.SSLContext:
+        """What the next connection trusts (nats-py asks for it each time)."""
+        return ssl.create_default_context() if self._trust is None else self._trust.context()
+
+    def _connect_command(self) -> bytes:
+        wanted = None if self._trust is None else self._trust.fingerprint
+        if wanted is not None:
+            spoken = self._transport._io_writer.get_extra_info("ssl_object")  # noqa: SLF001 - nats-py has no other way
+            if spoken is None or not wanted.matches(spoken.getpeercert(binary_form=True)):
+                self._transport.close()
+                raise NatsError(f"the server's certificate is not the one with the fingerprint {wanted}")
+        command: bytes = super()._connect_command()
+        return command
 
     def give_up(self) -> None:
         """Close the connection of an attempt that failed, which nats-py leaves open."""
@@ -132,7 +157,8 @@ class InsistingClient(Client):  # type: ignore[misc]  # nats-py has no types
             self._transport.close()
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
-        if initial_connection and self._encrypted and not info.get("tls_required"):
+        insists = self._trust is not None and self._trust.insisting
+        if initial_connection and insists and not info.get("tls_required"):
             self._transport.close()
             raise NatsError("the server does not speak TLS")
         await super()._process_info(info, initial_connection)
@@ -141,8 +167,8 @@ class InsistingClient(Client):  # type: ignore[misc]  # nats-py has no types
 class FollowingClient(InsistingClient):
     """A connection to the server that a port file names, wherever it comes back."""
 
-    def __init__(self, path: Path, *, encrypted: bool = False) -> None:
-        super().__init__(encrypted=encrypted)
+    def __init__(self, path: Path, trust: Trust | None = None) -> None:
+        super().__init__(trust)
         self._path = path
 
     @property
@@ -167,12 +193,12 @@ class FollowingClient(InsistingClient):
         await super()._process_info(info, initial_connection)
 
 
-async def connect(url: str, file: Path | None, *, encrypted: bool, **options: Any) -> Client:
+async def connect(url: str, file: Path | None, trust: Trust | None, **options: Any) -> Client:
     """A connection by nats-py: to an address, or to the server of a port file, wherever that comes back."""
     if file is None:
-        client = InsistingClient(encrypted=encrypted)
+        client = InsistingClient(trust)
     else:
-        client = FollowingClient(file, encrypted=encrypted)
+        client = FollowingClient(file, trust)
         options |= {"reconnect_to_server_handler": client.next_server, "connect_timeout": _CONNECT_S}
     try:
         await client.connect(url, **options)

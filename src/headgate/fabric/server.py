@@ -17,7 +17,6 @@ import subprocess
 import sys
 import sysconfig
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -33,11 +32,13 @@ from headgate.fabric.accounts import (
     SYSTEM_FILE,
     Keys,
 )
-from headgate.fabric.address import address_of, is_loopback
+from headgate.fabric.address import address_of
 from headgate.fabric.descriptions import Descriptions
 from headgate.fabric.devices import Device, Devices
+from headgate.fabric.fingerprint import Fingerprint
 from headgate.fabric.keys import KeyPair
-from headgate.fabric.place import HOST, PORT_FILE, ServerPlace, choose_port, is_free, is_running, write_whole
+from headgate.fabric.listening import Listening
+from headgate.fabric.place import PORT_FILE, ServerPlace, choose_port, is_free, is_running, write_whole
 from headgate.fabric.registry import Registry
 from headgate.fabric.rolebook import RoleBook
 from headgate.private import PRIVATE_UMASK, make_private, open_private
@@ -80,59 +81,6 @@ def unfinished_restores(written: str) -> list[str]:
     return list(begun)
 
 
-@dataclass(frozen=True, slots=True)
-class Listening:
-    """Where a server takes connections: by default on loopback, at a port of its own choice, without TLS.
-
-    `certificate` and `key` are PEM files. `mqtt` is where it takes connections of devices, nowhere by default.
-    """
-
-    host: str = HOST
-    port: int | None = None
-    certificate: Path | None = None
-    key: Path | None = None
-    mqtt: tuple[str, int] | None = None
-
-    def __post_init__(self) -> None:
-        exposed = [host for host in (self.host, *(self.mqtt or ())[:1]) if not is_loopback(str(host))]
-        if exposed and self.certificate is None:
-            raise FabricError(
-                f"NATS is to listen on {exposed[0]}, which others can reach, without TLS: rows and credentials would "
-                "cross the network for everybody to read",
-                hint="give a certificate and its key (`nats: {tls: {cert: FILE, key: FILE}}`), or listen on 127.0.0.1",
-            )
-        if (self.certificate is None) != (self.key is None):
-            raise FabricError("TLS needs a certificate and its key", hint="give both files")
-        for file in (self.certificate, self.key):
-            if file is not None and not file.is_file():
-                raise FabricError(f"there is no file {file}", hint="give the certificate and its key as PEM files")
-
-    @property
-    def configuration(self) -> str:
-        """The part of the server's configuration that has TLS and MQTT."""
-        secured = self._tls
-        if self.mqtt is None:
-            return secured
-        host, port = self.mqtt
-        return f"{secured}mqtt {{ host: {json.dumps(host)}, port: {port}\n{secured}}}\n"
-
-    @property
-    def mqtt_reached(self) -> tuple[str, int] | None:
-        """Where this machine reaches the listener of devices."""
-        if self.mqtt is None:
-            return None
-        host, port = self.mqtt
-        return ServerPlace(port, 0, "", host).reached_at, port
-
-    @property
-    def _tls(self) -> str:
-        if self.certificate is None:
-            return ""
-        files = {"cert_file": self.certificate, "key_file": self.key}
-        given = [f"{name}: {json.dumps(str(file.absolute()))}" for name, file in files.items() if file is not None]
-        return f"tls {{ {', '.join(given)} }}\n"
-
-
 class EmbeddedServer:
     """Starts, watches and stops one server. A second start finds the same data, and the same port when it is free."""
 
@@ -145,6 +93,7 @@ class EmbeddedServer:
         self._descriptions = Descriptions(self.directory)
         self.left_out: list[Path] = []
         """The files of logs that the server could not read, as their descriptions are damaged and have no copy."""
+        self._marks: tuple[tuple[int, int, int] | None, ...] = ()
         self.port = 0
         self.name = ""
 
@@ -161,7 +110,30 @@ class EmbeddedServer:
     def _place(self, pid: int) -> ServerPlace:
         certificate = self._listening.certificate
         named = "" if certificate is None else str(certificate.absolute())
-        return ServerPlace(self.port, pid, self.name, self._listening.host, named)
+        key = self._listening.key if self._listening.authority is not None else None
+        return ServerPlace(
+            self.port, pid, self.name, self._listening.host, named, "" if key is None else str(key.absolute())
+        )
+
+    @property
+    def fingerprint(self) -> Fingerprint | None:
+        """That of the certificate, None where there is no TLS."""
+        certificate = self._listening.certificate
+        return None if certificate is None else Fingerprint.of_file(certificate)
+
+    def renew(self) -> bool:
+        """Let the server read its certificates again where their files were replaced; whether they were.
+
+        Connections that are open stay as they are. Files that do not fit each other are left, and tried again when
+        they change: the server goes on with what it had.
+        """
+        marks = tuple(_mark(file) for file in self._listening.files)
+        if self._process is None or self.pid is None or None in marks or marks == self._marks:
+            return False
+        known, self._marks = self._marks, marks
+        if known:
+            self._process.send_signal(signal.SIGHUP)
+        return bool(known)
 
     @property
     def port_file(self) -> Path:
@@ -183,8 +155,7 @@ class EmbeddedServer:
             make_private(self.directory)
             self._keys = Keys.open(self.directory)
             for file, account in ((OPERATOR_FILE, HOME), (SYSTEM_FILE, SYSTEM), (BRIDGE_FILE, DEVICES)):
-                if not (self.directory / file).exists():
-                    write_whole(self.directory / file, self._keys.all_rights(account, "operator"))
+                self._keep_credentials(self.directory / file, account)
             if not (self.directory / BRIDGE_PASSWORD).exists():
                 bridge = Device("bridge", KeyPair.new("user").public, int(time.time()), ("*",))
                 write_whole(self.directory / BRIDGE_PASSWORD, self._keys.password(bridge))
@@ -219,6 +190,14 @@ class EmbeddedServer:
             )
         return self
 
+    def _keep_credentials(self, file: Path, account: str) -> None:
+        """Make credentials of our own where there are none, or none that hold."""
+        with noted(FABRIC, "credentials cannot be read", OSError):
+            if not file.exists() or not self._keys.has_stated(account, file.read_text("utf-8", errors="replace")):
+                if file.exists():
+                    _log.warning("the credentials in %s were damaged: they were made again", file)
+                write_whole(file, self._keys.all_rights(account, "operator"))
+
     def _choose_port(self, known: ServerPlace | None) -> int:
         """The port that was asked for, else the last one while it is free, else any other."""
         host, asked = self._listening.host, self._listening.port
@@ -245,6 +224,7 @@ class EmbeddedServer:
                 umask=PRIVATE_UMASK,
             )
         self._wait_ready()
+        self._marks = tuple(_mark(file) for file in self._listening.files)
         return self._process.pid
 
     def _mend(self) -> int:
@@ -352,6 +332,15 @@ class EmbeddedServer:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _mark(file: Path) -> tuple[int, int, int] | None:
+    """What tells a file that was replaced from the one before; None while it is being replaced."""
+    try:
+        stat = file.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
 def running_url(state_dir: Path) -> str | None:

@@ -9,7 +9,6 @@ reader's position stays its own.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import math
 import time
@@ -19,6 +18,7 @@ from typing import Any, Final
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
+from headgate.diagnostics import FABRIC, noted
 from headgate.protocol.port import FabricError, Stored
 from headgate.wire.logs import Log
 from headgate.wire.sizes import header_bytes
@@ -154,7 +154,7 @@ class LogStream:
         inbox, self._inbox = self._inbox, None
         if inbox is None or self._client.is_closed:
             return
-        with contextlib.suppress(NatsError):
+        with noted(FABRIC, "a reader of a log is left to its server, which forgets it", NatsError):
             await inbox.unsubscribe()
             await self._client.publish(f"$JS.API.CONSUMER.DELETE.{self._log.name}.{self._name}", b"")
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-import itertools
 import json
 from dataclasses import dataclass
 from typing import Final
 
-from headgate.fabric.keys import CredentialsError, KeyPair, read_claims, statement_of
+from headgate.fabric.keys import KeyPair, read_claims, seed_of, statement_of
 
 PREFIX: Final = "hgu"
 API: Final = "api"
@@ -29,14 +28,6 @@ class TokenClaims:
     key: str
     purpose: str
     expires_s: int
-
-
-def seed_of(credentials: str) -> str:
-    """The secret key in a credentials file."""
-    for line, following in itertools.pairwise(credentials.splitlines()):
-        if "BEGIN USER NKEY SEED" in line:
-            return following.strip()
-    raise CredentialsError("the credentials file has no key", hint="ask for new credentials")
 
 
 def make_user_token(credentials: str, purpose: str, expires_s: int) -> str:

@@ -28,8 +28,8 @@ class Grant:
 
 
 EVERYTHING: Final = Grant()
-NOTHING: Final = Grant("false")
-"""The grant of somebody who may not subscribe to a stream."""
+NOTHING: Final = Grant("false", ())
+"""The grant of somebody who may not subscribe to a stream: no rows, and no columns to know of."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,8 +50,9 @@ class RelayReport(Report, frozen=True, kw_only=True):
 
     `settled` has, by stream, the end of what all outputs have passed and the version that it was routed under; what
     comes later was routed under that version or a newer one. It holds for the incarnations that are named beside it: in
-    another one the same numbers mean other rows. `stopped` names streams that cannot go on, and why. Links are named by
-    stream and child.
+    another one the same numbers mean other rows. `taken` has, by parent, the bytes that came from it, how many came a
+    second lately, and how many a second the link can carry as far as it was seen. `stopped` names streams that cannot
+    go on, and why. Links are named by stream and child.
     """
 
     kind_name = "relay-report"
@@ -72,6 +73,7 @@ class RelayReport(Report, frozen=True, kw_only=True):
     cpu_s: float = 0.0
     sent_s: dict[str, float] = msgspec.field(default_factory=dict)
     arrived_s: dict[str, float] = msgspec.field(default_factory=dict)
+    taken: dict[str, tuple[Count, float, float]] = msgspec.field(default_factory=dict)
     settled: dict[str, tuple[Count, Count]] = msgspec.field(default_factory=dict)
     incarnations: dict[str, str] = msgspec.field(default_factory=dict)
     outputs: dict[str, OutputReport] = msgspec.field(default_factory=dict)

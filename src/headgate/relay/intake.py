@@ -86,7 +86,8 @@ class Intakes:
                 state.core.cover(stream, state.port.codec.coverage(stored.data)[1], state.port.now)
                 await state.pack_overfull()
             return
-        state.meters.arrived.note(parent, max(state.port.wall_s - stored.time_s, 0.0))
+        wait_s = max(state.port.wall_s - stored.time_s, 0.0)
+        state.meters.took(parent, stored.size, wait_s, state.port.now)
         if routes is None:
             raise WireError(f"version {version} does not route {stream!r} to {state.site!r}")
         block = state.port.codec.block(stored.data, routes.schema)

@@ -19,7 +19,7 @@ _ROWS: Final = 20_000
 _ROW_BYTES: Final = 64.0  # of a row on a link that has not carried any yet
 _HEAVY_ROWS: Final = 5_000
 _ANSWERS: Final = 2.0  # a message takes the link for so many times as long as an answer takes
-_MOST_S: Final = 0.4
+_MOST_S: Final = 0.2
 
 
 class Sending:

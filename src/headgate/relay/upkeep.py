@@ -234,6 +234,7 @@ class Upkeep:
             cpu_s=round(self._port.machine.now.cpu_s, 6),
             sent_s=state.meters.sent.report(),
             arrived_s=state.meters.arrived.report(),
+            taken={parent: meter.report(now) for parent, meter in state.meters.links.items()},
             **asdict(state.totals),
         )
         await self._port.publish(self._port.logs.stats("relay", state.site), report.encode())

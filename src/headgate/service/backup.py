@@ -20,22 +20,10 @@ from typing import IO, Any, Final
 
 from headgate.errors import HeadgateError
 from headgate.private import make_private
+from headgate.service.stored import kind_of
 
 _LIST: Final = "headgate-backup.json"
 _FORMAT: Final = 1
-_LEFT_OUT: Final = frozenset(
-    {
-        "lock",
-        "job.log",
-        "job.json",
-        "java",
-        "spark",
-        "nats/port.json",
-        "nats/server.log",
-        "nats/server.conf",
-        "nats/roles.json.lock",
-    }
-)
 _CHUNK: Final = 1 << 20
 
 
@@ -69,8 +57,8 @@ def stored_files(state_dir: Path) -> Iterator[tuple[Path, str]]:
     """The files that belong into a backup, with their names in it."""
     for path in sorted(state_dir.rglob("*")):
         name = path.relative_to(state_dir).as_posix()
-        kept = not any(name == each or name.startswith(f"{each}/") for each in _LEFT_OUT)
-        if kept and path.is_file() and not path.is_symlink():
+        kind = kind_of(name)
+        if (kind is None or kind.backed_up) and path.is_file() and not path.is_symlink():
             yield path, name
 
 

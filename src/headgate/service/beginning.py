@@ -16,7 +16,7 @@ from headgate.planning.search import Search
 from headgate.service.audit import Author
 from headgate.service.clerk import Clerk
 from headgate.service.extending import first_plan
-from headgate.service.identity import IdentityError, misfits
+from headgate.service.identity import IdentityError, misfits, told_losses
 from headgate.service.incarnations import accept_loss, new_incarnations
 from headgate.service.mending import mend
 from headgate.service.roots import refuse_moved_roots
@@ -46,6 +46,7 @@ async def fit(fabric: Fabric, catalog: Catalog, settings: Settings, server: Embe
     await refuse_second_service(fabric)
     found = await survey(fabric, catalog, place, checkpoints)
     wrong = misfits(found)
+    told += told_losses(found)
     fabric.marks = {DEPLOYMENT_KEY: found.identity.deployment}
     if found.damaged and all(misfit.acceptable for misfit in wrong):
         told += await mend(fabric, catalog, found.damaged)

@@ -210,15 +210,22 @@ class StreamBooks:
 
 
 async def read_books(port: LogPort, tables: TableCache, streams: Sequence[str]) -> list[StreamBooks]:
-    """The whole ledger, read from the logs: acknowledgements first, then manifests, so that none is missing."""
-    tallies = await read_tallies(port)
-    found = []
-    for stream in streams:
-        reading = Reading(port, tables, Matched(stream))
+    """The whole ledger, read from the logs: stored sums first, then acknowledgements, then manifests.
+
+    Sums are exact from their mark on, which is at or before what was acknowledged when they were stored, and every
+    acknowledgement is at or before a manifest. In another order one of them could be ahead of what it is compared with.
+    """
+    readings = {stream: Reading(port, tables, Matched(stream)) for stream in streams}
+    for stream, reading in readings.items():
         try:
             reading.matched, _ = await stored_sums(port, stream)
-            await reading.catch_up()
         except HeadgateError as error:  # one stream's table or log is gone: the others are read all the same
             reading.stopped = error
-        found.append(StreamBooks.of(reading.matched, tallies, reading.stopped))
-    return found
+    tallies = await read_tallies(port)
+    for reading in readings.values():
+        if reading.stopped is None:
+            try:
+                await reading.catch_up()
+            except HeadgateError as error:
+                reading.stopped = error
+    return [StreamBooks.of(reading.matched, tallies, reading.stopped) for reading in readings.values()]

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric.place import ServerPlace, is_running
 from headgate.fabric.server import port_file
@@ -95,7 +96,7 @@ def _copy(state_dir: Path, target: Path, known: Marks, until: float | None) -> M
             continue
         if until is not None and time.monotonic() > until:
             raise TooLongError("the server was held still for too long")
-        with contextlib.suppress(FileNotFoundError):  # it went while it was looked at
+        with noted(SERVICE, "a file went while it was copied", FileNotFoundError):
             stat = path.stat()
             mark = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
             if known.get(name) != mark:

@@ -36,12 +36,15 @@ class FaceConfig:
     nats_options: Mapping[str, Any] = field(default_factory=dict)
     log_level: str = "warning"
     log_format: str = "text"
+    tls: tuple[str, str] | None = None
+    """The files of a certificate and its key, where it speaks TLS."""
     mqtt: bool = False
 
     @classmethod
     def read(cls, text: str) -> Self:
         """The configuration of a text."""
-        return cls(**json.loads(text))
+        found = json.loads(text)
+        return cls(**{**found, "tls": tuple(found["tls"]) if found.get("tls") else None})
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -90,10 +93,10 @@ def listen(address: str | None) -> socket.socket:
     return found
 
 
-def address_of(listening: socket.socket) -> str:
+def address_of(listening: socket.socket, *, encrypted: bool = False) -> str:
     """Where a browser finds what is served on a socket."""
     host, port = listening.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"http{'s' if encrypted else ''}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 class FaceProcess(ChildProcess):
@@ -107,7 +110,7 @@ class FaceProcess(ChildProcess):
     @property
     def address(self) -> str:
         """Where it is found."""
-        return address_of(self._listening)
+        return address_of(self._listening, encrypted=self._config.tls is not None)
 
     async def _start(self) -> asyncio.subprocess.Process:
         number = self._listening.fileno()

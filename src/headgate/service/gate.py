@@ -98,6 +98,8 @@ class Gate:
         user = self._people.registry.users.get(name)
         if user is None:
             await _refuse(call, UserError(f"no user {name!r}"))
+        elif user.expires_s is not None and time.time() >= user.expires_s:  # over HTTP no server looks at it
+            await _refuse(call, UserError(f"the credentials of user {name!r} have expired"))
         elif not self._connections.admits(name, call.connection, time.monotonic()):
             await _refuse(call, UserError(f"user {name!r} has too many connections", hint="close some, and wait 30 s"))
         elif verb == "wait":

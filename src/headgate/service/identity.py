@@ -39,6 +39,7 @@ class Found:
         identity: What the catalog says about itself.
         witness: The last sequence number that the catalog has seen in each log.
         infos: The logs that are in NATS.
+        short: By log, how many of its messages have gone since the last stop, though nothing was done to it.
         published: The newest revision in the tables log, 0 when there is none.
         published_mark: The mark of that revision in NATS.
         known_mark: The mark of the same revision in the catalog, None when the catalog does not keep it.
@@ -55,6 +56,7 @@ class Found:
     identity: Identity
     witness: Mapping[str, int]
     infos: Mapping[str, LogState]
+    short: Mapping[str, int] = field(default_factory=dict)
     published: int = 0
     published_mark: str = ""
     known_mark: str | None = None
@@ -212,6 +214,13 @@ def _logs(found: Found) -> Iterator[Misfit]:
                 "restore the newest NATS store",
                 _concerned(found, name),
             )
+    for name, missing in sorted(found.short.items()):
+        if not _made_good(found.logs, name):
+            yield Misfit(
+                f"the log {name} has lost {missing:,} messages since the last stop: files of it are damaged or gone",
+                "restore the NATS store",
+                _concerned(found, name),
+            )
     for stream, incarnation in found.identity.incarnations.items():
         info = found.infos.get(found.logs.root(stream).name)
         mark = "" if info is None else info.marks.get(INCARNATION_KEY, "none")
@@ -222,6 +231,21 @@ def _logs(found: Found) -> Iterator[Misfit]:
                 "restore the NATS store and the catalog that belong together",
                 frozenset({stream}),
             )
+
+
+def _made_good(logs: Logs, name: str) -> bool:
+    """Whether what a log has lost comes again by itself: from the sites above, or from the catalog."""
+    return name == logs.tables.name or name.startswith((logs.site("x").name[:-1], logs.inbox("x").name[:-1]))
+
+
+def told_losses(found: Found) -> list[str]:
+    """What is said about messages that are gone and come again by themselves."""
+    return [
+        f"the log {name} has lost {missing:,} messages since the last stop, as files are damaged: they come again from "
+        + ("the catalog" if name == found.logs.tables.name else "the sites above")
+        for name, missing in sorted(found.short.items())
+        if _made_good(found.logs, name)
+    ]
 
 
 def _checkpoints(found: Found) -> Iterator[Misfit]:

@@ -162,6 +162,8 @@ class Machine:
         if server.pid is None:
             await self._start(server)
             return
+        if await asyncio.to_thread(server.renew):
+            _log.info("the certificates were replaced: the NATS server reads them again")
         if self.failing is None:
             self.failing = await asyncio.to_thread(server.write_error)
             if self.failing is None and self.disk.last:

@@ -64,7 +64,7 @@ async def rewrite(fabric: Fabric, catalog: Catalog, log: Log, without: frozenset
     while batch := await fabric.read(log, fabric.logs.everything, place):
         kept += [stored for stored in batch if not without or _revision(stored.subject) not in without]
         place = batch[-1].sequence
-    catalog.set_witness({name: seen for name, seen in catalog.witness().items() if name != log.name})
+    catalog.set_witness({name: seen for name, seen in catalog.witness().items() if name.partition("/")[0] != log.name})
     await fabric.discard(log)
     await fabric.ensure(log)
     for stored in kept:

@@ -221,6 +221,7 @@ class Runtime:
             dict(settings.nats_options),
             settings.log_level,
             settings.log_format,
+            settings.http_tls,
             settings.listening is not None and settings.listening.mqtt is not None,
         )
         self.face = FaceProcess(listening, config)
@@ -367,12 +368,12 @@ class Runtime:
         await self.relays.close()
         if self.roles is not None:
             await self.roles.close()
-        await self.witness.close()
         await self.clerk.close()
         if self._tasks:  # a start that was refused changes nothing
             with noted(SERVICE, "the audit was not anchored at the stop", HeadgateError, level=logging.WARNING):
                 await store_anchor(self.fabric, self.audit, None)
             await say_stopped(self.fabric)
+        await self.witness.close()
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.fabric import Fabric
-from headgate.fabric.server import Listening
+from headgate.fabric.listening import Listening
 from headgate.relay.output import QueueLimits
 from headgate.relay.tables import Tables
 from headgate.service.alerts.watch import EVERY_S
@@ -55,6 +55,8 @@ class Settings:
     http: bool = False
     http_address: str | None = None
     """Where to serve the HTTP API; None is the usual port of loopback, or any where that is taken."""
+    http_tls: tuple[str, str] | None = None
+    """The files of a certificate and its key, for serving it by TLS."""
 
     @property
     def checkpoints(self) -> Path:

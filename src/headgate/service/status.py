@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from headgate.fabric import Fabric, FabricError, read_quarantine
 from headgate.matching.admission import tolerance_of
-from headgate.model import Subscription
+from headgate.model import Deployment, Subscription
 from headgate.pipeline.errors import Errors
 from headgate.protocol.reports import (
     AlertsReport,
@@ -64,7 +64,7 @@ async def read_status(fabric: Fabric, tables: Tables, state_dir: Path | None = N
         "service": service,
         "streams": streams,
         "sites": {name: _site(name, relays) for name in snapshot.deployment.sites},
-        "links": _links(relays),
+        "links": _links(snapshot.deployment, relays),
         "subscriptions": _subscriptions(snapshot, books, tallies, relays),
         "reorderings": _reorderings(snapshot, relays),
         "job": jobs.get("_", {}),
@@ -203,7 +203,21 @@ def latencies(relays: Relays) -> dict[tuple[str, str], float]:
     }
 
 
-def _links(relays: Relays) -> dict[str, dict[str, Any]]:
+def _rates(deployment: Deployment, relays: Relays, parent: str, child: str) -> dict[str, float | None]:
+    """What a link is declared to carry, what its receiver has seen that it carries, and what came lately."""
+    sites = deployment.sites
+    declared = [deployment.links.between(parent, child).capacity_bytes_per_s]
+    declared += [sites[parent].upload_bytes_per_s] if parent in sites else []
+    declared += [sites[child].download_bytes_per_s] if child in sites else []
+    _, used, measured = relays.get(child, _SILENT).taken.get(parent, (0, 0.0, 0.0))
+    return {
+        "declared_bytes_per_s": min((each for each in declared if each is not None), default=None),
+        "measured_bytes_per_s": measured or None,
+        "used_bytes_per_s": used,
+    }
+
+
+def _links(deployment: Deployment, relays: Relays) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     latency_s = latencies(relays)
     for site, report in relays.items():
@@ -223,6 +237,7 @@ def _links(relays: Relays) -> dict[str, dict[str, Any]]:
                     "streams": [],
                     "stream_bytes": {},
                     "latency_s": latency_s.get((site, child)),
+                    **_rates(deployment, relays, site, child),
                 },
             )
             output = report.outputs.get(Key(stream, child=child).token, _EMPTY)

@@ -26,6 +26,18 @@ from headgate.wire.snapshot import Snapshot, SnapshotError, part_count
 _FILE: Final = "identity.json"
 _KIND: Final = "checkpoint-identity"
 _ASK_S: Final = 1.0
+COUNTED: Final = "/messages"
+"""What follows the name of a log where the catalog keeps how many messages it had at the last stop."""
+
+
+def short_logs(infos: Mapping[str, LogState], witness: Mapping[str, int]) -> dict[str, int]:
+    """By log how many messages are missing since the last stop, of those that nothing was written to since then."""
+    missing = {
+        name: witness[name + COUNTED] - info.messages
+        for name, info in infos.items()
+        if name + COUNTED in witness and info.last == witness.get(name)
+    }
+    return {name: count for name, count in missing.items() if count > 0}
 
 
 async def survey(fabric: Fabric, catalog: Catalog, place: str, checkpoints: Path) -> Found:
@@ -45,7 +57,8 @@ async def survey(fabric: Fabric, catalog: Catalog, place: str, checkpoints: Path
         place=shown(place),
         revision=snapshot.revision,
         identity=snapshot.identity,
-        witness=catalog.witness(),
+        witness={name: seen for name, seen in catalog.witness().items() if not name.endswith(COUNTED)},
+        short=short_logs(infos, catalog.witness()),
         infos=infos,
         published=published,
         published_mark=mark,

@@ -7,7 +7,7 @@ The audit: its chain. Keys and users: whether they can be read. Nothing is chang
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,7 @@ from headgate.fabric.registry import Registry
 from headgate.protocol.published import load_snapshot
 from headgate.service.anchoring import read_anchor
 from headgate.service.audit import AUDIT_FILE, verify_audit
+from headgate.service.survey import short_logs
 from headgate.wire.frame import WireError, decode_frame
 from headgate.wire.logs import Log
 from headgate.wire.sealed import unseal
@@ -51,19 +52,30 @@ async def verify_all(fabric: Fabric, state_dir: Path, catalog: str) -> Verified:
         found.add("records of the audit", newest.number)
     except HeadgateError as error:
         found.wrong.append(str(error))
-    for name, state in sorted((await fabric.infos(fabric.logs.everything)).items()):
+    infos = await fabric.infos(fabric.logs.everything)
+    for name, missing in sorted(short_logs(infos, _witness(catalog)).items()):
+        found.wrong.append(
+            f"the log {name} has lost {missing:,} messages since the last stop: files are damaged or gone"
+        )
+    for name, state in sorted(infos.items()):
         found.add("logs")
         if state.lost:
             numbers = ", ".join(map(str, state.lost[:10]))
             found.wrong.append(
                 f"the NATS server has lost {len(state.lost)} messages of log {name} to damaged files: {numbers}"
             )
+        read = 0
         async for stored in _messages(fabric, name):
             found.add("messages")
+            read += 1
             try:
                 decode_message(name, stored, lambda data, subject=stored.subject: check_message(subject, data))  # type: ignore[misc]
             except UnreadableError as error:
                 found.wrong.append(str(error))
+        if read < state.messages and (await fabric.infos(fabric.logs.everything)).get(name) == state:
+            found.wrong.append(
+                f"{state.messages - read:,} messages of log {name} cannot be read: its files are damaged"
+            )
     await _verify_tables(found, fabric)
     return found
 
@@ -83,6 +95,15 @@ def _verify_files(found: Verified, state_dir: Path, catalog: str) -> None:
                 found.add(what)
             except HeadgateError as error:
                 found.wrong.append(str(error))
+
+
+def _witness(catalog: str) -> Mapping[str, int]:
+    """How far the logs were at the last stop; nothing where the catalog cannot say."""
+    try:
+        with Catalog.open(catalog) as opened:
+            return opened.witness()
+    except HeadgateError:
+        return {}  # that was said
 
 
 async def _messages(fabric: Fabric, name: str) -> AsyncIterator[Stored]:

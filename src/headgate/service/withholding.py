@@ -21,7 +21,7 @@ from headgate.filters import parse_filter
 from headgate.model import Grant, Stream, Subscription
 from headgate.protocol.codec import WireCodec
 from headgate.relay.tables import Tables
-from headgate.service.grants import grant_of
+from headgate.service.grants import grant_of, granted_name
 from headgate.wire.block import Block
 
 _KEPT: Final = 10_000
@@ -52,9 +52,13 @@ class Withholder:
         self._tables = tables
         self._codec = WireCodec()
         self._sent: OrderedDict[tuple[int, int], Passed] = OrderedDict()
+        self._streams: OrderedDict[int, str] = OrderedDict()
+        """By subscription, the name that its stream is granted by: an id stays with its stream."""
 
     async def shown(self, user: User, number: int, data: bytes) -> bytes:
         """A message of the subscription with this id as its owner may have it."""
+        if number in self._streams and user.grant(self._streams[number]).whole:
+            return data
         sent = await self._as_sent(self._codec.version(data), number)
         now = grant_of(user, sent.stream)
         if sent.grant == now or allows(now, sent.grant, sent.stream):
@@ -70,8 +74,10 @@ class Withholder:
                 raise UserError("this message is of before the subscription")
             subscription = snapshot.deployment.subscriptions[name]
             found = self._sent[version, number] = Passed(subscription, snapshot.deployment.streams[subscription.stream])
-            if len(self._sent) > _KEPT:
-                self._sent.popitem(last=False)
+            self._streams[number] = granted_name(found.stream)
+            for table in (self._sent, self._streams):
+                if len(table) > _KEPT:
+                    table.popitem(last=False)
         return found
 
     def _reduced(self, data: bytes, number: int, sent: Passed, grant: Grant) -> bytes:

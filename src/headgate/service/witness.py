@@ -2,7 +2,8 @@
 
 NATS alone cannot tell that it was replaced by an older copy of itself. The catalog can, as it has seen the logs further
 on. What is lost in the seconds since it looked is found by whoever was ahead: a reader by its position, the Spark job
-by its checkpoint.
+by its checkpoint. A file of a log that is gone leaves its end where it was: so the last look, when everything has
+stopped, also counts messages.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric
 from headgate.service.identity import IdentityError, Misfit
-from headgate.service.survey import own_logs
+from headgate.service.survey import COUNTED, own_logs
 
 _EVERY_S: Final = 5.0
 _logger = logging.getLogger("headgate.witness")
@@ -42,9 +43,10 @@ class Witness:
                 _logger.warning("the ends of the logs could not be noted: %s", error)
             await asyncio.sleep(self._every_s)
 
-    async def look(self) -> None:
-        """Note the last sequence number of every log."""
-        found = {name: info.last for name, info in (await own_logs(self._fabric)).items()}
+    async def look(self, *, last: bool = False) -> None:
+        """Note the last sequence number of every log; in the last look, also how many messages it has."""
+        infos = await own_logs(self._fabric)
+        found = {name: info.last for name, info in infos.items()}
         wrong = [
             Misfit(
                 f"the log {name} "
@@ -57,8 +59,9 @@ class Witness:
         ]
         if wrong:
             raise IdentityError(wrong)
-        if found != self._seen:
-            await asyncio.to_thread(self._catalog.set_witness, found)
+        if found != self._seen or last:
+            counts = {name + COUNTED: info.messages for name, info in infos.items()} if last else {}
+            await asyncio.to_thread(self._catalog.set_witness, {**found, **counts})
             self._seen = found
 
     async def close(self) -> None:
@@ -66,4 +69,4 @@ class Witness:
         if not self._seen:
             return
         with noted(SERVICE, "how far the logs are is noted with the next look", HeadgateError):
-            await self.look()
+            await self.look(last=True)

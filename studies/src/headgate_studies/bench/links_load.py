@@ -1,7 +1,7 @@
 """The service and the rows of `headgate bench links`, in a process on the upper host; run as a file by `links`.
 
-Rows of about a kilobyte that do not compress are committed faster than the link carries them, as long as less than some
-seconds of the link wait. Four times a second it writes how far the lower relay has come to `passed.json`.
+Rows of about a kilobyte that do not compress are committed before the relays start, enough for the link to be busy for
+the whole time. Then it only writes down four times a second what the lower relay has reported, to `passed.json`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import asyncio
 import json
 import math
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -19,8 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.catalog import parse_deployment
-from headgate.client import Client
-from headgate.fabric.server import Listening
+from headgate.fabric.listening import Listening
 from headgate.pipeline.worker import Address
 from headgate.protocol.reports import RelayReport
 from headgate.service.replanning import Rules
@@ -31,7 +29,6 @@ from headgate.wire.logs import Logs
 from headgate_studies.direct import DirectCommits
 
 _ROW_BYTES: Final = 1024
-_AHEAD_S: Final = 6.0
 _EVERY_S: Final = 0.25
 
 
@@ -53,28 +50,12 @@ subscriptions:
 """
 
 
-class _Feed:
-    """Commits rows while fewer than some seconds' worth wait; `passed` is how far the lower relay has come."""
-
-    def __init__(self, url: str, rate: float) -> None:
-        self.url = url
-        self.rate = rate
-        self.upto = 0
-        self.passed = 0
-        self.ended = False
-
-    def run(self) -> None:
-        """Commit until told to end."""
-        random, rows = np.random.default_rng(1), max(int(self.rate * _EVERY_S / _ROW_BYTES), 1)
-        with DirectCommits(Address(self.url, Logs()), "bench") as direct:
-            batch = 0
-            while not self.ended:
-                if (self.upto - self.passed) * _ROW_BYTES > self.rate * _AHEAD_S:
-                    time.sleep(0.02)
-                    continue
-                made = direct.commit("blobs", _rows(random, rows), batch)
-                assert made is not None
-                batch, self.upto = batch + 1, made.upto
+def _commit(url: str, rate: float, seconds: float) -> None:
+    """Commit as many rows as the link carries in some seconds."""
+    random, rows = np.random.default_rng(1), max(int(rate * _EVERY_S / _ROW_BYTES), 1)
+    with DirectCommits(Address(url, Logs()), "bench") as direct:
+        for batch in range(int(seconds / _EVERY_S)):
+            direct.commit("blobs", _rows(random, rows), batch)
 
 
 def _rows(random: np.random.Generator, count: int) -> pa.RecordBatch:
@@ -88,52 +69,32 @@ def _rows(random: np.random.Generator, count: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-async def _run(directory: Path, listening: Listening, rate: float, delay_s: float) -> None:
+async def _run(directory: Path, listening: Listening, rate: float, delay_s: float, seconds: float) -> None:
     deployment = parse_deployment(deployment_text(rate, delay_s), "links.yaml")
     settings = Settings(directory, job=False, relays=False, listening=listening, replan=Rules(every_s=math.inf))
     async with open_runtime(settings, deployment) as runtime:
         assert runtime.server is not None
-        feed = _Feed(runtime.server.url, rate)
+        await asyncio.to_thread(_commit, runtime.server.url, rate, seconds)
         (directory / "ready").touch()
-        feeding = threading.Thread(target=feed.run)
-        feeding.start()
-        async with await Client.connect(runtime.server.url) as client:
-            reading = asyncio.create_task(_read(client, feed))
-            try:
-                while feeding.is_alive():
-                    await asyncio.sleep(_EVERY_S)
-                    await _note(directory, runtime, feed)
-            finally:
-                reading.cancel()
-                feed.ended = True
-                await asyncio.to_thread(feeding.join)
+        while True:
+            await asyncio.sleep(_EVERY_S)
+            await _note(directory, runtime)
 
 
-async def _read(client: Client, feed: _Feed) -> None:
-    """Read what the lower relay delivers."""
-    async for delivery in await client.subscribe("all"):
-        if len(delivery.seqs):
-            feed.passed = int(delivery.seqs[-1])
-
-
-async def _note(directory: Path, runtime: Any, feed: _Feed) -> None:
-    """Write down how far the subscription of the lower site has come."""
-    report = (await read_reports(runtime.fabric, RelayReport)).get("root")
-    if report is None or not report.link_rows:
+async def _note(directory: Path, runtime: Any) -> None:
+    """Write down how many bytes the lower relay has taken in, as it last reported."""
+    report = (await read_reports(runtime.fabric, RelayReport)).get("leaf")
+    if report is None or "root" not in report.taken:
         return
-    row_bytes = sum(report.link_bytes.values()) / max(sum(report.link_rows.values()), 1)
-    noted = {
-        "sent": float(sum(report.link_bytes.values())),
-        "bytes": feed.passed * row_bytes,
-        "waiting": (feed.upto - feed.passed) * row_bytes,
-        "time_s": time.monotonic(),
-    }
+    taken, used, measured = report.taken["root"]
+    noted = {"bytes": taken, "time_s": report.time_ms / 1000, "used": used, "measured": measured}
     part = directory / "passed.part"
     part.write_text(json.dumps(noted))
     part.replace(directory / "passed.json")
 
 
 if __name__ == "__main__":
-    place, host, port, certificate, key, given_rate, given_delay = sys.argv[1:]
+    place, host, port, certificate, key, *given = sys.argv[1:]
+    figures = (float(each) for each in given)
     where = Listening(host, int(port), Path(certificate), Path(key))
-    asyncio.run(_run(Path(place), where, float(given_rate), float(given_delay)))
+    asyncio.run(_run(Path(place), where, *figures))

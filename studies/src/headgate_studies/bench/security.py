@@ -24,8 +24,8 @@ import trustme
 from headgate.catalog import parse_deployment
 from headgate.client import Client
 from headgate.fabric import EmbeddedServer, Fabric, FabricError, find_server
+from headgate.fabric.listening import Listening
 from headgate.fabric.place import choose_port
-from headgate.fabric.server import Listening
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.worker import Address
 from headgate.service.runtime import open_runtime

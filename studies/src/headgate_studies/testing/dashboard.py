@@ -85,6 +85,8 @@ def take_pictures(directory: Path) -> None:
                     page.wait_for_timeout(6000 if name in ("subscription", "sites", "plan") else 2500)
                     if name == "plan":
                         _ask_what_if(page)
+                    if name == "why":
+                        page.locator(".paragraph").wait_for()
                     whole = name == "subscription"  # its field is further down
                     path = directory / f"{name}-{theme}.webp"
                     page.screenshot(path=str(path), type="webp", quality=80, full_page=whole)

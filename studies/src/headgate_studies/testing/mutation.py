@@ -16,7 +16,8 @@ from typing import Final
 from rich.console import Console
 from rich.progress import Progress
 
-from headgate_studies.testing.world.faults import MUTANTS, Mutant
+from headgate_studies.testing.world.faults import MUTANTS
+from headgate_studies.testing.world.mutant import Mutant
 from headgate_studies.testing.world.mutants import Hint, Outcome, hunt
 
 HINTS: Final = Path(__file__).parent / "world" / "hints.json"

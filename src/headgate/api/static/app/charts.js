@@ -9,6 +9,7 @@ const LEFT = 62;
 const BOTTOM = 22;
 const TONES = ["one", "two", "three", "four"];
 const KEPT = 600;
+const RATE_MS = 2900; // rates are over at least about three micro-batches
 
 /** Samples of one thing: what the server has kept for the last hour, and what the page reads from now on. */
 export class History {
@@ -53,7 +54,7 @@ export class History {
     let last = null;
     this.level(key).forEach(([time, value]) => {
       if (value === null) return;
-      if (last && time - last[0] >= 900) {
+      if (last && time - last[0] >= RATE_MS) {
         found.push([time, value < last[1] ? null : (1000 * (value - last[1])) / (time - last[0])]);
         last = [time, value];
       } else if (!last) last = [time, value];

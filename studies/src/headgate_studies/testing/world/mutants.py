@@ -14,7 +14,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
 from headgate_studies.testing.world.families import hunting_seed, kind_of_seed, named_scenario
-from headgate_studies.testing.world.faults import Mutant
+from headgate_studies.testing.world.mutant import Mutant
 from headgate_studies.testing.world.simulation import Simulation
 
 _HANG_S: Final = 60

@@ -245,6 +245,9 @@ class Troubles(World):
         tally = Tally.read(data)
         if self._quiet or tally is None or tally.mark > self.subscribers[name].done:
             return  # it is not older than what its reader, which was put back before, has come to
+        for earlier in self.zombies:
+            if earlier.process == f"reader-{name}":
+                earlier.kill()  # the acknowledgement may be its own, and it would take over again
         reader = self.readers.get(name)
         if reader is not None and reader.alive:
             self.zombies.append(reader)

@@ -1,5 +1,5 @@
 // Sites and links: as declared, as used, what waits, and rates over time of the one that is looked at.
-import { get, has, overview, send } from "../api.js";
+import { get, has, named, overview, send } from "../api.js";
 import { Chart, History } from "../charts.js";
 import { h, Table } from "../dom.js";
 import { arrow, bits, bytes, count, percent, perSecond, seconds } from "../format.js";
@@ -65,23 +65,24 @@ export function make({ settings }) {
     offer();
   }
 
-  // Bandwidths can be changed here where the service takes such changes.
+  // What is declared can be changed here where the service takes such changes.
   async function offer() {
-    const path = chosen[0] === "sites" ? "/api/sites/{name}" : "/api/links/{name}";
+    const [kind, name] = chosen;
+    const ofSite = kind === "sites";
     change.replaceChildren();
-    if (chosen[0] !== "sites" || !(await has(path, "patch"))) return;
-    const name = chosen[1];
-    const upload = h("input", { placeholder: "2 Mbit/s" });
+    if (!(await has(ofSite ? "/api/sites/{name}" : "/api/links/{one}/{other}", "patch")) || chosen[1] !== name) return;
+    const value = h("input", { required: true, placeholder: "2 Mbit/s" });
     const said = h("div");
+    const [path, key] = ofSite ? [`/api/sites/${named(name)}`, "upload"] : [`/api/links/${name.split("->").map(named).join("/")}`, "capacity"];
     change.replaceChildren(h("form", { class: "filters", onsubmit: async (event) => {
       event.preventDefault();
       try {
-        await send("PATCH", `/api/sites/${encodeURIComponent(name)}`, { upload: upload.value });
-        said.replaceChildren(h("p", { role: "status" }, `The upload of ${name} is now ${upload.value}.`));
+        const found = await send("PATCH", path, { [key]: value.value });
+        said.replaceChildren(h("p", { role: "status" }, `The ${key} of ${arrow(name)} is ${value.value} since revision ${found.revision}.`));
       } catch (error) {
         said.replaceChildren(trouble(error));
       }
-    } }, h("label", {}, `Upload of ${name}`, upload), h("button", {}, "Change")), said);
+    } }, h("label", {}, `Another ${key}`, value), h("button", {}, "Change")), said);
   }
 
   const node = h("div", {}, h("h1", {}, "Sites and links"),
