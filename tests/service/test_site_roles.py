@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import nats
+import pyarrow as pa
 import pytest
 from tests.live import Live, running, small, until
 from tests.service.test_users import World, world
@@ -239,6 +240,13 @@ def test_a_hostile_job_gets_nowhere(tmp_path: Path) -> None:
             assert await _stored(here) == before
             assert await job.last(LOGS.root("fleet"), LOGS.commit("fleet")) is not None
             assert await job.publish(LOGS.dead("fleet"), b"x") > 0
+            # What its source of published rows does.
+            await here.operator.publish("notes", pa.table({"text": ["hello"]}))
+            info = await job.info(LOGS.input("notes"))
+            assert info is not None
+            assert info.state.messages == 1
+            assert len(await job.read(LOGS.input("notes"), ">", 0)) == 1
+            await job.purge(LOGS.input("notes"), LOGS.published("notes"), 2)
 
     asyncio.run(run())
 

@@ -19,7 +19,7 @@ CASES = [
     ("the keys", "keys.json", "a bit flipped", "told"),
     ("the operator's credentials", "operator.creds", "a bit flipped", "made good"),
     ("the roles of sites", "roles.json", "a byte cut", "made good"),
-    ("the users", "users.json", "a byte cut", "told"),
+    ("the users", "users.json", "removed", "made good"),
 ]
 
 

@@ -5,6 +5,7 @@ The server is not told of users: their credentials are signed by an account's ke
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -12,12 +13,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
+from headgate.diagnostics import FABRIC
 from headgate.errors import HeadgateError, nearest
 from headgate.fabric.place import write_whole
 from headgate.model import EVERYTHING, NOTHING, Grant
 from headgate.wire.codec import decode_grant
 
 USER_FILE: Final = "users.json"
+COPY_FILE: Final = "users-copy.json"
 ANY: Final = "*"
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,47}")
 
@@ -97,23 +100,45 @@ class Registry:
 
     @classmethod
     def read(cls, directory: Path) -> Self:
-        """The registry of a server; an empty one where there is none."""
-        path = directory / USER_FILE
+        """The registry of a server, from its copy where the file is damaged or gone; an empty one where there is none.
+
+        Whoever was put out would be let in again by a registry that is lost, so there are two files.
+        """
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            return cls.read_file(directory)
+        except UserError as error:
+            if not (directory / COPY_FILE).exists():
+                raise
+            found = cls._read(directory / COPY_FILE)
+            FABRIC.warning("%s; its copy is taken", error.args[0] if error.args else error)
+            found.write(directory)
+            return found
+
+    @classmethod
+    def read_file(cls, directory: Path) -> Self:
+        """As `read`, without the copy: `UserError` where the file is damaged, or gone although there is a copy."""
+        path = directory / USER_FILE
+        if path.exists() or (directory / COPY_FILE).exists():
+            return cls._read(path)
+        return cls()
+
+    @classmethod
+    def _read(cls, path: Path) -> Self:
+        try:
+            found = _checked(json.loads(path.read_text(encoding="utf-8")))
             users = {each["name"]: _user(each) for each in found["users"]}
             return cls(users, {str(key): int(at_s) for key, at_s in found["revoked"].items()})
-        except FileNotFoundError:
-            return cls()
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
                 f"the file {path} with the users cannot be read: {error!r}", hint="restore it from a backup"
             ) from error
 
     def write(self, directory: Path) -> None:
-        """Store the registry in one step."""
+        """Store the registry, and then its copy, each in one step."""
         document = {"users": [asdict(user) for user in self.users.values()], "revoked": dict(self.revoked)}
-        write_whole(directory / USER_FILE, json.dumps(document, indent=1))
+        text = json.dumps({**document, "sum": _sum(json.loads(json.dumps(document)))}, indent=1)
+        write_whole(directory / USER_FILE, text)
+        write_whole(directory / COPY_FILE, text)
 
     def user(self, name: str) -> User:
         """The user of a name."""
@@ -169,6 +194,17 @@ class Registry:
 
 def _part(stream: str, grant: Grant) -> dict[str, Grant]:
     return {} if grant.whole else {stream: grant}
+
+
+def _sum(document: Mapping[str, object]) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def _checked(document: dict[str, Any]) -> dict[str, Any]:
+    """A document without its checksum, which it has to fit; one of before there was any has none."""
+    if document.pop("sum", None) not in (None, _sum(document)):
+        raise ValueError("it does not fit its checksum")
+    return document
 
 
 def _user(document: Mapping[str, Any]) -> User:

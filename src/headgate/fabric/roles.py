@@ -79,12 +79,8 @@ def site_rights(logs: Logs, site: str, roots: Iterable[Stream], edges: Iterable[
     """
     own = [logs.site(site).name, logs.inbox(site).name]
     services = [logs.held_at(site), logs.inboxes_at(site), logs.stats("relay", site), logs.hold(site)]
-    services += [logs.stats("process", f"relay-{site}")]
-    services += [
-        logs.quarantine(f"relay-{site}"),
-        logs.stats("process", f"relay-{site}"),
-        *_read_state(logs, *_seen(logs, site)),
-    ]
+    services += [logs.quarantine(f"relay-{site}"), logs.stats("process", f"relay-{site}")]
+    services += _read_state(logs, *_seen(logs, site))
     for log in own:
         services += [f"{GET}.{log}", f"{GET}.{log}.>", *_managed(log)]
     services += _tables(logs)

@@ -55,6 +55,7 @@ KINDS: Final = (
     StoredKind("the credentials of the bridge to MQTT", "nats/bridge.creds"),
     StoredKind("the password of the bridge to MQTT", "nats/bridge.mqtt"),
     StoredKind("the users", "nats/users.json"),
+    StoredKind("the copy of the users", "nats/users-copy.json"),
     StoredKind("the devices", "nats/devices.json"),
     StoredKind("the roles of sites", "nats/roles.json"),
     StoredKind("an account as the server was told", "nats/accounts/*"),

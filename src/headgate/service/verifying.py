@@ -89,7 +89,7 @@ def _verify_files(found: Verified, state_dir: Path, catalog: str) -> None:
         found.wrong.append(str(error))
     directory = state_dir / "nats"
     if directory.exists():
-        for what, read in (("keys", Keys.open), ("users", Registry.read)):
+        for what, read in (("keys", Keys.open), ("users", Registry.read_file)):
             try:
                 read(directory)
                 found.add(what)

@@ -9,7 +9,6 @@ filter in the server, other subjects' messages could not be told from missing on
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -247,8 +246,7 @@ def subject_pattern(subject: str) -> re.Pattern[str]:
 
 def _log_of(fabric: SyncFabric, subject: str) -> str:
     """The name of the JetStream stream that holds a subject."""
-    answer = json.loads(fabric.request("$JS.API.STREAM.NAMES", json.dumps({"subject": subject}).encode()))
-    names = answer.get("streams") or []
+    names = fabric.run(fabric.fabric.names(subject))
     if len(names) != 1:
         found = "no log holds" if not names else f"{', '.join(names)} all hold"
         raise SourceError(f"{found} the subject {subject!r}", hint="give the option `log`")
