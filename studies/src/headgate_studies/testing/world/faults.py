@@ -351,8 +351,8 @@ RELAY_MUTANTS: Final = (
     Mutant(
         "a commit that is partly settled is not read again",
         "relay.intake",
-        "if manifest.upto > done and manifest.evaluated:",
-        "if manifest.after >= done and manifest.evaluated:",
+        "if manifest.upto > done and manifest.evaluated and stream in state.roots:",
+        "if manifest.after >= done and manifest.evaluated and stream in state.roots:",
     ),
     Mutant(
         "history again after a move",
