@@ -44,7 +44,7 @@ def test_all_filters_of_a_user_together_have_a_limit(tmp_path: Path) -> None:
 
 def test_bytes_that_a_user_reads_are_paced_and_nobody_elses(tmp_path: Path) -> None:
     async def run() -> None:
-        rate = 20_000
+        rate = 10_000
         async with (
             world(tmp_path, limits={"bytes": f"{rate / 1000:g} kB/s"}) as here,
             await here.user("ada") as ada,
@@ -62,13 +62,13 @@ def test_bytes_that_a_user_reads_are_paced_and_nobody_elses(tmp_path: Path) -> N
                 return last is not None and fabric.codec.coverage(last.data)[1] == 8_000
 
             await until(all_there)
-            size = sum(len(each.data) for each in await fabric.read(fabric.logs.inbox("leaf"), subject, 0))
+            sizes = [len(each.data) for each in await fabric.read(fabric.logs.inbox("leaf"), subject, 0)]
             began_s = time.monotonic()
             got, given_up = await read(ada, "hers", 8_000)
             took_s = time.monotonic() - began_s
             assert (got.num_rows, given_up) == (8_000, {})
             # What may be taken ahead, and the last answer, are not waited for.
-            assert took_s > size / rate - 2 * BURST_S > 0.5, (took_s, size)
+            assert took_s > (sum(sizes) - max(sizes)) / rate - BURST_S, (took_s, sizes)
             assert (await here.ledger("hers"))["difference"] == 0
             began_s = time.monotonic()
             async for delivery in await bob.subscribe("his"):
