@@ -22,6 +22,7 @@ subscriptions: {all: {stream: readings, site: edge}}
 """
 
 
+@pytest.mark.long
 @pytest.mark.live
 def test_up_serves_the_api_and_its_address_survives_a_crash(tmp_path: Path) -> None:
     (tmp_path / "headgate.yaml").write_text(DOCUMENT)

@@ -148,6 +148,7 @@ def test_status_shows_it_for_people_and_for_programs(place: Place) -> None:
     assert "…" not in shown
 
 
+@pytest.mark.long
 def test_tail_goes_on_where_the_one_before_stopped(place: Place) -> None:
     first = [json.loads(line) for line in place.run("tail", "all", "--json", "-n", "3").splitlines()]
     assert [row["_seq"] for row in first] == [1, 2, 3]
@@ -162,6 +163,7 @@ def test_tail_goes_on_where_the_one_before_stopped(place: Place) -> None:
     assert [sorted(row) for row in rows] == [["_seq", "at", "vehicle"]] * 40
 
 
+@pytest.mark.long
 def test_subscriptions_come_change_and_go(place: Place) -> None:
     added = json.loads(place.run("subscribe", "new", "--stream", "fleet", "--site", "leaf", "--wait", "0.1 s"))
     assert added["starts"] is None
@@ -240,6 +242,7 @@ def test_the_ledger_fails_on_a_wrong_count_and_only_then(place: Place) -> None:
             client._run(fabric.publish(subject, stored.data))
 
 
+@pytest.mark.long
 def test_relays_alone_stop_with_ctrl_c_and_the_ledger_can_be_read_afterwards(tmp_path: Path) -> None:
     with place_at(tmp_path, here={"site": "root"}) as place:
         logged = ("--log-level", "info", "--log-format", "json")

@@ -40,6 +40,7 @@ def _document(**payloads: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.nats
 def test_published_rows_arrive_and_what_cannot_be_read_is_a_dead_letter(

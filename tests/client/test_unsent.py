@@ -85,6 +85,7 @@ def _expired(sender: Sender) -> Callable[[], Awaitable[int]]:
     return count
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.nats
 def test_every_subscriber_hears_what_a_sender_gave_up(spark: Any, nats_url: str, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def _document(spool: Spool) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 def test_every_new_item_arrives_once_and_malformed_feeds_are_dead_letters(
     tmp_path: Path, nats_url: str, spark: Any
 ) -> None:

@@ -72,6 +72,7 @@ def serve(lab: Laboratory, site: str) -> None:
         assert time.monotonic() < deadline
 
 
+@pytest.mark.long
 def test_delay_rate_counters_cuts_and_uploads(tmp_path: Path) -> None:
     with Laboratory(deployment(), f"t{os.getpid()}", root=tmp_path) as lab:
         serve(lab, "b")

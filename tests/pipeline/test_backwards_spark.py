@@ -99,6 +99,7 @@ def test_the_generator_goes_on_from_the_root_log(spark, nats_url, tmp_path):
     asyncio.run(scenario())
 
 
+@pytest.mark.long
 def test_messages_that_come_after_the_checkpoint_moved_back_are_all_delivered(spark, nats_url, tmp_path):
     async def scenario():
         checkpoint = tmp_path / "state" / "checkpoints" / "s"

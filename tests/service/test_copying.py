@@ -42,6 +42,7 @@ async def _read(client: Client, seqs: list[int]) -> None:
         inbox.done()
 
 
+@pytest.mark.long
 @pytest.mark.nats
 def test_a_backup_of_a_running_deployment_goes_on_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are committed, read and acknowledged all the time; three backups are taken, and each is gone on from.

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.nats
 NAMES = ("at-a", "at-b")
 
 
+@pytest.mark.long
 def test_a_site_that_turns_out_to_be_slow_serves_fewer(tmp_path: Path, nats_url: str) -> None:
     document: dict[str, Any] = {
         "sites": sites("root", "a", "b"),

@@ -71,6 +71,7 @@ def test_an_inbox_that_is_not_read_keeps_what_its_policy_wants(tmp_path: Path, n
     asyncio.run(run())
 
 
+@pytest.mark.long
 def test_a_slow_link_gives_up_by_the_policies_below_it(tmp_path: Path, nats_url: str) -> None:
     document = small(100, one={"site": "leaf", "policy": POLICY}, two={"site": "mid", "policy": POLICY})
     document["sites"]["root"]["upload"] = "16 kbit/s"

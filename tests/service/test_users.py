@@ -269,6 +269,7 @@ def test_publishers_publish_into_their_streams(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.long
 def test_credentials_end_when_they_are_revoked_replaced_or_old(tmp_path: Path) -> None:
     async def run() -> None:
         async with world(tmp_path) as here:
