@@ -27,6 +27,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("tuning",),
     ("wire",),
     ("protocol",),
+    ("virtual",),
     ("catalog", "fabric"),
     ("relay", "pipeline", "feeds", "client"),
     ("service",),
