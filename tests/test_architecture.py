@@ -31,6 +31,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("catalog", "fabric"),
     ("relay", "pipeline", "feeds", "client"),
     ("service",),
+    ("replay",),
     ("api",),
     ("cli",),
 )
@@ -64,6 +65,7 @@ CROWDED = (
         for name in (
             "picture.py:view",
             "plan.py:plan",
+            "replay.py:replay",
             "tune.py:tune",
             "tail.py:tail",
             "up.py:up",
@@ -93,6 +95,7 @@ IMPORTERS = {
     "headgate.service": {
         "headgate.api",
         "headgate.cli",
+        "headgate.replay",
         *(f"headgate_studies.{package}" for package in ("bench", "studies", "testing")),
     },
     "headgate_studies.testing": set(),

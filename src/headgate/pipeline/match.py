@@ -28,7 +28,7 @@ from headgate.pipeline.sources.declarations import take_declarations
 from headgate.pipeline.staged import StagedRow, encode_staged
 from headgate.pipeline.states import IndexRef
 from headgate.pipeline.validate import DEAD
-from headgate.pipeline.worker import Address, Worker, worker
+from headgate.pipeline.worker import Address, Bench, worker
 from headgate.protocol.records import Pin
 from headgate.wire.integers import encode_lists
 from headgate.wire.manifest import of_class
@@ -67,8 +67,11 @@ class MatchPass:
     in_order: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Match and stage; yields what was staged."""
-        me = worker(self.address)
+        """Match and stage in a process of Spark; yields what was staged."""
+        return self.run(worker(self.address), batches)
+
+    def run(self, me: Bench, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Match with the state of a worker and stage into its log; yields what was staged."""
         place = max(self.pin.head, self.pin.context)
         held = me.state(self.stream, self.pin.version, self.index, place)
         stream, state = held.stream, held.state
@@ -150,7 +153,7 @@ class MatchPass:
             age_s = max(age_s, 0.0 if oldest is None else time.time() - oldest / 1e6)
         return age_s
 
-    def _stage_dead(self, me: Worker, dead: pa.RecordBatch, room: int) -> list[StagedRow]:
+    def _stage_dead(self, me: Bench, dead: pa.RecordBatch, room: int) -> list[StagedRow]:
         """Stage dead letters; senders' declarations travel among them and become rows of their own."""
         dead, unsent = take_declarations(dead, DEAD)
         told = [] if unsent is None else [StagedRow(kind="unsent", unsent=unsent.to_bytes().decode())]
@@ -163,7 +166,7 @@ class MatchPass:
             ]
         return told
 
-    def _stage(self, me: Worker, matched: MatchedRows, spent: Spent, counted: Counted) -> list[StagedRow]:
+    def _stage(self, me: Bench, matched: MatchedRows, spent: Spent, counted: Counted) -> list[StagedRow]:
         """Stage the rows that matched, as one or more parts."""
         parts = list(cut(matched.evaluated, matched.lists, int(me.fabric.max_payload * SHARE), spent))
         data = [encoded for _, encoded in parts if encoded is not None]
