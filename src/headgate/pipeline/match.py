@@ -97,7 +97,7 @@ class MatchPass:
             begun = time.thread_time()
             matched = matcher.match(good, age_s, self.row_cost_s)
             spent = Spent(time.thread_time() - begun)
-            told += self._stage(me, matched, spent, counted)
+            told += self._stage(me, matched, spent, counted, whole=stream.keep_s is not None)
             told += [
                 StagedRow(kind="withheld", tolerance=tolerance, withheld=count)
                 for tolerance, count in matched.withheld().items()
@@ -166,9 +166,12 @@ class MatchPass:
             ]
         return told
 
-    def _stage(self, me: Bench, matched: MatchedRows, spent: Spent, counted: Counted) -> list[StagedRow]:
-        """Stage the rows that matched, as one or more parts."""
-        parts = list(cut(matched.evaluated, matched.lists, int(me.fabric.max_payload * SHARE), spent))
+    def _stage(
+        self, me: Bench, matched: MatchedRows, spent: Spent, counted: Counted, *, whole: bool
+    ) -> list[StagedRow]:
+        """Stage the rows that matched, or all of them where they are kept, as one or more parts."""
+        room = int(me.fabric.max_payload * SHARE)
+        parts = list(cut(matched.evaluated, matched.lists, room, spent, whole=whole))
         data = [encoded for _, encoded in parts if encoded is not None]
         places = iter(me.fabric.publish_all(me.fabric.logs.part(self.stream), data) if data else [])
         if data:
@@ -219,10 +222,13 @@ def possible_times(times_us: pa.Array, now_us: int) -> pa.Array:
 
 
 def cut(
-    good: pa.RecordBatch, lists: ClassLists, max_bytes: int, spent: Spent | None = None
+    good: pa.RecordBatch, lists: ClassLists, max_bytes: int, spent: Spent | None = None, *, whole: bool = False
 ) -> Iterator[tuple[Part, bytes | None]]:
-    """Parts of at most so many bytes with their encoding, None for a run of rows that nobody wants."""
-    matched = lists.rows_matched()
+    """Parts of at most so many bytes with their encoding, None for a run of rows that nobody wants.
+
+    With `whole` parts have all rows, for those who will want them later.
+    """
+    matched = np.arange(good.num_rows) if whole else lists.rows_matched()
     rows = good.take(pa.array(matched)) if len(matched) < good.num_rows else good
     kept = ClassLists(np.concatenate((lists.offsets[matched], lists.offsets[-1:])), lists.ids)
     part = Part(good.num_rows, matched.astype(np.uint64), rows, kept)
@@ -241,4 +247,4 @@ def cut(
     for start, stop in ((0, half), (half, good.num_rows)):
         offsets = lists.offsets[start : stop + 1]
         piece = ClassLists(offsets - offsets[0], lists.ids[offsets[0] : offsets[-1]])
-        yield from cut(good.slice(start, stop - start), piece, max_bytes, spent)
+        yield from cut(good.slice(start, stop - start), piece, max_bytes, spent, whole=whole)

@@ -55,7 +55,7 @@ _LATEST: Final = '{"*": {levels: [{latest: 1, key: flight}], max_age: 10 s}, eve
 _RANDOM: Final = '{"*": {levels: [{random: 0.5}, {random: 0.2}], max_age: 10 s}, everything: null, early: null}\n'
 
 
-def run(out: str = "", upload: str = "20 kB/s", most_rows: int = 0, master: str = "local[*]") -> dict[str, Any]:
+def run(out: str = "", upload: str = "5 kB/s", most_rows: int = 0, master: str = "local[*]") -> dict[str, Any]:
     """Replay all events, or the first `most_rows`; files go to `out` or to a directory that is deleted."""
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(out or scratch)

@@ -13,11 +13,11 @@ from typing import Any, Final
 from headgate.client.acknowledging import Acknowledger
 from headgate.client.errors import ClientError
 from headgate.client.reader import TAKEN, ReaderMachine, Reading
+from headgate.model.start import EARLIEST
 from headgate.protocol.kernel import Completed, Machine
 from headgate.protocol.port import FabricError, Purge
 from headgate.relay.machine import RelayMachine
 from headgate.relay.output import QueueLimits
-from headgate.relay.root import EARLIEST
 from headgate.relay.state import OvertakenError
 from headgate.virtual.fabric import SimulatedFabric
 from headgate.virtual.process import Instance
