@@ -15,13 +15,16 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
+import numpy as np
+
 from headgate.model import Deployment, parse_duration
 from headgate.protocol.reports import OutputReport
+from headgate.reduction.always import Thinner
 from headgate.reduction.backlog import Limit
 from headgate.relay.aging import Aging
 from headgate.relay.bounds import LEFT_BEHIND
@@ -29,7 +32,7 @@ from headgate.relay.reducer import Reducer
 from headgate.relay.routes import Child, Receiver
 from headgate.relay.waiting import Waiting, WaitingBlocks, for_decisions, front_of, meant_for
 from headgate.relay.waits import age_s, waits_by_class, withheld_rows
-from headgate.wire.block import Block, concat
+from headgate.wire.block import Block, concat, merge_declared
 
 OLDEST: Final = "oldest"
 OVERSIZE: Final = "oversize"
@@ -105,6 +108,7 @@ class Output:
         self._sent_s = -math.inf
         self._most_rows = _MOST_ROWS
         self._expire_s = math.inf
+        self._thinner: Thinner | None = None
 
     @property
     def queue(self) -> deque[Waiting]:
@@ -140,7 +144,9 @@ class Output:
         span_s = self._aging.offered(len(block.seqs), now)
         known = bool(self.queue) and self.queue[-1].target is target
         self.reducer.offered(block, target)
-        self._blocks.add(Waiting(block, target, now, self.came, block.after, span_s), self.reducer.bounds(target))
+        whole = Waiting(block, target, now, self.came, block.after, span_s)
+        for each in [whole] if isinstance(target, Child) or target.thinning is None else self._thinned(whole, target):
+            self._blocks.add(each, self.reducer.bounds(target))
         self.came += len(block.seqs)
         self._expire_s = min(self._expire_s, self.reducer.next_expiry([self.queue[-1]], now) if known else -math.inf)
         limit = self.reducer.limit(target, self.limits.max_rows, self.limits.max_bytes)
@@ -149,6 +155,22 @@ class Output:
                 self.overfull = True
             else:
                 self._reduce(limit, now)
+
+    def _thinned(self, whole: Waiting, target: Receiver) -> Iterator[Waiting]:
+        """A block in pieces without what its subscription wants thinned always: each declares what it lacks."""
+        assert target.thinning is not None
+        if self._thinner is None or self._thinner.thinning != target.thinning:
+            self._thinner = Thinner(target.thinning)
+        for each in for_decisions(whole, self.reducer.piece_rows):
+            times_s = np.full(len(each.block.seqs), each.block.commits[-1].time_ms / 1000)
+            mask, gone = self._thinner.keep(each.block.rows, times_s)
+            if gone:
+                declared = merge_declared(each.block.declared, {target.id: gone})
+                thin = replace(each.block.take(np.flatnonzero(mask)), declared=declared)
+                each = replace(each, block=thin, decided=True)  # noqa: PLW2901 - the same piece, decided on
+                self.reducer.reasons.update(gone)
+                self.reduced += sum(gone.values())
+            yield each
 
     def _heavy(self, target: Child | Receiver) -> bool:
         """Whether a pack is better done apart; an inbox that expires changes its queue at any time, so not there."""

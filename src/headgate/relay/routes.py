@@ -6,7 +6,7 @@ columns it carries, and each subscription's class and projection. Nothing of tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headgate.model import LinkQueue, Schema, Subscription
+from headgate.model import LinkQueue, Schema, Stream, Subscription
 from headgate.model.site import NO_LIMITS
+from headgate.reduction.always import Thinning
 from headgate.wire.snapshot import Snapshot
 
 
@@ -27,6 +28,7 @@ class Receiver:
     class_id: int
     subscription: Subscription
     schema: pa.Schema
+    thinning: Thinning | None = None
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,8 @@ Target = Child | Receiver
 
 def stream_receivers(snapshot: Snapshot, stream: str) -> dict[str, list[Receiver]]:
     """The receivers of a stream by site."""
-    schema = snapshot.deployment.streams[stream].schema
+    whole = snapshot.deployment.streams[stream]
+    schema = whole.schema
     found: dict[str, list[Receiver]] = {}
     for name, subscription in snapshot.deployment.subscriptions.items():
         if subscription.stream == stream:
@@ -100,9 +103,19 @@ def stream_receivers(snapshot: Snapshot, stream: str) -> dict[str, list[Receiver
                 snapshot.class_ids[name],
                 subscription,
                 schema.select(subscription.select).arrow,
+                _thinning(subscription, whole, schema.select(subscription.select).names),
             )
             found.setdefault(subscription.site, []).append(receiver)
     return found
+
+
+def _thinning(subscription: Subscription, stream: Stream, columns: Sequence[str]) -> Thinning | None:
+    """What a subscription asks to be thinned by, None where it does not; a grant may have taken columns from it."""
+    every_s, at_most = subscription.every_s, subscription.at_most_rows_per_s
+    if every_s is None and at_most is None:
+        return None
+    key = tuple(name for name in stream.key if name in columns)
+    return Thinning(every_s, at_most, key, stream.event_time if stream.event_time in columns else None)
 
 
 def _union(schema: Schema, receivers: list[Receiver]) -> pa.Schema:
