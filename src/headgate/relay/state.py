@@ -216,7 +216,7 @@ class SiteState:
             if key in self.core.outputs:
                 continue
             coverage, sequence = await self.tail(key)
-            if coverage is None and key.subscription is not None and await self.insist(partial(self._read_out, key)):
+            if coverage is None and key.subscription is not None and await self.insist(partial(self.read_out, key)):
                 coverage = _EVERYTHING
             log, subject = self.port.logs.site(self.site), self.port.logs.held(self.site, key.token)
             held = await self.last(log, subject)
@@ -237,7 +237,7 @@ class SiteState:
         if not output.resume(coverage, sequence):
             raise OvertakenError(self.site, key.token)
 
-    async def _read_out(self, key: Key) -> bool:
+    async def read_out(self, key: Key) -> bool:
         """Whether a reader has come to the end of an inbox and gone on at another site: nobody will read it again."""
         assert key.subscription is not None
         return (await read_tally(self.port, key.subscription)).stay > key.stay
