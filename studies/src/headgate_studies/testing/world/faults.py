@@ -159,8 +159,8 @@ RELAY_MUTANTS: Final = (
     Mutant(
         "outputs that sent nothing are settled",
         "relay.core",
-        "        if not known or len(known) < len(marks):\n",
-        "        if not known:\n",
+        "return None if not known or None in marks else",
+        "return None if not known else",
     ),
     Mutant(
         "purged before it is settled",
