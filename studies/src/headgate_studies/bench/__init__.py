@@ -54,6 +54,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "pipeline": Benchmark(
         "headgate_studies.bench.pipeline", "the whole Spark job with 500,000 profiles against no matching"
     ),
+    "replay": Benchmark(
+        "headgate_studies.bench.replay", "1.3 million recorded events through a deployment, against DuckDB"
+    ),
     "recovery": Benchmark(
         "headgate_studies.bench.recovery", "live: the Spark driver is killed, where the time to recover goes"
     ),

@@ -429,14 +429,14 @@ RELAY_MUTANTS: Final = (
     Mutant(
         "no past after a move before the first commit",
         "relay.intake",
-        "if mine.start != EARLIEST or reached >= upto:",
-        "if mine.start != EARLIEST or mine.stay or reached >= upto:",
+        "if mine.start == NOW or reached >= upto:",
+        "if mine.start == NOW or mine.stay or reached >= upto:",
     ),
     Mutant(
         "history is not gone on with after a restart",
         "relay.intake",
-        "if mine.start != EARLIEST or reached >= upto:",
-        "if mine.start != EARLIEST or output.reach is not None or upto == 0:",
+        "if mine.start == NOW or reached >= upto:",
+        "if mine.start == NOW or output.reach is not None or upto == 0:",
     ),
     Mutant(
         "limits of a link's receivers as whole numbers",
