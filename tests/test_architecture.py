@@ -55,7 +55,7 @@ CLOSED = (
     "service/books.py", "service/keeper.py", "service/named.py", "service/purging.py", "service/room.py",
     "service/reports.py", "service/heads.py",
 )  # fmt: skip
-RUNNERS = ("relay/node.py",)
+RUNNERS = ("relay/node.py", "relay/courier.py", "relay/hosted.py")
 ENGINES = ("model", "filters", "matching", "grid", "planning", "reduction", "tuning")
 MAX_PARAMETERS = 8
 CROWDED = (
@@ -69,6 +69,7 @@ CROWDED = (
             "tune.py:tune",
             "tail.py:tail",
             "up.py:up",
+            "relay.py:relay",
             "user.py:add",
             "device.py:add",
             "trace.py:trace",

@@ -53,7 +53,7 @@ REFUSED = [
     ({"speed": "float"}, "cannot become float: not every double is one"),
     ({"speed": "bigint"}, "add a column of the new type under another name, fill both, and retire 'speed'"),
     ({"cost": "decimal(8,3)"}, "cannot become decimal(8,3): not every decimal(8,2) is one"),
-    ({"at": "date"}, "cannot become date: not every timestamp is one"),
+    ({"at": "date"}, "has the type date, but event time needs a timestamp"),
     (
         {"n": None},
         "column 'n' of stream 'fleet' is still used by 'fast' (where), 'short' (select) (change or end these",

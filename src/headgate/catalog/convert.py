@@ -113,6 +113,7 @@ def to_site(name: str, entry: SiteEntry) -> Site:
         download_bytes_per_s=entry.download,
         position=None if entry.position is None else (entry.position[0], entry.position[1]),
         processing_delay_s=entry.processing_delay,
+        nats=entry.nats,
     )
 
 

@@ -16,6 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from headgate.errors import HeadgateError
 from headgate.model import QualityTable, parse_bandwidth, parse_bytes, parse_duration, parse_rate, parse_type
+from headgate.model.site import PRIVATE
 from headgate.model.start import parse_start
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$"
@@ -104,7 +105,23 @@ def _rate(value: Any) -> float:
     return parse_rate(value)
 
 
+def _server(value: str) -> str:
+    """The address of a site's server: dialled by other sites, so it needs a host and a port that they all know."""
+    try:
+        parts = urlsplit(value)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        parts, host, port = urlsplit(""), None, None
+    if value == PRIVATE or (parts.scheme in ("nats", "tls") and host and port and "@" not in value):
+        return value
+    raise refusal(
+        f"{value!r} is no address of a site's server",
+        f"write `nats://HOST:PORT` or `tls://HOST:PORT`, or `{PRIVATE}` where no other site can dial it",
+    )
+
+
 Duration = Annotated[float, _quantity(parse_duration)]
+ServerAddress = Annotated[str, AfterValidator(_server)]
 Bandwidth = Annotated[float | None, _quantity(parse_bandwidth)]
 Size = Annotated[float, _quantity(parse_bytes)]
 Rate = Annotated[float, _quantity(_rate)]
@@ -251,6 +268,9 @@ class SiteEntry(Entry):
         default=None, description="Latitude and longitude in degrees."
     )
     processing_delay: Duration = Field(default=0.0, description="Time that the site needs for one block.")
+    nats: ServerAddress | None = Field(
+        default=None, description="Address of the site's own NATS server, where the site is a host of its own."
+    )
 
 
 class QueueEntry(Entry):

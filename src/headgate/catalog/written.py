@@ -89,6 +89,7 @@ def site_document(site: Site) -> dict[str, Any]:
         download=_with_unit(site.download_bytes_per_s, " B/s"),
         position=None if site.position is None else list(site.position),
         processing_delay=_with_unit(site.processing_delay_s or None, " s"),
+        nats=site.nats,
     )
 
 

@@ -21,6 +21,7 @@ from headgate.parts import missing_part
 COMMANDS: tuple[str, ...] = (
     "headgate.cli.check",
     "headgate.cli.up",
+    "headgate.cli.relay",
     "headgate.cli.status",
     "headgate.cli.why",
     "headgate.cli.unreadable",

@@ -117,6 +117,44 @@ class RangeRequest(Record, frozen=True, kw_only=True):
     sent: bool = False
 
 
+class HostedLogs(Record, frozen=True, kw_only=True):
+    """What home asks the relay of a site about a log of the site's own server.
+
+    `do` is `read` (after `after`, at most `limit` messages), `lasts` (the last message of each of `subjects`),
+    `counts` (the subjects that fit `subjects[0]`, and how many messages each holds), `names` (the logs that take
+    messages of `subjects[0]`) or `usage`.
+    """
+
+    kind_name = "hosted-logs"
+    do: str
+    log: str = ""
+    subjects: list[str] = []
+    after: Count = 0
+    limit: Count = 256
+
+
+class EntryRequest(Record, frozen=True, kw_only=True):
+    """A site asks another one to be let in to its server, with a key of its own; only the public part is sent."""
+
+    kind_name = "entry"
+    key: str
+
+
+class Entered(Record, frozen=True, kw_only=True):
+    """The answer: what lets the holder of the key in, and the certificate's fingerprint where there is TLS."""
+
+    kind_name = "entered"
+    statement: str
+    fingerprint: str = ""
+
+
+class HostList(Record, frozen=True, kw_only=True):
+    """The sites that have a server of their own."""
+
+    kind_name = "hosts"
+    sites: list[str]
+
+
 class Owed(Record, frozen=True, kw_only=True):
     """Where in a range the first rows lie that are owed to somebody: they come after `begins`, under a version.
 

@@ -224,8 +224,9 @@ class Upkeep:
     async def _forget_gone(self) -> None:
         """Drop outputs that the newest routes no longer have, once everything they were owed is sent.
 
-        A subscription that has ended is owed what its inbox has room for: what waits behind a full one that nobody may
-        ever read would keep this site's log full for all the others.
+        A subscription that has ended is owed what its inbox has room for, and one that reads on elsewhere has got what
+        waits here by asking for it: behind a full inbox that nobody reads it would keep the site's logs full for all
+        the others.
         """
         state = self._state
         async with state.routing:
@@ -233,14 +234,16 @@ class Upkeep:
                 gone = key not in state.current.get(key.stream, ()) and state.core.gap(key.stream) is None
                 if not gone or output.packing or output.busy is not None:
                     continue
-                if not output.queue or (output.stalled and await self._ended(key)):
+                if not output.queue or (output.stalled and await self._left(key)):
                     state.core.forget(key)
                     state.targets.pop(key, None)
 
-    async def _ended(self, key: Key) -> bool:
-        """Whether an output is for a subscription that is in the newest revision no more."""
+    async def _left(self, key: Key) -> bool:
+        """Whether an output is for a subscription that has ended, or whose reader has gone on to a later stay."""
+        if key.subscription is None:
+            return False
         known = (await self._state.tables.newest()).subscription_ids.values()
-        return key.subscription is not None and key.subscription not in known
+        return key.subscription not in known or await self._state.read_out(key)
 
     async def _report(self) -> None:
         """Publish what was measured, and state what is settled."""

@@ -17,6 +17,7 @@ from headgate.pipeline.sources.options import one_of
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.datasource import DataSource
 
 _FRACTIONAL = ("float", "double", "decimal")
 _WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
@@ -43,17 +44,22 @@ def register_sources(spark: SparkSession, anew: str | None = None) -> None:
     map when it starts. Two that start at the same time can spoil it for good: then no task can be sent any more. So
     each query gets a registration of its own.
     """
-    from headgate.pipeline.sources.generator import GeneratorSource
-    from headgate.pipeline.sources.grid_file_source import NetcdfSource, ZarrSource
-    from headgate.pipeline.sources.idle import IdleSource
-    from headgate.pipeline.sources.nats import NatsSource
-
-    sources = (GeneratorSource, NatsSource, NetcdfSource, ZarrSource, IdleSource)
+    sources = own_sources()
     known = spark.conf.get(_REGISTERED, None) is not None
     for source in sources:
         if not known or source.name() == anew:
             spark.dataSource.register(source)
     spark.conf.set(_REGISTERED, " ".join(source.name() for source in sources))
+
+
+def own_sources() -> tuple[type[DataSource], ...]:
+    """The formats that Spark gets from Headgate: those of deployment files, and `headgate-idle`, which stages use."""
+    from headgate.pipeline.sources.generator import GeneratorSource
+    from headgate.pipeline.sources.grid_file_source import NetcdfSource, ZarrSource
+    from headgate.pipeline.sources.idle import IdleSource
+    from headgate.pipeline.sources.nats import NatsSource
+
+    return (GeneratorSource, NatsSource, NetcdfSource, ZarrSource, IdleSource)
 
 
 def check_source(stream: Stream) -> None:

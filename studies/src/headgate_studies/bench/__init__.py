@@ -81,5 +81,8 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "hostile": Benchmark(
         "headgate_studies.bench.hostile_stream", "live: delays of a stream while a user floods it with hostile filters"
     ),
+    "many": Benchmark(
+        "headgate_studies.bench.many", "live: thousands of subscriptions, what a change costs and what readers get"
+    ),
     "roles": Benchmark("headgate_studies.bench.roles", "what an install by role costs on disk and to import"),
 }
