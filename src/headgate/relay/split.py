@@ -133,10 +133,12 @@ def for_local(block: Block, receivers: tuple[Receiver, ...]) -> Iterator[tuple[R
         position += len(rows)
     shared: dict[tuple[int, tuple[str, ...]], Block] = {}
     for receiver in receivers:
-        key = (receiver.class_id, tuple(receiver.schema.names))
+        # Classes of the same rows share a block, as do all that have none.
+        number = id(groups[receiver.class_id]) if receiver.class_id in groups else -1
+        start, count = starts.get(number, (0, 0))
+        key = (number, tuple(receiver.schema.names))
         mine = shared.get(key)
         if mine is None:
-            start, count = starts[id(groups[receiver.class_id])] if receiver.class_id in groups else (0, 0)
             rows = taken.slice(start, count).select(receiver.schema.names)
             mine = replace(block, seqs=seqs[start : start + count], rows=rows, classes=None, declared={}, patches={})
             shared[key] = mine
