@@ -245,10 +245,4 @@ def cut(
         return
     half = good.num_rows // 2
     for start, stop in ((0, half), (half, good.num_rows)):
-<<<<<<< HEAD
-        yield from cut(good.slice(start, stop - start), lists.slice(start, stop), max_bytes, spent)
-=======
-        offsets = lists.offsets[start : stop + 1]
-        piece = ClassLists(offsets - offsets[0], lists.ids[offsets[0] : offsets[-1]])
-        yield from cut(good.slice(start, stop - start), piece, max_bytes, spent, whole=whole)
->>>>>>> main
+        yield from cut(good.slice(start, stop - start), lists.slice(start, stop), max_bytes, spent, whole=whole)
