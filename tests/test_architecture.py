@@ -29,6 +29,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("protocol",),
     ("catalog", "fabric"),
     ("relay", "pipeline", "feeds", "client"),
+    ("spark",),
     ("service",),
     ("api",),
     ("cli",),

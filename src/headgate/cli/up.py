@@ -19,6 +19,7 @@ from headgate.diagnostics import announce, configure
 from headgate.errors import HeadgateError, masked, nearest
 from headgate.fabric import Crew, cancel_all, keep_quarantine
 from headgate.fabric.address import split_listen
+from headgate.fabric.environment import nats_options
 from headgate.fabric.listening import Listening
 from headgate.fabric.place import HOST, choose_port
 from headgate.fabric.vitals import keep_vitals
@@ -157,7 +158,7 @@ def up(
 def _nats_options(place: NatsPlace, creds: Path | None) -> dict[str, Any]:
     """How to be let in to a server of the user's own: what was given here, else what the deployment file says."""
     given = creds or (Path(place.credentials) if place.credentials else None)
-    return o.nats_options(given, tls_ca=place.authority, tls_cert=place.certificate, tls_key=place.key)
+    return nats_options(given, tls_ca=place.authority, tls_cert=place.certificate, tls_key=place.key)
 
 
 def _http_tls(certificate: Path | str | None, key: Path | str | None) -> tuple[str, str]:
@@ -367,7 +368,7 @@ async def _as_site(site: str, nats: str | None, state_dir: Path, namespace: str,
     if chapter is not None and site not in chapter.sites:
         raise _no_site(site, chapter.sites)
     credentials = site_credentials(directory, namespace, site)
-    return Client(await join(url, Logs(namespace), credentials, **o.nats_options(None)))
+    return Client(await join(url, Logs(namespace), credentials, **nats_options(None)))
 
 
 def _no_site(site: str, known: Iterable[str]) -> HeadgateError:
