@@ -20,7 +20,7 @@ frame = (
     spark.readStream.format("headgate")
     .option("subscription", subscription)
     .option("state_dir", state_dir)
-    .option("max_rows_per_trigger", "70")
+    .option("max_rows_per_trigger", "150")
     .option("metadata", "true")
     .load()
 )

@@ -81,7 +81,11 @@ def test_every_row_once_whoever_is_killed(tmp_path: Path) -> None:
                 assert reader.poll() is None, (directory / "said.txt").read_text()[-3000:]
                 return stored(directory).num_rows >= least
 
-            asyncio.run(until(enough, 180))
+            try:
+                asyncio.run(until(enough, 600))
+            except TimeoutError as error:
+                said = (directory / "said.txt").read_text()[-3000:]
+                raise AssertionError(f"{stored(directory).num_rows} rows, {least} wanted: {said}") from error
 
         try:
             commit(400)

@@ -250,3 +250,21 @@ def test_a_batch_that_is_published_again_is_stored_once(tmp_path: Path, nats_url
         assert tables == [one, one]
 
     live_test(tmp_path, nats_url, document, work)
+
+
+def test_a_range_that_does_not_come_is_an_error_and_not_an_empty_batch(
+    tmp_path: Path, nats_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headgate.spark import ranges
+
+    monkeypatch.setattr(ranges, "_PATIENCE_S", 0.2)
+
+    def reads(live: Live) -> None:
+        reader = open_stream(options_of(live, subscription="all"))
+        start = reader.initialOffset()
+        missing = ranges.SubscriptionRange("all", start["position"], 500)
+        with pytest.raises(ClientError, match=r"rows of 'all' after 0, up to 500, have not come within 0.2 s"):
+            table(reader, [missing])
+        reader.stop()
+
+    live_test(tmp_path, nats_url, small(all={"site": "leaf"}), in_thread(reads))

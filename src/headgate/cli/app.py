@@ -41,6 +41,7 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.policy",
     "headgate.cli.picture",
     "headgate.cli.gridding",
+    "headgate.cli.job",
     "headgate.cli.extensions",
 )
 

@@ -66,6 +66,10 @@ def up(
         ),
     ] = None,
     master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
+    job_archive: Annotated[
+        Path | None,
+        typer.Option(help="What executors of a cluster run from, made by `headgate job pack`; default: what is there."),
+    ] = None,
     spark: Annotated[list[str] | None, typer.Option("--spark", help="A Spark option as KEY=VALUE; repeatable.")] = None,
     trigger: Annotated[str, typer.Option(help="How often a micro-batch starts.")] = "1 s",
     partitions: Annotated[int | None, typer.Option(help="Repartition every micro-batch to so many tasks.")] = None,
@@ -135,6 +139,7 @@ def up(
         namespace=namespace,
         catalog=catalog,
         master=master,
+        job_archive=job_archive,
         trigger_s=parse_duration(trigger),
         partitions=partitions,
         new_lineage=new_lineage,

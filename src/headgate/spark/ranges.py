@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from headgate.client import Client, ClientError, SyncClient
 from headgate.client.client import known_names
-from headgate.client.delivery import decode_position
+from headgate.client.delivery import decode_position, read_position
 from headgate.client.extent import held_upto, position_at
 from headgate.spark.ahead import DeliveryEnd, tallies
 from headgate.spark.columns import batches
@@ -47,13 +47,13 @@ def client_here(options: SparkOptions) -> SyncClient:
 
 def read_range(wanted: SubscriptionRange, options: SparkOptions, target: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of a range, in order."""
-    reached = 0
+    reached = 0 if wanted.position is None else read_position(wanted.position).mark
     reading: dict[str, Any] = {"peek": True, "upto": wanted.upto, "after_loss": options.after_loss}
     client = client_here(options)
     for delivery in client.subscribe(wanted.name, position=wanted.position, timeout_s=_PATIENCE_S, **reading):
         reached = delivery.upto
         yield from batches(delivery, wanted.name, target)
-    if 0 < reached < wanted.upto:
+    if reached < wanted.upto:
         raise ClientError(
             f"rows of {wanted.name!r} after {reached}, up to {wanted.upto}, have not come within {_PATIENCE_S:g} s",
             hint="are the sites' relays running?",
