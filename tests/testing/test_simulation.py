@@ -243,6 +243,14 @@ def test_an_inbox_full_of_damaged_messages_takes_others_again() -> None:
         assert "after the last fault u0 has" in str(Simulation(scenario).run().violation)
 
 
+def test_a_damaged_message_that_was_counted_is_not_declared_again() -> None:
+    """The relay forgets what it had sent: its site log is an old copy, and its last message cannot be read any more."""
+    scenarios = [named_scenario("old_copies", seed) for seed in (8, *range(10))]
+    with planted(BY_NAME["a damaged message that was counted is sent again"]):
+        failed = next(each for each in scenarios if Simulation(each).run().violation is not None)
+    assert Simulation(failed).run().violation is None
+
+
 def test_rows_that_come_while_an_inbox_expires_are_sent() -> None:
     """The sending slept while the expiry was on its way, and nothing woke it after that."""
     scenario = named_scenario("expiring_after_a_move", 610)
