@@ -27,9 +27,9 @@ from headgate.matching.build import SCAN_LIMIT
 from headgate.pipeline.java import java_home
 from headgate.pipeline.sources import generate
 
-pytestmark = [pytest.mark.nats, pytest.mark.live, pytest.mark.long]
+pytestmark = [pytest.mark.nats, pytest.mark.live, pytest.mark.long, pytest.mark.timeout(1500)]
 
-ROWS = 6000
+ROWS = 3000
 WATCHED = ("all", "s10", "s30")
 
 

@@ -22,7 +22,7 @@ from headgate.client import SyncClient
 from headgate.client.extent import position_at
 from headgate.relay.root import committed_head
 
-pytestmark = [pytest.mark.nats, pytest.mark.live, pytest.mark.long]
+pytestmark = [pytest.mark.nats, pytest.mark.live, pytest.mark.long, pytest.mark.timeout(1500)]
 
 
 def lake(place: Place, directory: Path) -> subprocess.Popen[bytes]:

@@ -70,6 +70,7 @@ def test_batches_have_every_row_once_and_a_replay_the_same_ones(tmp_path: Path, 
     async def work(live: Live) -> None:
         for batch in range(3):
             await live.commit("fleet", rows(200 * batch, 200 * (batch + 1)), batch)
+        await until(lambda: _has_come(live, 600))
         await asyncio.to_thread(reads, live)
         await until(lambda: no_difference(live))
 
@@ -83,6 +84,7 @@ def test_only_what_spark_has_committed_is_acknowledged(tmp_path: Path, nats_url:
 
     async def work(live: Live) -> None:
         await live.commit("fleet", rows(0, 100), 0)
+        await until(lambda: _has_come(live, 100))
         reader = await asyncio.to_thread(open_stream, options_of(live, subscription="all"))
         start = await asyncio.to_thread(reader.initialOffset)
         end, found = await asyncio.to_thread(next_batch, reader, start)
@@ -114,6 +116,7 @@ def test_a_second_query_takes_over_and_the_first_is_told(tmp_path: Path, nats_ur
 
     async def work(live: Live) -> None:
         await live.commit("fleet", rows(0, 50), 0)
+        await until(lambda: _has_come(live, 50))
         await asyncio.to_thread(reads, live)
 
     live_test(tmp_path, nats_url, small(all={"site": "leaf"}), work)
@@ -171,6 +174,7 @@ def test_a_batch_read_takes_a_range_and_acknowledges_nothing(tmp_path: Path, nat
 def test_what_the_inbox_holds_ends_a_query_that_takes_what_is_there(tmp_path: Path, nats_url: str) -> None:
     async def work(live: Live) -> None:
         await live.commit("fleet", rows(0, 100), 0)
+        await until(lambda: _has_come(live, 100))
         reader = await asyncio.to_thread(open_stream, options_of(live, subscription="all", max_rows_per_trigger=60))
         offset, found = await asyncio.to_thread(lambda: next_batch(reader, reader.initialOffset()))
         await asyncio.to_thread(reader.prepareForTriggerAvailableNow)
