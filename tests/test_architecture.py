@@ -30,6 +30,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("virtual",),
     ("catalog", "fabric"),
     ("relay", "pipeline", "feeds", "client"),
+    ("spark",),
     ("service",),
     ("replay",),
     ("api",),
