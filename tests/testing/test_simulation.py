@@ -290,3 +290,18 @@ def test_planted_faults_can_be_planted(mutant: object) -> None:
     """The text of each is where it says, so that the table does not go stale."""
     with planted(mutant):  # type: ignore[arg-type]
         pass
+
+
+@pytest.mark.parametrize("seed", [0, 21, 29])
+def test_who_is_below_a_dead_parent_gets_everything_without_another_plan(seed: int) -> None:
+    """29: it is served by the standby, not served for a while, and served again."""
+    result = Simulation(named_scenario("dead_parent", seed)).run()
+    assert result.violation is None
+    assert result.delivered > 100
+
+
+def test_a_dead_parent_that_is_not_noticed_is_shown() -> None:
+    """The check of the scenario can fail."""
+    with planted(BY_NAME["a dead parent is not noticed"]):
+        result = Simulation(named_scenario("dead_parent", 0)).run()
+    assert "while a parent is dead" in str(result.violation)

@@ -97,7 +97,9 @@ class RangeRequest(Record, frozen=True, kw_only=True):
     Its rows are wanted as the site would send them to a `child` or to a `subscription`, or those of one delivery class
     in some `columns`. With `past` a root says only how far it has forgotten the range, with `owed` which rows are the
     first that are owed to that site, with `served` which were for a stay of that subscription before `stay` (`Owed`).
-    With `sent` a site says only how far it has sent the range to the child.
+    With `sent` a site says only how far it has sent the range to the child. With `beat` it gives a sign of life and
+    says how far it has come, whatever the range; with `serve` as well it serves the child for the next seconds in place
+    of its parent.
     """
 
     kind_name = "range-request"
@@ -113,6 +115,8 @@ class RangeRequest(Record, frozen=True, kw_only=True):
     served: Count | None = None
     stay: Count = 0
     sent: bool = False
+    beat: bool = False
+    serve: bool = False
 
 
 class Owed(Record, frozen=True, kw_only=True):

@@ -86,6 +86,7 @@ class Intakes:
                 state.core.cover(stream, state.port.codec.coverage(stored.data)[1], state.port.now)
                 await state.pack_overfull()
             return
+        state.vital.heard(parent, state.port.now)
         wait_s = max(state.port.wall_s - stored.time_s, 0.0)
         state.meters.took(parent, stored.size, wait_s, state.port.now)
         if routes is None:
@@ -97,6 +98,7 @@ class Intakes:
         """Route a block, and see to what is missing before it."""
         state, stream = self._state, routes.stream
         async with state.routing:
+            routes = await state.serving(routes)
             await state.restore_outputs(routes)
             await self._backfill(routes, block.after)
             if routes.parent is not None:

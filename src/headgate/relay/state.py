@@ -23,6 +23,7 @@ from headgate.relay.meters import Meters
 from headgate.relay.output import Output, QueueLimits
 from headgate.relay.routes import Child, Receiver, Routes
 from headgate.relay.tables import MachineTables
+from headgate.relay.vital import VitalSigns
 from headgate.wire.frame import WireError
 from headgate.wire.logs import Log
 from headgate.wire.snapshot import Snapshot
@@ -103,6 +104,10 @@ class SiteState:
         self.roots: tuple[str, ...] = ()
         self.incarnations: dict[str, str] = {}
         self.stopped: dict[str, str] = {}
+        self.newest: Snapshot | None = None
+        self.vital = VitalSigns()
+        self.standbys: dict[str, str] = {}  # by stream, who serves this site in place of its parent
+        self.stand_ins: dict[tuple[str, str], float] = {}  # by stream and site below, until when this one serves it
         self.recorded: set[Key] = set()  # outputs with decisions in the site log, which may be out of date
         self.waiting = Signal(machine)  # set when an output may have something to send
 
@@ -166,6 +171,18 @@ class SiteState:
             for stream, settled in report.settled.items()
             if report.incarnations.get(stream) == self.incarnations.get(stream)
         }
+
+    async def serving(self, routes: Routes) -> Routes:
+        """The routes with the sites below that this one serves in place of their parents for now."""
+        wanted = [
+            child
+            for (stream, child), until_s in self.stand_ins.items()
+            if stream == routes.stream
+            and until_s > self.port.now
+            and all(each.site != child for each in routes.children)
+        ]
+        found = [await self.tables.stand_in(routes.version, self.site, routes.stream, child) for child in wanted]
+        return replace(routes, children=(*routes.children, *filter(None, found))) if any(found) else routes
 
     def take_incarnations(self, snapshot: Snapshot) -> None:
         """Note which rows the streams have; where one began anew, what is known here is of others: start again."""

@@ -250,5 +250,6 @@ FAMILIES: Final[tuple[Callable[[int, Random], Scenario], ...]] = (
     rare.two_packing_relays,
     rare.slow_old_parent,
     rare.loops,
+    rare.dead_parent,
 )
 _BY_NAME: Final = {family.__name__: family for family in FAMILIES}
