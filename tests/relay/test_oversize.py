@@ -43,6 +43,23 @@ def test_a_message_that_is_too_large_is_cut_in_halves_until_it_fits() -> None:
     assert output.reduced == 0
 
 
+def test_a_limit_of_the_server_is_not_run_into_with_every_second_message() -> None:
+    output, _ = _output(400)
+    taken, refused = 0, 0
+    for sequence in range(1, 400):
+        message = output.next_message(1.0, 1000)
+        if message is None:
+            break
+        if len(message.seqs) > 11:
+            output.too_large()
+            refused += 1
+        else:
+            output.published(sequence)
+            taken += 1
+    assert output.coverage == 400
+    assert refused < taken / 2
+
+
 def test_a_row_that_fits_no_message_is_declared_and_the_rest_goes_on() -> None:
     output, identity = _output(3)
     given_up, seqs = 0, []

@@ -9,16 +9,13 @@ nearest before others; where nobody can, who is overloaded least comes first.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from math import inf
 
 from headgate.model import Plan, Tree
 from headgate.planning.problem import Problem
 from headgate.planning.validity import edges_of
-
-_Load = Mapping[tuple[str, str], float]
 
 
 def with_standbys(problem: Problem, plan: Plan) -> Plan:
@@ -41,13 +38,14 @@ class _Standbys:
             for site, above in tree.parents.items()
         }
         self._load: dict[tuple[str, str], float] = {}
-        self._uploads: Counter[str] = Counter()
-        self._links: Counter[frozenset[str]] = Counter()
+        self._uploads: dict[str, float] = {}
+        self._links: dict[frozenset[str], float] = {}
         for edge in edges_of(problem, parents):
             key = (edge.stream, edge.child)
             load = self._load[key] = rates[edge.stream] * bulk.get(key, 1.0) * edge.interest.size
-            self._uploads[edge.parent] += load
-            self._links[frozenset((edge.parent, edge.child))] += load
+            pair = frozenset((edge.parent, edge.child))
+            self._uploads[edge.parent] = self._uploads.get(edge.parent, 0.0) + load
+            self._links[pair] = self._links.get(pair, 0.0) + load
 
     def of(self, tree: Tree) -> dict[str, tuple[str, ...]]:
         """By member, its standbys, the best first."""
@@ -67,5 +65,48 @@ class _Standbys:
         more = sum(self._load.get((tree.stream, child), 0.0) for child in tree.children(parent))
         freed = self._load.get((tree.stream, parent), 0.0) if tree.parents.get(parent) == standby else 0.0
         pair = frozenset((standby, site))
-        link = self._links[pair] + self._load.get((tree.stream, site), 0.0) - self._problem.capacities.get(pair, inf)
-        return max(self._uploads[standby] + more - freed - limit, link, 0.0)
+        link = self._links.get(pair, 0.0) + self._load.get((tree.stream, site), 0.0)
+        upload = self._uploads.get(standby, 0.0) + more - freed
+        return max(upload - limit, link - self._problem.capacities.get(pair, inf), 0.0)
+
+
+Moved = Mapping[tuple[str, str], tuple[str, str]]
+"""Members that were moved away from a dead parent: by stream and site, the parent before and after."""
+
+
+def plan_around(plan: Plan, dead: Collection[str], in_use: Mapping[tuple[str, str], str]) -> tuple[Plan, Moved]:
+    """The plan with every member of a dead parent below its standby, and who was moved; nobody else moves.
+
+    `in_use` are the standbys that serve already, by stream and site. The dead sites stay where they are, with nobody
+    below them, as their own subscribers are served again when they are back.
+
+    >>> plan = Plan({"wind": Tree("wind", "a", {"b": "a", "c": "b"})})
+    >>> found, moved = plan_around(plan, {"b"}, {})
+    >>> dict(found.trees["wind"].parents), plan_back(found, moved, "b") == plan
+    ({'b': 'a', 'c': 'a'}, True)
+    """
+    moved: dict[tuple[str, str], tuple[str, str]] = {}
+    trees = dict(plan.trees)
+    for name, tree in plan.trees.items():
+        parents = dict(tree.parents)
+        for site, parent in tree.parents.items():
+            choices = [each for each in (in_use.get((name, site)), *tree.standbys_of(site)) if each in tree.members]
+            after = next((each for each in choices if each not in dead and each not in tree.below(site)), None)
+            if parent in dead and after not in (None, parent, site):
+                moved[name, site] = (parent, str(after))
+                parents[site] = str(after)
+        if parents != tree.parents:
+            trees[name] = Tree(name, tree.root, parents)
+    return Plan(trees), moved
+
+
+def plan_back(plan: Plan, moved: Moved, site: str) -> Plan:
+    """The plan with the members of a site that is back below it again, where nobody has moved them on since."""
+    trees = dict(plan.trees)
+    for (name, member), (before, after) in moved.items():
+        tree = trees.get(name)
+        if before != site or tree is None or tree.parents.get(member) != after:
+            continue
+        if site in tree.members and site not in tree.below(member):
+            trees[name] = Tree(name, tree.root, {**tree.parents, member: site})
+    return Plan(trees)

@@ -98,8 +98,8 @@ class RangeRequest(Record, frozen=True, kw_only=True):
     in some `columns`. With `past` a root says only how far it has forgotten the range, with `owed` which rows are the
     first that are owed to that site, with `served` which were for a stay of that subscription before `stay` (`Owed`).
     With `sent` a site says only how far it has sent the range to the child. With `beat` it gives a sign of life and
-    says how far it has come, whatever the range; with `serve` as well it serves the child for the next seconds in place
-    of its parent.
+    says how far it has come, whatever the range. With `serve` the child may be further below, as its parent is dead:
+    its rows are wanted all the same, with `beat` as they come, for the next seconds.
     """
 
     kind_name = "range-request"

@@ -36,7 +36,7 @@ async def fetch_blocks(port: LogPort, site: str, request: RangeRequest, tries: i
 
 
 def _timeout_s(tries: int) -> float:
-    return min(_FIRST_TIMEOUT_S * 2 ** min(tries, _PATIENT), _TIMEOUT_S)
+    return min(_FIRST_TIMEOUT_S * float(1 << min(tries, _PATIENT)), _TIMEOUT_S)
 
 
 async def ask_owed(port: LogPort, root: str, request: RangeRequest, tries: int = _PATIENT) -> Owed:

@@ -88,7 +88,10 @@ class Gaps:
                 else:
                     root = await self._root_of(stream)
                     place, upto = (root, gap.upto) if at_root else self._sender(gap, failed, root)
-                    request = RangeRequest(stream=stream, after=gap.after, upto=upto, child=state.site, past=at_root)
+                    serve = stream in state.standbys or state.vital.silent(self._parents[stream], state.port.now)
+                    request = RangeRequest(
+                        stream=stream, after=gap.after, upto=upto, child=state.site, past=at_root, serve=serve
+                    )
                     answers = await fetch_blocks(state.port, place, request, max(turn, failed))
                 await self._take_all(stream, answers)
             except (FabricError, WireError):
@@ -111,13 +114,14 @@ class Gaps:
             raise FabricError(f"nothing of {stream!r} in ({gap.after}, {gap.upto}] was sent to {state.site} before")
         reached, found, place, end = gap.after, [], routes.parent, owed.ends
         state.vital.wait_for(place, stream, state.port.now)
-        if state.vital.silent(place, state.port.now):
+        dead = state.vital.silent(place, state.port.now)
+        if dead:
             place = await self._root_of(stream)  # what the dead parent had decided on and not sent is void
         else:
             request = RangeRequest(stream=stream, after=reached, upto=end, child=state.site, sent=True)
             end = await ask_sent(state.port, place, request)
         while reached < end:
-            request = RangeRequest(stream=stream, after=reached, upto=end, child=state.site)
+            request = RangeRequest(stream=stream, after=reached, upto=end, child=state.site, serve=dead)
             answers = await fetch_blocks(state.port, place, request, tries)
             found += answers
             reached = state.port.codec.coverage(answers[-1])[1]

@@ -26,7 +26,7 @@ from headgate.relay.sending import Sending
 from headgate.relay.stand_in import StandIn
 from headgate.relay.state import SiteState
 from headgate.relay.upkeep import Upkeep
-from headgate.relay.watch import Watch
+from headgate.relay.watch import ParentWatch
 from headgate.wire.logs import Logs
 
 
@@ -55,7 +55,7 @@ class RelayMachine(Machine):
         self._intakes = Intakes(self.state, self._gaps)
         self._sending = Sending(self.state)
         self._upkeep = Upkeep(self.state, held)
-        self._watch = Watch(self.state, self._gaps)
+        self._watch = ParentWatch(self.state, self._gaps)
         port.serve(self.service, RepairService(port, site, self.state.tables, StandIn(self.state, self._gaps)).answer)
         self._following: set[str] = set()
         self.spawn(self._begin(), "start")

@@ -139,11 +139,11 @@ class RepairService:
     async def _for(self, block: Block, routes: Routes | None, request: RangeRequest) -> Block | None:
         """The block as the asker would have been sent it, None when this version serves the asker from elsewhere."""
         if routes is not None:
-            below = None
-            if request.child and not request.subscription:
-                below = await self._tables.stand_in(block.version, self._site, block.stream, request.child)
-            if below is not None:
-                return for_child(block, below)
+            target = next((each for each in routes.children if each.site == request.child), None)
+            if target is None and request.serve:
+                target = await self._tables.stand_in(block.version, self._site, block.stream, request.child)
+            if target is not None:
+                return for_child(block, target)
             mine = tuple(receiver for receiver in routes.receivers if receiver.id == request.subscription)
             for _, piece in for_local(block, mine):
                 return piece

@@ -200,7 +200,18 @@ class SiteState:
             return self.port.codec.coverage(stored.data)[1], stored.sequence
         except WireError as error:
             self.put_aside(log, stored, error)
-            return await self._readable_tail(log, subject), stored.sequence
+            reached = await self._readable_tail(log, subject)
+            return await self._read_upto(key, stored.sequence, reached), stored.sequence
+
+    async def _read_upto(self, key: Key, last: int, reached: int | None) -> int | None:
+        """Where to go on behind a damaged last message: behind it, if its reader had counted it before.
+
+        Sent anew it could end elsewhere, and what it declares would be counted twice.
+        """
+        if key.subscription is None:
+            return reached
+        tally = await self.insist(partial(read_tally, self.port, key.subscription))
+        return max(reached or 0, tally.mark) if tally.place(key.stay) >= last else reached
 
     async def _readable_tail(self, log: Log, subject: str) -> int | None:
         """The coverage of the last message of a subject that can be read, where the very last one cannot."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 BEAT_S: Final = 1.0
@@ -36,6 +37,10 @@ class VitalSigns:
         """This process has not run for some time, in which it could not hear of anybody: that time does not count."""
         if seconds > BEAT_S:
             self._heard_s = {site: heard_s + seconds for site, heard_s in self._heard_s.items()}
+
+    def only(self, sites: Collection[str]) -> None:
+        """Nobody listens for others any more, so their silence means nothing."""
+        self._heard_s = {site: heard_s for site, heard_s in self._heard_s.items() if site in sites}
 
     def quiet(self, site: str, now: float) -> bool:
         """Whether it is time to ask a site for a sign of life."""

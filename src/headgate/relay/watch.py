@@ -20,7 +20,7 @@ from headgate.relay.vital import BEAT_S
 _ANSWER_S: Final = 2.0
 
 
-class Watch:
+class ParentWatch:
     """Looks after the parents of one relay."""
 
     def __init__(self, state: SiteState, gaps: Gaps) -> None:
@@ -35,10 +35,12 @@ class Watch:
             slept_s = port.now
             await port.sleep(BEAT_S)
             state.vital.stood_still(port.now - slept_s - BEAT_S)
-            for site, stream in self._above().items():
+            above, standbys = self._above(), self._standbys()
+            state.vital.only({*above, *(each for chosen in standbys.values() for each in chosen)})
+            for site, stream in above.items():
                 if state.vital.quiet(site, port.now):
                     self._ask(site, stream, serve=False)
-            self._choose()
+            self._choose(standbys)
 
     def _above(self) -> dict[str, str]:
         """The parents of the plan in force and those that rows are still awaited of, each with one of its streams."""
@@ -50,19 +52,24 @@ class Watch:
         found.pop(state.site, None)
         return found
 
-    def _choose(self) -> None:
+    def _standbys(self) -> dict[str, tuple[str, ...]]:
+        """The standbys of each stream whose parent has fallen silent."""
+        state, plan = self._state, self._state.newest.plan if self._state.newest else None
+        return {
+            stream: tree.standbys_of(state.site)
+            for stream, tree in (plan.trees.items() if plan else ())
+            if state.site in tree.parents and state.vital.silent(tree.parents[state.site], state.port.now)
+        }
+
+    def _choose(self, standbys: dict[str, tuple[str, ...]]) -> None:
         """Have each stream of a silent parent served by its first standby that is not silent too.
 
         Silent ones are asked all the same: a better one may come back, and all of them may have been cut off.
         """
         state, now = self._state, self._state.port.now
-        trees = state.newest.plan.trees if state.newest is not None and state.newest.plan is not None else {}
         in_use: dict[str, str] = {}
-        for stream, tree in trees.items():
-            parent = tree.parents.get(state.site)
-            if parent is None or not state.vital.silent(parent, now):
-                continue
-            for standby in tree.standbys_of(state.site):
+        for stream, chosen in standbys.items():
+            for standby in chosen:
                 self._ask(standby, stream, serve=True)
                 if not state.vital.silent(standby, now):
                     in_use[stream] = standby

@@ -251,5 +251,6 @@ FAMILIES: Final[tuple[Callable[[int, Random], Scenario], ...]] = (
     rare.slow_old_parent,
     rare.loops,
     rare.dead_parent,
+    rare.old_copies,
 )
 _BY_NAME: Final = {family.__name__: family for family in FAMILIES}

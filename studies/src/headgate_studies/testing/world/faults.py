@@ -487,5 +487,11 @@ RELAY_MUTANTS: Final = (
         '            self.expect(stream, "", request.upto)\n',
         "            pass\n",
     ),
+    Mutant(
+        "a damaged message that was counted is sent again",
+        "relay.state",
+        "max(reached or 0, tally.mark) if tally.place(key.stay) >= last else reached",
+        "reached",
+    ),
 )
 MUTANTS: Final = (*RELAY_MUTANTS, *READER_MUTANTS, *STANDBY_MUTANTS)

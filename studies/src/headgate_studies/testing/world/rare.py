@@ -42,8 +42,10 @@ def dead_parent(seed: int, random: Random) -> Scenario:
         Action(begin, "bury", "s1", "s2", random.uniform(12.0, 16.0)),
     ]
     # Rows are given up on their way to the site that dies, and to the one that it served: by whom is told once.
-    for place in random.sample(("s1", "s2"), random.choice((0, 1, 1, 2))):
-        actions.append(Action(begin - random.uniform(0.2, 1.5), "fill_site", place, number=random.uniform(0.5, 2.5)))
+    actions += [
+        Action(begin - random.uniform(0.2, 1.5), "fill_site", place, number=random.uniform(0.5, 2.5))
+        for place in random.sample(("s1", "s2"), random.choice((0, 1, 1, 2)))
+    ]
     if random.random() < _OFTEN:
         kind = random.choice(("kill", "pause", "lossy", "cut"))
         actions.append(Action(begin + random.uniform(0.0, 3.0), kind, random.choice(("s0", "s2")), number=1.5))
@@ -219,3 +221,15 @@ def loops(seed: int, random: Random) -> Scenario:
         for number in range(2)
     ]
     return small_scenario(seed, mine, actions, max_block=random.choice((400, 1 << 20)))
+
+
+def old_copies(seed: int, random: Random) -> Scenario:
+    """A site log is put back to an old copy, and the last message of an inbox is damaged while its relay is stopped."""
+    place = random.choice(("s1", "s2"))
+    actions = commits(random, random.choice((0.15, 0.4)), random.choice((12, 60)), 11.0)
+    for begin in (1.0, 4.0, 7.0):
+        when, ago_s = begin + random.uniform(0.0, 1.5), random.uniform(0.2, 1.5)
+        actions.append(Action(when, "restore_site", place, number=2 * ago_s))
+        actions += [Action(when + ago_s + random.uniform(0.05, 0.45), "flip_inbox", place) for _ in range(2)]
+    mine = [subscription("u0", place), subscription("u1", "s2")]
+    return small_scenario(seed, mine, actions, max_rows=random.choice((4, 30)), max_block=random.choice((400, 1 << 20)))
