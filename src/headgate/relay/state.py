@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from headgate.errors import HeadgateError
 from headgate.protocol.acks import read_tally
@@ -18,7 +18,7 @@ from headgate.protocol.port import FabricError, MachinePort, Stored
 from headgate.protocol.quarantine import PASSED_OVER
 from headgate.protocol.reports import RelayReport
 from headgate.relay.budget import Budgets
-from headgate.relay.core import Key, RelayCore, key_of
+from headgate.relay.core import Key, RelayCore
 from headgate.relay.meters import Meters
 from headgate.relay.output import Output, QueueLimits
 from headgate.relay.routes import Child, Receiver, Routes
@@ -30,7 +30,6 @@ from headgate.wire.snapshot import Snapshot
 from headgate.wire.unreadable import UnreadableError
 
 T = TypeVar("T")
-_EVERYTHING: Final = 1 << 62
 
 
 class OvertakenError(HeadgateError):
@@ -98,6 +97,8 @@ class SiteState:
         self.targets: dict[Key, Child | Receiver] = {}
         # By stream, the outputs of its newest routes: others end when they are empty.
         self.current: dict[str, frozenset[Key]] = {}
+        # By stream, the routes of the block that came last, while all of its outputs are restored.
+        self.routed: dict[str, Routes] = {}
         # Held from restoring a block's outputs to routing it, so that none is forgotten in between.
         self.routing = Mutex(machine)
         self.taken: dict[str, list[Intake]] = {}
@@ -107,6 +108,7 @@ class SiteState:
         self.newest: Snapshot | None = None
         self.vital = VitalSigns()
         self.standbys: dict[str, str] = {}  # by stream, who serves this site in place of its parent
+        self._served: dict[str, tuple[tuple[int, tuple[str, ...]], Routes]] = {}
         self.stand_ins: dict[tuple[str, str], float] = {}  # by stream and site below, until when this one serves it
         self.recorded: set[Key] = set()  # outputs with decisions in the site log, which may be out of date
         self.waiting = Signal(machine)  # set when an output may have something to send
@@ -181,8 +183,15 @@ class SiteState:
             and until_s > self.port.now
             and all(each.site != child for each in routes.children)
         ]
-        found = [await self.tables.stand_in(routes.version, self.site, routes.stream, child) for child in wanted]
-        return replace(routes, children=(*routes.children, *filter(None, found))) if any(found) else routes
+        if not wanted:
+            return routes
+        key = (routes.version, tuple(wanted))
+        if routes.stream not in self._served or self._served[routes.stream][0] != key:
+            found = [await self.tables.stand_in(routes.version, self.site, routes.stream, child) for child in wanted]
+            added = tuple(child for child in found if child is not None)
+            more = replace(routes, children=(*routes.children, *added)) if added else routes
+            self._served[routes.stream] = (key, more)
+        return self._served[routes.stream][1]
 
     def take_incarnations(self, snapshot: Snapshot) -> None:
         """Note which rows the streams have; where one began anew, what is known here is of others: start again."""
@@ -225,36 +234,12 @@ class SiteState:
                     continue  # it was counted when it was met as the last one, or will be by its reader
         return reached
 
-    async def restore_outputs(self, routes: Routes) -> None:
-        """Take up each output where its log ends, before its first block."""
-        for target in routes.targets:
-            key = key_of(routes.stream, target)
-            self.targets[key] = target
-            if key in self.core.outputs:
-                continue
-            coverage, sequence = await self.tail(key)
-            if coverage is None and key.subscription is not None and await self.insist(partial(self._read_out, key)):
-                coverage = _EVERYTHING
-            log, subject = self.port.logs.site(self.site), self.port.logs.held(self.site, key.token)
-            held = await self.last(log, subject)
-            output = self.core.restore(key, coverage, sequence)
-            if held is None:
-                continue
-            self.recorded.add(key)
-            try:
-                block = self.port.codec.block(held.data, target.schema)
-            except WireError as error:
-                self.put_aside(log, held, error)
-                continue
-            classes = block.classes if key.child is not None else None
-            output.restore_held(replace(block, classes=classes), target, self.port.now)
-
     def resume(self, key: Key, output: Output, coverage: int | None, sequence: int) -> None:
         """Let an output go on from its tail; a relay that another one has overtaken starts again from the logs."""
         if not output.resume(coverage, sequence):
             raise OvertakenError(self.site, key.token)
 
-    async def _read_out(self, key: Key) -> bool:
+    async def read_out(self, key: Key) -> bool:
         """Whether a reader has come to the end of an inbox and gone on at another site: nobody will read it again."""
         assert key.subscription is not None
         return (await read_tally(self.port, key.subscription)).stay > key.stay
