@@ -52,7 +52,8 @@ class RelayReport(Report, frozen=True, kw_only=True):
     comes later was routed under that version or a newer one. It holds for the incarnations that are named beside it: in
     another one the same numbers mean other rows. `taken` has, by parent, the bytes that came from it, how many came a
     second lately, and how many a second the link can carry as far as it was seen. `stopped` names streams that cannot
-    go on, and why. Links are named by stream and child.
+    go on, and why. `standbys` has, by stream, who serves the site in place of a parent that has fallen silent. Links
+    are named by stream and child.
     """
 
     kind_name = "relay-report"
@@ -78,6 +79,7 @@ class RelayReport(Report, frozen=True, kw_only=True):
     incarnations: dict[str, str] = msgspec.field(default_factory=dict)
     outputs: dict[str, OutputReport] = msgspec.field(default_factory=dict)
     stopped: dict[str, str] = msgspec.field(default_factory=dict)
+    standbys: dict[str, str] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse links that are none."""

@@ -38,6 +38,7 @@ from headgate.service.reshaping import Change, Reshaper
 from headgate.service.rights import BY, OPERATOR, ORIGIN, admitted, author_of, check_owned, check_share
 from headgate.service.roles import Roles
 from headgate.service.room import NoRoomError, Room
+from headgate.service.standbys import Standbys
 from headgate.service.starting import resolved
 from headgate.service.suspending import Suspender
 from headgate.wire.snapshot import Snapshot
@@ -62,6 +63,7 @@ class Control:
         self._clerk = clerk
         self._report = report
         self.extender = Extender()
+        self._standbys = Standbys()
         self.figures: Callable[[], Figures] = Figures
         """What was measured by now; nothing unless somebody measures."""
         self.machine: Callable[[], dict[str, Any]] = dict
@@ -177,7 +179,8 @@ class Control:
 
     async def _publish(self) -> Snapshot:
         figures = self.figures()
-        snapshot = await self._clerk.run(lambda catalog: self._planned(catalog, figures))
+        planned = await self._clerk.run(lambda catalog: self._planned(catalog, figures))
+        snapshot = await asyncio.to_thread(self._standbys.named, planned, figures)
         for stream in snapshot.deployment.streams:
             await self._fabric.ensure(self._fabric.logs.root(stream))
         await self.contexts.follow(snapshot)

@@ -36,6 +36,7 @@ from headgate.service.alerts.watch import AlertWatch
 from headgate.service.anchoring import keep_anchor, missing_records, store_anchor
 from headgate.service.audit import HOME, Audit
 from headgate.service.beginning import apply_file, begin_run, fit, rebuild
+from headgate.service.bypass import Bypass
 from headgate.service.clerk import Clerk
 from headgate.service.control import Control
 from headgate.service.devices import DeviceDesk
@@ -114,6 +115,7 @@ class Runtime:
         self.observer = Observer(fabric, self.tables, settings.window_s)
         self.replanner: Replanner | None = None
         self.joiner: Joiner | None = None
+        self.bypass = Bypass(fabric, catalog, self.control.publish)
         self.job: JobProcess | None = None
         self.face: FaceProcess | None = None
         self.configure_job: ConfigureJob | None = None
@@ -184,6 +186,7 @@ class Runtime:
         self.control.figures = lambda: replanner.figures
         self.control.proposals.approved = replanner.changed
         self._spawn(replanner.run(), "planner")
+        self._spawn(self.bypass.run(), "silent relays")
         self.purger = PurgerMachine(self.control.room, self.settings.tables, logs, **self._own)
         self._run(self.purger, "tables")
         self._spawn(self.witness.run(), "witness")
@@ -258,7 +261,7 @@ class Runtime:
             self.control.publish,
             rules,
             fixed=fixed,
-            held=lambda: self.joiner is not None and self.joiner.busy,
+            held=lambda: self.bypass.busy or (self.joiner is not None and self.joiner.busy),
             proposals=self.control.proposals,
         )
 
