@@ -378,6 +378,7 @@ def _no_site(site: str, known: Iterable[str]) -> HeadgateError:
 async def _relay(site: str, connecting: Awaitable[Client], tell: Teller, *, trace: bool) -> None:
     from headgate.protocol.trace import Trace
     from headgate.relay.node import RelayNode
+    from headgate.relay.unit_node import UnitNode
 
     async with await connecting as client:
         snapshot = await client.snapshot()
@@ -385,7 +386,9 @@ async def _relay(site: str, connecting: Awaitable[Client], tell: Teller, *, trac
             raise _no_site(site, snapshot.deployment.sites)
         client.fabric.marks = {DEPLOYMENT_KEY: snapshot.identity.deployment}
         tracer = Trace(keep=0, echo=typer.echo) if trace else None
-        node = asyncio.create_task(RelayNode(client.fabric, site, tracer=tracer).run())
+        relay = RelayNode(client.fabric, site, tracer=tracer)
+        node = asyncio.create_task(relay.run())
+        unit = asyncio.create_task(UnitNode(client.fabric, site, relay.tables).run())
         aside = asyncio.create_task(keep_quarantine(client.fabric, f"relay-{site}"))
         vitals = asyncio.create_task(keep_vitals(client.fabric, f"relay-{site}"))
         stop = _stopping()
@@ -393,4 +396,4 @@ async def _relay(site: str, connecting: Awaitable[Client], tell: Teller, *, trac
         await _first(stop, node)
         if node.done():
             await node
-        await cancel_all([node, aside, vitals])
+        await cancel_all([node, unit, aside, vitals])

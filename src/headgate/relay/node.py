@@ -42,7 +42,7 @@ class RelayNode:
         self._limits = limits
         self._tracer = tracer
         if isinstance(fabric, RoleFabric):
-            fabric.guard = self._may_ask
+            fabric.guards[fabric.logs.repair(site)] = self._may_ask
         self.machine = self._make()
 
     async def _may_ask(self, asker: str, data: bytes) -> bool:

@@ -98,7 +98,8 @@ class Roles:
         assert snapshot is not None
         streams = snapshot.deployment.streams.values()
         sources = tuple((each.name, each.root, subject_read(each), each.source.format) for each in streams)
-        return edges_of(snapshot), frozenset(self._old), frozenset(snapshot.deployment.sites), sources
+        tuned = snapshot.deployment.tuned
+        return edges_of(snapshot), frozenset(self._old), frozenset(snapshot.deployment.sites), sources, tuned
 
     async def _recall(self) -> None:
         """Links of earlier plans: as they were noted, else of every plan that is still published."""
@@ -131,7 +132,10 @@ class Roles:
         assert snapshot is not None
         streams, edges = list(snapshot.deployment.streams.values()), [*edges_of(snapshot), *self._old]
         named = {*snapshot.deployment.sites, *(each for _, *ends in self._old for each in ends)}
-        wanted = {f"{SITE} {site}": site_rights(self._logs, site, streams, sorted(edges)) for site in sorted(named)}
+        tuned = snapshot.deployment.sites if snapshot.deployment.tuned else ()
+        wanted = {
+            f"{SITE} {site}": site_rights(self._logs, site, streams, sorted(edges), tuned) for site in sorted(named)
+        }
         held = {each: await self._fabric.names(each) for stream in streams if (each := subject_read(stream))}
         wanted[JOB] = job_rights(self._logs, streams, held)
         gone = {f"{SITE} {site}": Rights() for site in self._sites if site not in named}
