@@ -27,9 +27,11 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("tuning",),
     ("wire",),
     ("protocol",),
+    ("virtual",),
     ("catalog", "fabric"),
     ("relay", "pipeline", "feeds", "client"),
     ("service",),
+    ("replay",),
     ("api",),
     ("cli",),
 )
@@ -53,7 +55,7 @@ CLOSED = (
     "service/books.py", "service/keeper.py", "service/named.py", "service/purging.py", "service/room.py",
     "service/reports.py", "service/heads.py",
 )  # fmt: skip
-RUNNERS = ("relay/node.py", "relay/unit_node.py")
+RUNNERS = ("relay/node.py", "relay/unit_node.py", "relay/courier.py", "relay/hosted.py")
 ENGINES = ("model", "filters", "matching", "grid", "planning", "reduction", "tuning")
 MAX_PARAMETERS = 8
 CROWDED = (
@@ -63,9 +65,11 @@ CROWDED = (
         for name in (
             "picture.py:view",
             "plan.py:plan",
+            "replay.py:replay",
             "tune.py:tune",
             "tail.py:tail",
             "up.py:up",
+            "relay.py:relay",
             "user.py:add",
             "device.py:add",
             "trace.py:trace",
@@ -92,6 +96,7 @@ IMPORTERS = {
     "headgate.service": {
         "headgate.api",
         "headgate.cli",
+        "headgate.replay",
         *(f"headgate_studies.{package}" for package in ("bench", "studies", "testing")),
     },
     "headgate_studies.testing": set(),

@@ -11,6 +11,7 @@ from headgate.fabric.client import Fabric
 from headgate.fabric.gated import GatedFabric
 from headgate.fabric.keys import read_claims, statement_of
 from headgate.fabric.roled import RoleCredentials, RoleFabric
+from headgate.fabric.wide import WideFabric
 from headgate.protocol.port import FabricError
 from headgate.wire.logs import Logs
 
@@ -50,7 +51,7 @@ async def connect_as(url: str, logs: Logs | None = None, **options: Any) -> Fabr
     elif bearer.role:
         fabric = await _in_role(url, logs, bearer.role, options)
     else:
-        fabric = await Fabric.connect(url, logs, **options)
+        fabric = await WideFabric.connect(url, logs, **options)
     fabric.user = bearer.name
     return fabric
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from headgate.diagnostics import site_log
 from headgate.fabric import Fabric
+from headgate.fabric.placed import HostFabric
 from headgate.fabric.roled import RoleFabric
 from headgate.fabric.runner import run_machine
 from headgate.protocol.port import FabricError
@@ -16,10 +17,13 @@ _LOOK_S: Final = 2.0
 
 
 class UnitNode:
-    """Runs the unit of one site beside its relay. `run` works until it is cancelled; a unit keeps nothing."""
+    """Runs the unit of one site beside its relay. `run` works until it is cancelled; a unit keeps nothing.
+
+    Letters go by home's server, also between sites that have servers of their own.
+    """
 
     def __init__(self, fabric: Fabric, site: str, tables: Tables | None = None) -> None:
-        self.fabric = fabric
+        self.fabric = fabric.home if isinstance(fabric, HostFabric) else fabric
         self.site = site
         self.tables = tables or Tables(fabric)
 

@@ -17,10 +17,10 @@ from headgate.protocol.tuning_codec import decode_tuning, encode_tuning
 from headgate.relay.unit import UnitMachine
 from headgate.service.tuning_history import TuningHistory
 from headgate.service.tuning_run import RefusedChangeError, TuningRun
+from headgate.virtual.fabric import SimulatedFabric
+from headgate.virtual.process import Instance
+from headgate.virtual.server import SimulatedServer
 from headgate.wire.logs import Logs
-from headgate_studies.testing.world.fabric import SimulatedFabric
-from headgate_studies.testing.world.process import Instance
-from headgate_studies.testing.world.server import SimulatedServer
 
 
 class TunedHome(Machine):
