@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from tests.client.helpers import no_difference, rows
 from tests.live import Live, running, until
 
+from headgate.cli.tune_live import Watching, tune_live
 from headgate.client import ClientError
 from headgate.protocol.reports import TuningReport
 from headgate.service.demo.links import DelayedLinks
@@ -97,7 +99,7 @@ def test_the_chain_becomes_the_star_that_the_constraint_allows_while_rows_flow(t
     asyncio.run(run())
 
 
-def test_the_owner_alone_changes_the_plan(tmp_path: Path, nats_url: str) -> None:
+def test_the_owner_alone_changes_the_plan(tmp_path: Path, nats_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Where the planner owns the plan the tuner is refused, and the other way round."""
 
     async def run() -> None:
@@ -122,6 +124,13 @@ def test_the_owner_alone_changes_the_plan(tmp_path: Path, nats_url: str) -> None
             assert report is not None
             assert report.run == asked["run"]
             assert (report.every_s, report.modes) == (30.0, ["random", "concurrent"])
+            capsys.readouterr()
+            await tune_live(live.client, {"every": "20s"}, Watching(as_json=True))
+            document = json.loads(capsys.readouterr().out)
+            assert (document["every_s"], document["modes"], document["steps"]) == (20.0, ["bottleneck"], [])
+            assert document["constraints"][-1] == "fanout <= 2"
+            await tune_live(live.client, {}, Watching(seconds=0.1))
+            assert "a period is 20 s, state: running" in capsys.readouterr().out
             await live.client.control("change", deployment={"options": {"planner": "central"}})
 
             async def off() -> bool:
