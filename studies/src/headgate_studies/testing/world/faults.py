@@ -362,15 +362,15 @@ RELAY_MUTANTS: Final = (
     ),
     Mutant(
         "an output restored without its coverage",
-        "relay.state",
-        "output = self.core.restore(key, coverage, sequence)",
-        "output = self.core.restore(key, None, sequence)",
+        "relay.restoring",
+        "output = state.core.restore(key, coverage, sequence)",
+        "output = state.core.restore(key, None, sequence)",
     ),
     Mutant(
         "an output restored without its decisions",
-        "relay.state",
-        "            if held is None:\n",
-        "            if True:\n",
+        "relay.restoring",
+        "    if held is None:\n",
+        "    if True:\n",
     ),
     Mutant(
         "a recorded decision is taken back behind another relay's message",
