@@ -34,7 +34,7 @@ from headgate.service.people import People
 from headgate.service.proposals import Proposals
 from headgate.service.refining import members, named, refinement
 from headgate.service.requests import Answers, Handler, Request, RequestError, mapping_of, text_of, texts_of
-from headgate.service.reshaping import Change, Reshaper
+from headgate.service.reshaping import Change, MakeChange, Reshaper
 from headgate.service.rights import BY, OPERATOR, ORIGIN, admitted, author_of, check_owned, check_share
 from headgate.service.roles import Roles
 from headgate.service.room import NoRoomError, Room
@@ -83,6 +83,8 @@ class Control:
         reshaper = Reshaper(fabric, lambda: self.contexts.snapshot, self._change, self._extend_now, named)
         self.suspender = Suspender(fabric, lambda: self.contexts.snapshot, self._change)
         self.proposals = Proposals(fabric, clerk, lambda: self.contexts.snapshot, self._change)
+        self.make: MakeChange = self._change
+        """Makes a change of the catalog in its turn, and puts it in force."""
         self.more: dict[str, Handler] = {**reshaper.verbs, **self.proposals.verbs}
         """Requests that change something, beside those of this class."""
         self.followers: list[Callable[[Snapshot], Awaitable[None]]] = []
