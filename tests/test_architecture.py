@@ -27,9 +27,12 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("tuning",),
     ("wire",),
     ("protocol",),
+    ("virtual",),
     ("catalog", "fabric"),
     ("relay", "pipeline", "feeds", "client"),
+    ("spark",),
     ("service",),
+    ("replay",),
     ("api",),
     ("cli",),
 )
@@ -53,7 +56,7 @@ CLOSED = (
     "service/books.py", "service/keeper.py", "service/named.py", "service/purging.py", "service/room.py",
     "service/reports.py", "service/heads.py",
 )  # fmt: skip
-RUNNERS = ("relay/node.py",)
+RUNNERS = ("relay/node.py", "relay/courier.py", "relay/hosted.py")
 ENGINES = ("model", "filters", "matching", "grid", "planning", "reduction", "tuning")
 MAX_PARAMETERS = 8
 CROWDED = (
@@ -63,9 +66,11 @@ CROWDED = (
         for name in (
             "picture.py:view",
             "plan.py:plan",
+            "replay.py:replay",
             "tune.py:tune",
             "tail.py:tail",
             "up.py:up",
+            "relay.py:relay",
             "user.py:add",
             "device.py:add",
             "trace.py:trace",
@@ -79,10 +84,7 @@ CROWDED = (
     *(f"grid/_treekernels.py:{name}" for name in ("_serve_one", "insert", "serve")),
     *(f"grid/decompose.py:{name}" for name in ("_bounded", "_bounded_batch", "_exact", "_exact_batch", "_overlaps")),
     "grid/gridding.py:_spread",
-    *(
-        f"matching/compiled/{name}"
-        for name in ("moving.py:_take_out", "search.py:_test_blocks", "search.py:match_rows")
-    ),
+    *(f"matching/compiled/{name}" for name in ("moving.py:_take_out", "search.py:_test_blocks")),
     *(f"planning/kernel/{name}" for name in ("anneal.py:anneal", "repair.py:tend", "sweeping.py:sweep")),
 )
 # The faces are imported by faces only.
@@ -92,6 +94,7 @@ IMPORTERS = {
     "headgate.service": {
         "headgate.api",
         "headgate.cli",
+        "headgate.replay",
         *(f"headgate_studies.{package}" for package in ("bench", "studies", "testing")),
     },
     "headgate_studies.testing": set(),

@@ -60,6 +60,7 @@ def to_stream(name: str, entry: StreamEntry, schema: Schema, options: Mapping[st
         rate_rows_per_s=_rate(entry, options),
         admission=to_admission(entry.admission),
         options={**entry.options, **_given(grid=entry.grid, gridding=entry.gridding)},
+        keep_s=entry.keep,
     )
 
 
@@ -112,6 +113,7 @@ def to_site(name: str, entry: SiteEntry) -> Site:
         download_bytes_per_s=entry.download,
         position=None if entry.position is None else (entry.position[0], entry.position[1]),
         processing_delay_s=entry.processing_delay,
+        nats=entry.nats,
     )
 
 

@@ -184,8 +184,7 @@ class _Reading:
                 streams |= self._roots(path, stream, entry)
                 continue
             streams[name] = stream
-            findings = [*check_stream(stream, self._part("sites")), *self._source_findings(stream)]
-            for finding in findings:
+            for finding in self._stream_findings(stream):
                 self._report(path, finding)
         return streams
 
@@ -201,7 +200,7 @@ class _Reading:
             if stream.name in self._part("streams"):
                 what = f"this root is the stream {stream.name!r}, and there is another one of that name"
                 self._report(path, Finding(("roots", root), what, "rename one of the two"))
-            for finding in [*check_stream(stream, self._part("sites")), *self._source_findings(stream)]:
+            for finding in self._stream_findings(stream):
                 # What is wrong with the whole is said once.
                 if finding.path[:1] == ("root",):
                     self._report(path, replace(finding, path=("roots", root, "site")))
@@ -211,6 +210,16 @@ class _Reading:
         for finding in check_roots_of(whole, {root: dict(each.region) for root, each in (entry.roots or {}).items()}):
             self._report(path, finding)
         return found
+
+    def _stream_findings(self, stream: Stream) -> Iterator[Finding]:
+        sites = self._part("sites")
+        yield from check_stream(stream, sites)
+        yield from self._source_findings(stream)
+        root = sites.get(stream.root)
+        if isinstance(root, dict) and root.get("nats") is not None:
+            what = f"the stream starts at {stream.root!r}, which has a NATS server of its own"
+            hint = f"its job writes to the server of `headgate up`: run that at {stream.root!r}, and give it no `nats`"
+            yield Finding(("root",), what, hint)
 
     def _source_findings(self, stream: Stream) -> Iterator[Finding]:
         try:

@@ -16,6 +16,8 @@ from pydantic_core import PydanticCustomError
 
 from headgate.errors import HeadgateError
 from headgate.model import QualityTable, parse_bandwidth, parse_bytes, parse_duration, parse_rate, parse_type
+from headgate.model.site import PRIVATE
+from headgate.model.start import parse_start
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$"
 COLUMN = r"^[^`.\x00-\x1f]{1,128}$"
@@ -85,6 +87,13 @@ def _preset(value: Any) -> Any:
     return {"preset": value} if isinstance(value, str) else value
 
 
+def _start(value: Any) -> str:
+    try:
+        return parse_start(value)
+    except HeadgateError as error:
+        raise refusal(error.message, error.hint) from None
+
+
 def _empty(value: Any) -> Any:
     return {} if value is None else value
 
@@ -96,7 +105,23 @@ def _rate(value: Any) -> float:
     return parse_rate(value)
 
 
+def _server(value: str) -> str:
+    """The address of a site's server: dialled by other sites, so it needs a host and a port that they all know."""
+    try:
+        parts = urlsplit(value)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        parts, host, port = urlsplit(""), None, None
+    if value == PRIVATE or (parts.scheme in ("nats", "tls") and host and port and "@" not in value):
+        return value
+    raise refusal(
+        f"{value!r} is no address of a site's server",
+        f"write `nats://HOST:PORT` or `tls://HOST:PORT`, or `{PRIVATE}` where no other site can dial it",
+    )
+
+
 Duration = Annotated[float, _quantity(parse_duration)]
+ServerAddress = Annotated[str, AfterValidator(_server)]
 Bandwidth = Annotated[float | None, _quantity(parse_bandwidth)]
 Size = Annotated[float, _quantity(parse_bytes)]
 Rate = Annotated[float, _quantity(_rate)]
@@ -219,6 +244,12 @@ class StreamEntry(Entry):
     admission: Annotated[AdmissionEntry, BeforeValidator(_empty)] = Field(
         default=AdmissionEntry(), description="What happens under overload."
     )
+    keep: Duration | None = Field(
+        default=None,
+        gt=0,
+        description="How long rows are kept once they are accounted for, for subscriptions that start in the past; "
+        "default: while there is room.",
+    )
     options: dict[str, JsonValue] = Field(default_factory=dict, description="Settings of the stream's job.")
 
     @model_validator(mode="after")
@@ -237,6 +268,9 @@ class SiteEntry(Entry):
         default=None, description="Latitude and longitude in degrees."
     )
     processing_delay: Duration = Field(default=0.0, description="Time that the site needs for one block.")
+    nats: ServerAddress | None = Field(
+        default=None, description="Address of the site's own NATS server, where the site is a host of its own."
+    )
 
 
 class QueueEntry(Entry):
@@ -325,7 +359,10 @@ class SubscriptionEntry(Entry):
         default=0, description="Where bandwidth is shared, a higher priority is served in full before a lower one."
     )
     format: Literal["arrow", "json"] = Field(default="arrow", description="How rows are delivered.")
-    start: Literal["now", "earliest"] = Field(default="now", description="Where delivery starts in the stream.")
+    start: Annotated[str, BeforeValidator(_start)] = Field(
+        default="now",
+        description="Where delivery starts: `now`, `earliest` of what is kept, a time, or the number of a row.",
+    )
     expires: Duration | None = Field(default=None, description="How long rows are kept for a subscriber that is away.")
     profile: str = Field(default="relational", description="The language of `where`.")
     require: Annotated[RequirementEntry, BeforeValidator(_preset)] | None = Field(

@@ -66,6 +66,7 @@ def _stream(stream: Stream) -> dict[str, Any]:
         event_time=stream.event_time,
         rate=_with_unit(stream.rate_rows_per_s, "/s"),
         admission=_admission(stream.admission),
+        keep=_with_unit(stream.keep_s, " s"),
         options=options,
         **{key: stream.options.get(key) for key in _OWN_KEYS},
     )
@@ -88,6 +89,7 @@ def site_document(site: Site) -> dict[str, Any]:
         download=_with_unit(site.download_bytes_per_s, " B/s"),
         position=None if site.position is None else list(site.position),
         processing_delay=_with_unit(site.processing_delay_s or None, " s"),
+        nats=site.nats,
     )
 
 

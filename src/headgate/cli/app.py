@@ -21,6 +21,7 @@ from headgate.parts import missing_part
 COMMANDS: tuple[str, ...] = (
     "headgate.cli.check",
     "headgate.cli.up",
+    "headgate.cli.relay",
     "headgate.cli.status",
     "headgate.cli.why",
     "headgate.cli.unreadable",
@@ -39,8 +40,10 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.tune",
     "headgate.cli.feeds",
     "headgate.cli.policy",
+    "headgate.cli.replay",
     "headgate.cli.picture",
     "headgate.cli.gridding",
+    "headgate.cli.job",
     "headgate.cli.extensions",
 )
 

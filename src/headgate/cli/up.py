@@ -1,30 +1,26 @@
-"""`headgate up` and `headgate relay`: run a deployment, or one site of it."""
+"""`headgate up`: run a deployment."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-import signal
 import sys
 import time
-from collections.abc import Awaitable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from headgate.cli import options as o
-from headgate.client import Client
-from headgate.diagnostics import announce, configure
-from headgate.errors import HeadgateError, masked, nearest
-from headgate.fabric import Crew, cancel_all, keep_quarantine
+from headgate.cli.stopping import Teller, first_of, stopping
+from headgate.diagnostics import configure
+from headgate.errors import HeadgateError
+from headgate.fabric import Crew
 from headgate.fabric.address import split_listen
+from headgate.fabric.environment import nats_options
 from headgate.fabric.listening import Listening
 from headgate.fabric.place import HOST, choose_port
-from headgate.fabric.vitals import keep_vitals
 from headgate.model import Deployment, NatsPlace, parse_duration
-from headgate.wire.identity import DEPLOYMENT_KEY
-from headgate.wire.logs import Logs
 
 if TYPE_CHECKING:
     from headgate.service.runtime import Runtime
@@ -37,7 +33,6 @@ _MQTT_PORT: Final = 1883
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("up")(up)
-    app.command("relay")(relay)
     app.command("login")(login)
 
 
@@ -65,6 +60,10 @@ def up(
         ),
     ] = None,
     master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
+    job_archive: Annotated[
+        Path | None,
+        typer.Option(help="What executors of a cluster run from, made by `headgate job pack`; default: what is there."),
+    ] = None,
     spark: Annotated[list[str] | None, typer.Option("--spark", help="A Spark option as KEY=VALUE; repeatable.")] = None,
     trigger: Annotated[str, typer.Option(help="How often a micro-batch starts.")] = "1 s",
     partitions: Annotated[int | None, typer.Option(help="Repartition every micro-batch to so many tasks.")] = None,
@@ -134,6 +133,7 @@ def up(
         namespace=namespace,
         catalog=catalog,
         master=master,
+        job_archive=job_archive,
         trigger_s=parse_duration(trigger),
         partitions=partitions,
         new_lineage=new_lineage,
@@ -157,7 +157,7 @@ def up(
 def _nats_options(place: NatsPlace, creds: Path | None) -> dict[str, Any]:
     """How to be let in to a server of the user's own: what was given here, else what the deployment file says."""
     given = creds or (Path(place.credentials) if place.credentials else None)
-    return o.nats_options(given, tls_ca=place.authority, tls_cert=place.certificate, tls_key=place.key)
+    return nats_options(given, tls_ca=place.authority, tls_cert=place.certificate, tls_key=place.key)
 
 
 def _http_tls(certificate: Path | str | None, key: Path | str | None) -> tuple[str, str]:
@@ -191,25 +191,11 @@ def _listening(
     )
 
 
-class Teller:
-    """Tells the user on standard error how far things are: as plain lines, or as records where lines are JSON."""
-
-    def __init__(self, log_format: str) -> None:
-        self._plain = log_format == "text"
-
-    def __call__(self, text: str) -> None:
-        """Tell a line."""
-        if self._plain:
-            typer.echo(masked(text), err=True)
-        else:
-            announce(text)
-
-
 async def _up(settings: Settings, deployment: Deployment, limit_s: float | None, tell: Teller) -> None:
     """Run until stopped. A stop while the deployment is still being started takes down what is there, at once."""
-    stop, started = _stopping(), asyncio.Event()
+    stop, started = stopping(), asyncio.Event()
     work = asyncio.create_task(_serve(settings, deployment, limit_s, tell, stop, started))
-    await _first(stop, work)
+    await first_of(stop, work)
     if not work.done() and not started.is_set():
         tell("stopping before all was started")
         work.cancel()
@@ -245,13 +231,13 @@ async def _serve(
             crew.spawn(_watch_job(runtime, tell))
             if runtime.job is not None:
                 ready = crew.spawn(runtime.wait_ready(lambda text: tell(f"Spark job: {text}"), math.inf))
-                await _first(stop, runtime.failure, ready)
+                await first_of(stop, runtime.failure, ready)
             if not stop.is_set() and not runtime.failure.done():
                 for name, each in (await runtime.status())["streams"].items():
                     if each["job"].get("state") == "failed":
                         tell(f"stream {name} cannot run yet: {each['job'].get('error')}")
                 tell("up; `headgate status` shows it, Ctrl-C stops it")
-            await _first(stop, runtime.failure, timeout_s=limit_s)
+            await first_of(stop, runtime.failure, timeout_s=limit_s)
         if runtime.failure.done():
             await runtime.failure
         tell("stopping")
@@ -306,14 +292,6 @@ def _text(path: Path) -> str:
         raise HeadgateError(f"the credentials in {path} cannot be read: {error}") from error
 
 
-def _stopping() -> asyncio.Event:
-    """Set by Ctrl-C and SIGTERM."""
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    return stop
-
-
 async def _watch_job(runtime: Runtime, tell: Teller) -> None:
     """Say when the Spark job has ended by itself."""
     said = 0
@@ -325,72 +303,3 @@ async def _watch_job(runtime: Runtime, tell: Teller) -> None:
             lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
             last = f": {lines[-1][:200]}" if lines else ""
             tell(f"the Spark job ended and is started again ({log}{last})")
-
-
-async def _first(stop: asyncio.Event, *others: asyncio.Future[Any], timeout_s: float | None = None) -> None:
-    stopped: asyncio.Future[Any] = asyncio.create_task(stop.wait())
-    await asyncio.wait([stopped, *others], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()
-
-
-def relay(
-    site: Annotated[str, typer.Option(help="The site whose relay this is.")],
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
-    log_level: o.LogLevel = "warning",
-    log_format: o.LogFormat = "text",
-    trace: Annotated[
-        bool, typer.Option("--trace", help="Print every event that the relay takes in and every command it gives.")
-    ] = False,
-) -> None:
-    """Run one site's relay alone; start the rest with `headgate up --no-relays`."""
-    configure(log_level, log_format)
-    connecting = _as_site(site, nats, state_dir, namespace, creds)
-    asyncio.run(_relay(site, connecting, Teller(log_format), trace=trace))
-
-
-async def _as_site(site: str, nats: str | None, state_dir: Path, namespace: str, creds: Path | None) -> Client:
-    """A connection with the rights of a site: by its credentials, or by the keys of a server on this machine."""
-    from headgate.client.client import find_url
-    from headgate.fabric.address import directory_of
-    from headgate.fabric.connecting import join
-    from headgate.fabric.rolebook import RoleBook
-    from headgate.fabric.rolekeys import has_keys, site_credentials
-
-    url = find_url(nats, state_dir)
-    directory = directory_of(url)
-    if creds is not None or directory is None or not has_keys(directory):
-        return await o.connect(nats, state_dir, namespace, creds)
-    chapter = RoleBook.read(directory).chapters.get(namespace)
-    if chapter is not None and site not in chapter.sites:
-        raise _no_site(site, chapter.sites)
-    credentials = site_credentials(directory, namespace, site)
-    return Client(await join(url, Logs(namespace), credentials, **o.nats_options(None)))
-
-
-def _no_site(site: str, known: Iterable[str]) -> HeadgateError:
-    close = nearest(site, known)
-    return HeadgateError(f"no site {site!r}", hint=f"did you mean {close!r}?" if close else None)
-
-
-async def _relay(site: str, connecting: Awaitable[Client], tell: Teller, *, trace: bool) -> None:
-    from headgate.protocol.trace import Trace
-    from headgate.relay.node import RelayNode
-
-    async with await connecting as client:
-        snapshot = await client.snapshot()
-        if site not in snapshot.deployment.sites:
-            raise _no_site(site, snapshot.deployment.sites)
-        client.fabric.marks = {DEPLOYMENT_KEY: snapshot.identity.deployment}
-        tracer = Trace(keep=0, echo=typer.echo) if trace else None
-        node = asyncio.create_task(RelayNode(client.fabric, site, tracer=tracer).run())
-        aside = asyncio.create_task(keep_quarantine(client.fabric, f"relay-{site}"))
-        vitals = asyncio.create_task(keep_vitals(client.fabric, f"relay-{site}"))
-        stop = _stopping()
-        tell(f"relay {site} is up")
-        await _first(stop, node)
-        if node.done():
-            await node
-        await cancel_all([node, aside, vitals])

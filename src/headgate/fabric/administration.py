@@ -69,10 +69,11 @@ class Administration(ABC):
     async def request(self, subject: str, data: bytes, timeout_s: float = ...) -> bytes:
         """Ask a service and return its answer."""
 
-    async def ensure(self, log: Log, marks: Mapping[str, str] | None = None) -> None:
+    async def ensure(self, log: Log, marks: Mapping[str, str] | None = None, first: int | None = None) -> None:
         """Make a log, or bring it to the table's limits; what it holds is kept.
 
-        A log that is made gets `marks`, and those of the connection, as its metadata. One that exists keeps its own.
+        A log that is made gets `marks`, and those of the connection, as its metadata, and `first` as the sequence of
+        its first message. One that exists keeps its own.
         """
         discard = api.DiscardPolicy.OLD if log.latest_only else api.DiscardPolicy.NEW
         config = api.StreamConfig(
@@ -89,6 +90,7 @@ class Administration(ABC):
             allow_direct=True,
             allow_rollup_hdrs=True,
             metadata={**self.marks, **(marks or {})} or None,
+            first_seq=first,
             republish=None if log.news is None else api.RePublish(*log.news, headers_only=True),
         )
         with translated(f"cannot make the log {log.name}"):
@@ -97,7 +99,8 @@ class Administration(ABC):
             except APIError as error:
                 if error.err_code != _EXISTS:
                     raise
-                config.metadata = (await self._js.stream_info(log.name)).config.metadata
+                known = (await self._js.stream_info(log.name)).config
+                config.metadata, config.first_seq = known.metadata, known.first_seq
                 await self._js.update_stream(config)
 
     async def purge(self, log: Log, subject: str, below: int) -> None:

@@ -26,9 +26,10 @@ from headgate.fabric.administration import Administration, translated
 from headgate.fabric.place import connect
 from headgate.fabric.roles import GET
 from headgate.fabric.serving import FAILED, RequestCall, receive, serve
-from headgate.fabric.streaming import LogStream
+from headgate.fabric.streaming import LogStream, stored_at
 from headgate.protocol.codec import Codec, WireCodec
 from headgate.protocol.port import (
+    CARRIED,
     FabricError,
     FencedError,
     LogFullError,
@@ -147,6 +148,13 @@ class Fabric(Administration):
             headers["Nats-Msg-Id"] = message_id
         if replace:
             headers["Nats-Rollup"] = "sub"
+        return await self._append(subject, data, headers, timeout_s)
+
+    async def carry(self, stored: Stored, expect: int) -> int:
+        """Append a message as another server has stored it, with the time at which it did."""
+        return await self._append(stored.subject, stored.data, {EXPECTED: str(expect), CARRIED: str(stored.time_s)})
+
+    async def _append(self, subject: str, data: bytes, headers: dict[str, str], timeout_s: float | None = None) -> int:
         size = len(data) + header_bytes(headers)
         if size > self.max_payload:  # the server would end the connection
             limit = f"the server takes {self.max_payload} with headers"
@@ -371,7 +379,7 @@ def _stored(log: Log, message: Any) -> Stored | None:
         raise NoLogError(f"there is no log {log.name}", hint="is the deployment up?")
     if status is not None:
         raise FabricError(f"cannot read {log.name}: {headers.get('Description', status)}")
-    stored_s = datetime.fromisoformat(headers["Nats-Time-Stamp"]).timestamp()
+    stored_s = stored_at(headers, datetime.fromisoformat(headers["Nats-Time-Stamp"]).timestamp())
     place = int(headers["Nats-Sequence"]), headers["Nats-Subject"]
     return Stored(*place, message.data, stored_s, header_bytes(headers))
 

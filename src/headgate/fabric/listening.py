@@ -17,7 +17,7 @@ class Listening:
 
     `certificate` and `key` are PEM files. With `authority`, another one, whoever connects has to have a certificate
     that was signed by it; programs on this machine show that of the server. `mqtt` is where it takes connections of
-    devices, nowhere by default.
+    devices, nowhere by default. `plain` says that the network is private: rows may cross it without TLS.
     """
 
     host: str = HOST
@@ -26,10 +26,11 @@ class Listening:
     key: Path | None = None
     authority: Path | None = None
     mqtt: tuple[str, int] | None = None
+    plain: bool = False
 
     def __post_init__(self) -> None:
         exposed = [host for host in (self.host, *(self.mqtt or ())[:1]) if not is_loopback(str(host))]
-        if exposed and self.certificate is None:
+        if exposed and self.certificate is None and not self.plain:
             raise FabricError(
                 f"NATS is to listen on {exposed[0]}, which others can reach, without TLS: rows and credentials would "
                 "cross the network for everybody to read",

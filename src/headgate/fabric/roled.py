@@ -62,7 +62,12 @@ class RoleFabric(Fabric):
         """The site whose relay this is; empty for the job."""
         return self.role.removeprefix(f"{SITE} ") if self.role.startswith(f"{SITE} ") else ""
 
-    async def ensure(self, log: Log, marks: Mapping[str, str] | None = None) -> None:  # noqa: ARG002 - not its to make
+    async def ensure(
+        self,
+        log: Log,
+        marks: Mapping[str, str] | None = None,  # noqa: ARG002 # not its to make
+        first: int | None = None,  # noqa: ARG002
+    ) -> None:
         """See whether a log is there: the service makes it before anything is published for it."""
         if log.name in self._own and await self.info(log) is None:
             raise NoLogError(f"there is no log {log.name}", hint="the service makes it: is the deployment up?")

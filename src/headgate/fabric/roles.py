@@ -7,7 +7,7 @@ connections that are open as soon as the server has it. Credentials do not chang
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,6 +34,7 @@ EXPORTS: Final = (
     "*.root.*.*",
     "*.repair.*.*",
     "*.linked.*.*.*",
+    "*.host.*.*",
     f"{GET}.*",
     f"{GET}.*.>",
     f"{_API}.STREAM.INFO.*",
@@ -68,14 +69,22 @@ def local_subject(subject: str) -> str:
 
 def site_answers(logs: Logs, site: str) -> tuple[str, ...]:
     """Where a site's relay answers: requests of `home`, and of other sites, each under its own name."""
-    return logs.repair(site), logs.asked_at(site, "*")
+    return logs.repair(site), logs.asked_at(site, "*"), logs.hosted(site), logs.entered(site, "*")
 
 
-def site_rights(logs: Logs, site: str, roots: Iterable[Stream], edges: Iterable[Edge]) -> Rights:
+def guest_rights(logs: Logs, child: str) -> Rights:
+    """What a child may do at the server of its parent: read its own link's log, and purge what it has taken."""
+    log = logs.site(child).name
+    return Rights((f"{GET}.{log}", f"{GET}.{log}.>", *_managed(log)), (logs.news(logs.links_into(child)),))
+
+
+def site_rights(
+    logs: Logs, site: str, roots: Iterable[Stream], edges: Iterable[Edge], hosts: Collection[str] = ()
+) -> Rights:
     """What the relay of a site may do: its own logs, blocks for its children, and questions to those above it.
 
     `roots` are all streams, as each has a root that may be asked. `edges` are those of the plan in force, and of plans
-    before it that still have rows under way.
+    before it that still have rows under way. `hosts` are the sites that have a server of their own.
     """
     own = [logs.site(site).name, logs.inbox(site).name]
     services = [logs.held_at(site), logs.inboxes_at(site), logs.stats("relay", site), logs.hold(site)]
@@ -96,11 +105,16 @@ def site_rights(logs: Logs, site: str, roots: Iterable[Stream], edges: Iterable[
             services += _read_state(logs, logs.mark(site, stream.name), logs.ledger(stream.name))
             news.append(logs.news(logs.commit(stream.name)))
     for stream_name, parent, child in edges:
+        edge = parent, child, stream_name
         if parent == site:
             link = logs.link(site, child, stream_name)
             services += [link, f"{GET}.{logs.site(child).name}.{link}", logs.linked(site, child, stream_name)]
+            # A host that has lost its disk asks how far its children are.
+            services += _read_state(logs, logs.stats("relay", child)) if site in hosts else ()
         if child == site:
             asked.add(parent)
+            if parent in hosts:  # what it sends is carried into the site's log by the site itself
+                services += [logs.entered(parent, site), *(() if site in hosts else (logs.link(*edge),))]
     services += [logs.asked_at(other, site) for other in sorted(asked - {site})]
     return Rights(tuple(dict.fromkeys(services)), tuple(news), site_answers(logs, site))
 

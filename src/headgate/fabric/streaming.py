@@ -19,7 +19,7 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from headgate.diagnostics import FABRIC, noted
-from headgate.protocol.port import FabricError, Stored
+from headgate.protocol.port import CARRIED, FabricError, Stored
 from headgate.wire.logs import Log
 from headgate.wire.sizes import header_bytes
 
@@ -138,7 +138,8 @@ class LogStream:
             self._broken = True
         if not self._broken:
             size = header_bytes(headers)
-            self._waiting.append(Stored(sequence, message.subject, message.data, time_ns / _NS, size))
+            stored_s = stored_at(headers, time_ns / _NS)
+            self._waiting.append(Stored(sequence, message.subject, message.data, stored_s, size))
         self._arrived.set()
 
     async def _hear(self, status: str, headers: Any) -> None:
@@ -157,6 +158,18 @@ class LogStream:
         with noted(FABRIC, "a reader of a log is left to its server, which forgets it", NatsError):
             await inbox.unsubscribe()
             await self._client.publish(f"$JS.API.CONSUMER.DELETE.{self._log.name}.{self._name}", b"")
+
+
+def stored_at(headers: Any, time_s: float) -> float:
+    """When a message was stored first: by this server, or by the one that it was carried from.
+
+    >>> stored_at({}, 5.0), stored_at({"Headgate-Stored": "4.5"}, 5.0), stored_at({"Headgate-Stored": "x"}, 5.0)
+    (5.0, 4.5, 5.0)
+    """
+    try:
+        return float(headers.get(CARRIED, time_s))
+    except ValueError:
+        return time_s
 
 
 def _place(reply: str) -> tuple[int, int, int]:

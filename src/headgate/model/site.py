@@ -4,17 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
+
+PRIVATE: Final = "private"
+"""Stands for the address of a server that no other site can dial, such as one behind a NAT."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A place that runs a relay. Bandwidths are bytes per second; None means unknown and is learned while running."""
+    """A place that runs a relay. Bandwidths are bytes per second; None means unknown and is learned while running.
+
+    `nats` is the address of the site's own NATS server, where it is a host of its own; without one its logs are at
+    home, where the catalog is.
+    """
 
     name: str
     upload_bytes_per_s: float | None = None
     download_bytes_per_s: float | None = None
     position: tuple[float, float] | None = None
     processing_delay_s: float = 0.0
+    nats: str | None = None
+
+    @property
+    def is_host(self) -> bool:
+        """Whether the site has a server of its own."""
+        return self.nats is not None
+
+    @property
+    def dialled_at(self) -> str | None:
+        """Where other sites reach its server; None where they cannot, or it has none."""
+        return None if self.nats == PRIVATE else self.nats
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,7 @@ class JobConfig:
     partitions: int | None = None
     new_lineage: bool = False
     streams: tuple[str, ...] | None = None
+    archive: str | None = None
     spark_options: Mapping[str, str] = field(default_factory=dict)
     nats_options: Mapping[str, Any] = field(default_factory=dict)
     log_level: str = "warning"
@@ -94,9 +95,11 @@ class JobConfig:
     @property
     def address(self) -> Address:
         """How to reach the fabric."""
+        from headgate.pipeline.session import is_local
         from headgate.pipeline.worker import Address
 
-        return Address(self.url, Logs(self.namespace), self.nats_options)
+        found = Address(self.url, Logs(self.namespace), self.nats_options)
+        return found if is_local(self.master) else found.portable()
 
 
 class Job:
@@ -146,7 +149,8 @@ class Job:
         from headgate.pipeline.session import make_session
 
         config = self.config
-        spark = make_session("headgate", config.master, config.spark_options, Path(config.state_dir))
+        archive = None if config.archive is None else Path(config.archive)
+        spark = make_session("headgate", config.master, config.spark_options, Path(config.state_dir), archive)
         self.stages.end("session")
         return spark
 
@@ -254,8 +258,8 @@ class Job:
 
 
 def _read_as(stream: Stream | None) -> Stream | None:
-    """What a query depends on: the rate that is expected is the planner's."""
-    return None if stream is None else replace(stream, rate_rows_per_s=None)
+    """What a query depends on: the rate that is expected is the planner's, and how long rows are kept the relay's."""
+    return None if stream is None else replace(stream, rate_rows_per_s=None, keep_s=None)
 
 
 def _import_all(batches: Any) -> Any:

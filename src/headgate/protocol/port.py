@@ -20,6 +20,8 @@ from headgate.wire.logs import Log, Logs
 from headgate.wire.snapshot import Snapshot
 
 T = TypeVar("T")
+CARRIED = "Headgate-Stored"
+"""The header of a message that was carried here from another server: when that one had stored it."""
 
 
 class FabricError(HeadgateError):

@@ -95,9 +95,10 @@ class RangeRequest(Record, frozen=True, kw_only=True):
     """What a site is asked about the range (after, upto] of a stream.
 
     Its rows are wanted as the site would send them to a `child` or to a `subscription`, or those of one delivery class
-    in some `columns`. With `past` a root says only how far it has forgotten the range, with `owed` which rows are the
-    first that are owed to that site, with `served` which were for a stay of that subscription before `stay` (`Owed`).
-    With `sent` a site says only how far it has sent the range to the child.
+    in some `columns`, from the commit on that a subscription's `start` takes first. With `past` a root says only how
+    far it has forgotten the range, with `owed` which rows are the first that are owed to that site, with `served` which
+    were for a stay of that subscription before `stay` (`Owed`). With `sent` a site says only how far it has sent the
+    range to the child.
     """
 
     kind_name = "range-request"
@@ -108,11 +109,50 @@ class RangeRequest(Record, frozen=True, kw_only=True):
     subscription: Count = 0
     class_id: int | None = None
     columns: list[str] = []
+    start: str = "earliest"
     past: bool = False
     owed: str | None = None
     served: Count | None = None
     stay: Count = 0
     sent: bool = False
+
+
+class HostedLogs(Record, frozen=True, kw_only=True):
+    """What home asks the relay of a site about a log of the site's own server.
+
+    `do` is `read` (after `after`, at most `limit` messages), `lasts` (the last message of each of `subjects`),
+    `counts` (the subjects that fit `subjects[0]`, and how many messages each holds), `names` (the logs that take
+    messages of `subjects[0]`) or `usage`.
+    """
+
+    kind_name = "hosted-logs"
+    do: str
+    log: str = ""
+    subjects: list[str] = []
+    after: Count = 0
+    limit: Count = 256
+
+
+class EntryRequest(Record, frozen=True, kw_only=True):
+    """A site asks another one to be let in to its server, with a key of its own; only the public part is sent."""
+
+    kind_name = "entry"
+    key: str
+
+
+class Entered(Record, frozen=True, kw_only=True):
+    """The answer: what lets the holder of the key in, and the certificate's fingerprint where there is TLS."""
+
+    kind_name = "entered"
+    statement: str
+    fingerprint: str = ""
+
+
+class HostList(Record, frozen=True, kw_only=True):
+    """The sites that have a server of their own."""
+
+    kind_name = "hosts"
+    sites: list[str]
 
 
 class Owed(Record, frozen=True, kw_only=True):

@@ -361,14 +361,13 @@ class RelayCore:
 
     def settled(self, stream: str) -> int | None:
         """The end of what no output needs from the site log any more, None when nothing is settled."""
-        # An output that nothing was routed to yet, as its first block waits behind a gap, needs nothing of what came.
-        mine = [output for key, output in self.outputs.items() if key.stream == stream and output.reach is not None]
-        marks = [output.settled for output in mine]
-        known = [mark for mark in marks if mark is not None]
-        if not known or len(known) < len(marks):
-            return None
         source = self._inputs.get(stream)
-        return min([*known, source.coverage]) if source and source.coverage is not None else min(known)
+        came = None if source is None else source.coverage
+        # An output with nothing to send needs nothing of what came, whether all of it is sent or nothing was for it.
+        busy = [output for key, output in self.outputs.items() if key.stream == stream and output.needs(came)]
+        marks = [output.settled for output in busy]
+        known = [mark for mark in (*marks, came) if mark is not None]
+        return None if not known or None in marks else min(known)
 
     def forget(self, key: Key) -> None:
         """Drop an output that no version will use again."""

@@ -7,6 +7,7 @@ from functools import partial
 
 from msgspec import structs
 
+from headgate.model.start import NOW
 from headgate.protocol.port import GoneError, Stored
 from headgate.protocol.records import RangeRequest, RelayMark
 from headgate.relay.asking import ask_blocks, ask_owed
@@ -14,7 +15,7 @@ from headgate.relay.core import key_of
 from headgate.relay.gaps import Gaps
 from headgate.relay.repair import HISTORY
 from headgate.relay.restoring import restore_outputs
-from headgate.relay.root import EARLIEST, load_block
+from headgate.relay.root import load_block
 from headgate.relay.routes import Receiver, Routes
 from headgate.relay.state import Intake, SiteState
 from headgate.wire.block import Block
@@ -128,7 +129,7 @@ class Intakes:
             output = state.core.outputs[key]
             mine = target.subscription
             reached = output.reach or 0
-            if mine.start != EARLIEST or reached >= upto:
+            if mine.start == NOW or reached >= upto:
                 continue
             stream, port = routes.stream, state.port
             root = (await state.tables.snapshot(routes.version)).deployment.streams[stream].root
@@ -146,6 +147,7 @@ class Intakes:
                     upto=begins,
                     class_id=target.class_id,
                     columns=target.schema.names,
+                    start=mine.start,
                 )
                 answers = await state.insist(partial(ask_blocks, port, root, history))
                 if not answers:

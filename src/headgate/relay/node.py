@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from headgate.diagnostics import site_log
-from headgate.fabric import Fabric, FabricError
+from headgate.fabric import Fabric, FabricError, cancel_all
+from headgate.fabric.placed import HostFabric
 from headgate.fabric.roled import RoleFabric
 from headgate.fabric.runner import run_machine
 from headgate.protocol.records import RangeRequest
 from headgate.protocol.trace import Trace
 from headgate.relay.askers import may_ask
 from headgate.relay.budget import Budgets
+from headgate.relay.courier import Couriers
+from headgate.relay.hosted import fit_logs
 from headgate.relay.machine import RelayMachine
 from headgate.relay.output import QueueLimits
 from headgate.relay.state import AnewError, OvertakenError
@@ -34,15 +38,19 @@ class RelayNode:
         budgets: Budgets | None = None,
         limits: QueueLimits | None = None,
         tracer: Trace | None = None,
+        connecting: Mapping[str, Any] | None = None,
     ) -> None:
+        """`connecting` are the options of connections to servers of parents."""
         self.fabric = fabric
         self.site = site
         self.tables = tables or Tables(fabric)
         self._budgets = budgets
         self._limits = limits
         self._tracer = tracer
-        if isinstance(fabric, RoleFabric):
-            fabric.guard = self._may_ask
+        self.couriers = Couriers(fabric, site, self.tables, connecting)
+        home = fabric.home if isinstance(fabric, HostFabric) else fabric
+        if isinstance(home, RoleFabric):
+            home.guard = self._may_ask
         self.machine = self._make()
 
     async def _may_ask(self, asker: str, data: bytes) -> bool:
@@ -69,12 +77,18 @@ class RelayNode:
         log, services, logs = site_log(self.site), (self.machine.service,), self.fabric.logs
         streams = {logs.links_into(self.site): logs.site(self.site)} if self.fabric.streams else {}
         log.info("the relay of %s is started", self.site)
-        while True:
-            try:
-                await run_machine(
-                    self.fabric, self.machine, self.tables.snapshot, services=services, streams=streams, log=log
-                )
-            except (AnewError, OvertakenError) as error:
-                log.warning("%s", error)
-                await asyncio.sleep(_PAUSE_S)
-                self.machine = self._make()
+        carrying = asyncio.create_task(self.couriers.run(), name=f"couriers of {self.site}")
+        try:
+            while True:
+                try:
+                    await run_machine(
+                        self.fabric, self.machine, self.tables.snapshot, services=services, streams=streams, log=log
+                    )
+                except (AnewError, OvertakenError) as error:
+                    log.warning("%s", error)
+                    await asyncio.sleep(_PAUSE_S)
+                    if isinstance(self.fabric, HostFabric):
+                        await fit_logs(self.fabric, self.site, await self.tables.newest())
+                    self.machine = self._make()
+        finally:
+            await cancel_all([carrying])

@@ -144,6 +144,12 @@ class Output:
         """The end of what a restart does not need from the site log."""
         return self.held if self.held is not None else self.coverage
 
+    def needs(self, came: int | None) -> bool:
+        """Whether some of what came up to a place, None where that is not known, is still to be sent."""
+        if came is None:
+            return self.reach is not None
+        return bool(self.queue) or self.busy is not None or self.packing
+
     def offer(self, block: Block, target: Child | Receiver, now: float) -> None:
         """Queue the part of a block that lies past what is here already."""
         reach = self.reach

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from headgate.protocol.acks import read_tally
 from headgate.protocol.port import Stored
 from headgate.relay.core import Key, key_of
 from headgate.relay.routes import Routes, Target
@@ -102,5 +101,4 @@ async def _read_out(state: SiteState, key: Key, known: _Known | None) -> bool:
     assert key.subscription is not None
     if known is not None and known.stays.get(key.subscription, key.stay + 1) <= key.stay:
         return False  # it was never moved away from here
-    tally = await state.insist(partial(read_tally, state.port, key.subscription))
-    return tally.stay > key.stay
+    return await state.insist(partial(state.read_out, key))

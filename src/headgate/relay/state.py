@@ -214,6 +214,11 @@ class SiteState:
         if not output.resume(coverage, sequence):
             raise OvertakenError(self.site, key.token)
 
+    async def read_out(self, key: Key) -> bool:
+        """Whether a reader has come to the end of an inbox and gone on at another site: nobody will read it again."""
+        assert key.subscription is not None
+        return (await read_tally(self.port, key.subscription)).stay > key.stay
+
     async def pack_overfull(self) -> None:
         """Give up rows where that takes long, beside everything else; `routing` is held, so nothing comes in."""
         while self.core.overfull:

@@ -38,6 +38,7 @@ from headgate.service.reshaping import Change, Reshaper
 from headgate.service.rights import BY, OPERATOR, ORIGIN, admitted, author_of, check_owned, check_share
 from headgate.service.roles import Roles
 from headgate.service.room import NoRoomError, Room
+from headgate.service.starting import resolved
 from headgate.service.suspending import Suspender
 from headgate.wire.snapshot import Snapshot, SnapshotWriter
 
@@ -282,6 +283,8 @@ class Control:
             only = text_of(request, "name")
             given[only] = mapping_of(request, "subscription")
         changing, figures = bool(request.get("change")), self.figures()
+        snapshot = self.contexts.snapshot
+        given = {name: await resolved(self._fabric, snapshot, each) for name, each in given.items()}
         stays: dict[str, int] = {}
         for name in given if changing else ():
             stays |= await self._reading(name)

@@ -32,10 +32,10 @@ class Relays:
         self.nodes: dict[str, RelayNode] = {}
 
     async def follow(self, deployment: Deployment, spawn: Spawn) -> None:
-        """Run the relays of sites that have none yet."""
+        """Run the relays of sites that have none yet; one that is a host of its own runs there."""
         if self._budgets is None:
             self._budgets = Budgets(deployment)
-        sites = [site for site in deployment.sites if site not in self.nodes]
+        sites = [name for name, site in deployment.sites.items() if name not in self.nodes and not site.is_host]
         links = self._settings.links
         for site, fabric in zip(sites, await asyncio.gather(*map(self._connect, sites)), strict=True):
             node = self.nodes[site] = RelayNode(
@@ -44,6 +44,7 @@ class Relays:
                 tables=self._tables,
                 budgets=self._budgets,
                 limits=self._settings.limits,
+                connecting=self._settings.nats_options,
             )
             spawn(node.run(), f"relay {site}")
 

@@ -45,6 +45,11 @@ def edges_of(snapshot: Snapshot) -> frozenset[Edge]:
     return frozenset((name, parent, child) for name, tree in trees.items() for child, parent in tree.parents.items())
 
 
+def hosts_of(snapshot: Snapshot) -> frozenset[str]:
+    """The sites of a revision that have a server of their own."""
+    return frozenset(name for name, site in snapshot.deployment.sites.items() if site.is_host)
+
+
 class Roles:
     """The roles of one deployment at the server of a directory."""
 
@@ -98,7 +103,8 @@ class Roles:
         assert snapshot is not None
         streams = snapshot.deployment.streams.values()
         sources = tuple((each.name, each.root, subject_read(each), each.source.format) for each in streams)
-        return edges_of(snapshot), frozenset(self._old), frozenset(snapshot.deployment.sites), sources
+        sites = frozenset(snapshot.deployment.sites)
+        return edges_of(snapshot), frozenset(self._old), sites, hosts_of(snapshot), sources
 
     async def _recall(self) -> None:
         """Links of earlier plans: as they were noted, else of every plan that is still published."""
@@ -131,7 +137,10 @@ class Roles:
         assert snapshot is not None
         streams, edges = list(snapshot.deployment.streams.values()), [*edges_of(snapshot), *self._old]
         named = {*snapshot.deployment.sites, *(each for _, *ends in self._old for each in ends)}
-        wanted = {f"{SITE} {site}": site_rights(self._logs, site, streams, sorted(edges)) for site in sorted(named)}
+        hosts = hosts_of(snapshot)
+        wanted = {
+            f"{SITE} {site}": site_rights(self._logs, site, streams, sorted(edges), hosts) for site in sorted(named)
+        }
         held = {each: await self._fabric.names(each) for stream in streams if (each := subject_read(stream))}
         wanted[JOB] = job_rights(self._logs, streams, held)
         gone = {f"{SITE} {site}": Rights() for site in self._sites if site not in named}

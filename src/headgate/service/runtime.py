@@ -22,11 +22,13 @@ from headgate.fabric.place import write_whole
 from headgate.fabric.rolekeys import has_keys
 from headgate.fabric.runner import run_machine
 from headgate.fabric.vitals import keep_vitals
+from headgate.fabric.wide import WideFabric
 from headgate.model import Deployment, RequestLimits, parse_duration
 from headgate.model.alerts import AlertRules
 from headgate.pipeline.job import JobConfig
 from headgate.planning.replan import warm
 from headgate.protocol import kernel
+from headgate.protocol.records import HostList
 from headgate.protocol.reports import JobReport
 from headgate.relay.tables import Tables
 from headgate.service.access import make_token
@@ -54,7 +56,7 @@ from headgate.service.pulse import keep_pulse, say_stopped
 from headgate.service.purging import PurgerMachine
 from headgate.service.relays import Relays
 from headgate.service.replanning import Replanner
-from headgate.service.roles import Roles
+from headgate.service.roles import Roles, hosts_of
 from headgate.service.settings import Settings
 from headgate.service.status import read_status
 from headgate.service.witness import Witness
@@ -84,6 +86,9 @@ class Runtime:
         self.fabric = fabric
         self.catalog = catalog
         self.server = server
+        self.wide = fabric.share(WideFabric)
+        """The same connection, which also reads logs of sites that have servers of their own."""
+        self.wide.quarantine = fabric.quarantine
         self.tables = Tables(fabric)
         self.clerk = Clerk(catalog)
         self.control = Control(fabric, self.clerk, self.status, limits)
@@ -103,6 +108,7 @@ class Runtime:
         self.relays = Relays(settings, fabric, self.tables, self.roles, self.url)
         self.nodes = self.relays.nodes
         self._booked: list[str] = []
+        self._hosts: list[str] | None = None
         self.keepers: dict[str, KeeperMachine] = {}
         self.control.lines = Lines(fabric, lambda: self.control.contexts.snapshot, self._sums).answer
         self.purger: PurgerMachine | None = None
@@ -132,6 +138,7 @@ class Runtime:
         """Bring the catalog up to the file, publish it, and start relays, books and the Spark job."""
         logs = self.fabric.logs
         self.told += await fit(self.fabric, self.catalog, self.settings, self.server)
+        self.wide.marks = self.fabric.marks
         for log in (logs.state, logs.tables):
             await self.fabric.ensure(log)
         missing = await missing_records(self.fabric, self.audit)
@@ -153,7 +160,7 @@ class Runtime:
         if self.server is not None:
             control = self.control
             gate = Gate(
-                self.fabric,
+                self.wide,
                 self.tables,
                 self.people,
                 lambda: control.contexts.snapshot,
@@ -188,14 +195,14 @@ class Runtime:
         self._spawn(self.machine.run(), "machine")
         rules = deployment.alerts if deployment is not None else AlertRules()
         watch = AlertWatch(
-            self.fabric, rules, lambda: self.control.contexts.snapshot, self.status, self.settings.alert_every_s
+            self.wide, rules, lambda: self.control.contexts.snapshot, self.status, self.settings.alert_every_s
         )
         self._spawn(watch.run(), "alerts")
         if self.settings.http:
             self._open_face()
 
     async def _follow(self, snapshot: Snapshot) -> None:
-        """Run what is new in a revision: relays of sites, books and inputs of streams.
+        """Run what is new in a revision: relays of sites, books and inputs of streams; say which sites are hosts.
 
         A site or a stream that is gone is left running until the next start: rows on their way may still need it.
         """
@@ -207,6 +214,10 @@ class Runtime:
                 keeper = self.keepers[name] = KeeperMachine(name, self.fabric.logs, **self._own)
                 self._run(keeper, f"ledger of {name}")
                 self.observer.add(name)
+        hosts = sorted(hosts_of(snapshot))
+        if hosts != self._hosts:
+            await self.fabric.publish(self.fabric.logs.hosts, HostList(sites=hosts).encode())
+            self._hosts = hosts
         if self.settings.relays:
             await self.relays.follow(snapshot.deployment, self._spawn)
         unknown = any(site.upload_bytes_per_s is None for site in snapshot.deployment.sites.values())
@@ -296,6 +307,7 @@ class Runtime:
             namespace=settings.namespace,
             state_dir=str(settings.state_dir.absolute()),
             master=settings.master,
+            archive=None if settings.job_archive is None else str(settings.job_archive.absolute()),
             trigger_s=settings.trigger_s,
             partitions=settings.partitions,
             new_lineage=settings.new_lineage or settings.accept_loss,
@@ -312,7 +324,7 @@ class Runtime:
 
     def _run(self, machine: kernel.Machine, what: str) -> None:
         """Run a machine of the protocol for as long as the deployment runs."""
-        task = self._spawn(run_machine(self.fabric, machine, self.tables.snapshot), what)
+        task = self._spawn(run_machine(self.wide, machine, self.tables.snapshot), what)
         task.add_done_callback(lambda _: machine.close())  # also where it was cancelled before it began
 
     def _spawn(self, work: Any, what: str) -> asyncio.Task[None]:

@@ -361,11 +361,10 @@ class Matched:
             self.withheld[tolerance] = self.withheld.get(tolerance, 0) + count
         add_reasons(self.unsent, manifest.unsent.reasons if manifest.unsent else {})
 
-    def add_history(self, subscription: int, class_id: int, manifests: Iterable[Manifest]) -> None:
-        """Count a subscription from manifests that were committed before it was made, oldest first."""
-        for manifest in manifests:
+    def add_history(self, subscription: int, counted: Iterable[tuple[Manifest, int]]) -> None:
+        """Count a subscription from manifests that were committed before it was made, oldest first, and its rows."""
+        for manifest, count in counted:
             self.starts.setdefault(subscription, manifest.after)
-            count = int(manifest.matched(np.array([class_id], dtype=np.uint64))[0])
             if count:
                 place = bisect_left([each.upto for each in self.recent], manifest.upto)
                 if place < len(self.recent) and self.recent[place].upto == manifest.upto:

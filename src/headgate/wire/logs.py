@@ -288,6 +288,29 @@ class Logs:
         """Where a site answers the same requests of another site: the subject says who asks; `*` is any."""
         return self._subject("repair", _token(site), asker if asker == "*" else _token(asker))
 
+    def hosted(self, site: str) -> str:
+        """Where the relay of a site with a server of its own reads that server's logs for home (a service)."""
+        return self._subject("host", _token(site))
+
+    def entered(self, site: str, asker: str) -> str:
+        """Where it lets another site in, to read its link there (a service); `*` is any."""
+        return self._subject("host", _token(site), asker if asker == "*" else _token(asker))
+
+    def is_hosted(self, name: str) -> bool:
+        """Whether a log, or a subject, is one of those that a site with a server of its own has there.
+
+        >>> logs = Logs()
+        >>> [logs.is_hosted(name) for name in ("HG_INBOX_oslo", "hg.site.oslo.held.x", "HG_STATE", "hg.root.s.part")]
+        [True, True, False, False]
+        """
+        named, subject = f"{self.namespace.upper()}_", f"{self.namespace}."
+        return name.startswith((f"{named}SITE_", f"{named}INBOX_", f"{subject}site.", f"{subject}inbox."))
+
+    @property
+    def hosts(self) -> str:
+        """The sites that have a server of their own."""
+        return self._subject("catalog", "hosts")
+
     def linked(self, parent: str, child: str, stream: str) -> str:
         """Where home reads for a parent what it has sent to a child (a service, not a log); `*` is any."""
         return self._subject("linked", *(each if each == "*" else _token(each) for each in (child, stream, parent)))

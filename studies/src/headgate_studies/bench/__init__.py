@@ -26,6 +26,10 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "relay": Benchmark(
         "headgate_studies.bench.relay", "live: what eight relays cost and how long rows take, beside another version"
     ),
+    "latency": Benchmark(
+        "headgate_studies.bench.latency",
+        "live: where the time from an event to its reader goes, beside a version before",
+    ),
     "links": Benchmark(
         "headgate_studies.bench.links", "live: how much of a long link relays use, between hosts of the laboratory"
     ),
@@ -53,6 +57,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     ),
     "pipeline": Benchmark(
         "headgate_studies.bench.pipeline", "the whole Spark job with 500,000 profiles against no matching"
+    ),
+    "replay": Benchmark(
+        "headgate_studies.bench.replay", "1.3 million recorded events through a deployment, against DuckDB"
     ),
     "recovery": Benchmark(
         "headgate_studies.bench.recovery", "live: the Spark driver is killed, where the time to recover goes"

@@ -1,0 +1,117 @@
+"""What a site with a server of its own does for others: home reads its logs through it, children are let in.
+
+A child reads the link's log at its parent's server, in an account there that has nothing but that log: the parent's
+relay signs what lets it in, for a key that never leaves the child. The question comes through home, which has checked
+who asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any, Final, Self
+
+import msgspec
+
+from headgate.fabric.accounts import SYSTEM_FILE, Keys
+from headgate.fabric.client import Fabric
+from headgate.fabric.keys import KeyPair
+from headgate.fabric.placed import HostFabric
+from headgate.fabric.roles import SITE, guest_rights
+from headgate.fabric.server import EmbeddedServer
+from headgate.fabric.serving import RequestCall
+from headgate.protocol.port import FabricError, Stored
+from headgate.protocol.records import Entered, EntryRequest, HostedLogs
+from headgate.wire.logs import Log
+
+_UPDATE: Final = "$SYS.REQ.CLAIMS.UPDATE"
+_OK: Final = 200
+_MOST_BYTES: Final = 4 << 20
+
+
+class Hosting:
+    """Answers for the server of one site. Use it as an async context manager."""
+
+    def __init__(self, fabric: HostFabric, site: str, server: EmbeddedServer) -> None:
+        self._fabric = fabric
+        self._site = site
+        self._server = server
+        self._keys = Keys.open(server.directory)
+        self._let_in: set[str] = set()
+        self._handling: set[asyncio.Task[None]] = set()
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        home, logs = self._fabric.home, self._fabric.logs
+        system = await Fabric.connect(
+            self._server.url, logs, user_credentials=str(self._server.directory / SYSTEM_FILE)
+        )
+        self._system = await self._stack.enter_async_context(system)
+        self._stack.push_async_callback(await home.receive(logs.hosted(self._site), self._taking(self._read)))
+        self._stack.push_async_callback(await home.receive(logs.entered(self._site, "*"), self._taking(self._enter)))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in list(self._handling):
+            task.cancel()
+        await self._stack.aclose()
+
+    def _taking(self, answer: Callable[[RequestCall], Awaitable[bytes]]) -> Callable[[RequestCall], Awaitable[None]]:
+        async def take(call: RequestCall) -> None:
+            task = asyncio.create_task(call.answer(lambda _: answer(call)))
+            self._handling.add(task)
+            task.add_done_callback(self._handling.discard)
+
+        return take
+
+    async def _read(self, call: RequestCall) -> bytes:
+        """Do what home asks about a log of this server."""
+        own, asked = self._fabric.own, HostedLogs.decode(call.data)
+        log = Log(asked.log, (), 0)
+        found: Any
+        match asked.do:
+            case "read":
+                found = _plain(
+                    await own.read(log, asked.subjects[0], asked.after, limit=asked.limit, max_bytes=_MOST_BYTES)
+                )
+            case "lasts":
+                found = _plain(list((await own.lasts(log, asked.subjects)).values()))
+            case "counts":
+                found = await own.subjects(log, asked.subjects[0])
+            case "names":
+                found = await own.names(asked.subjects[0])
+            case "usage":
+                usage = await own.usage(log)
+                found = None if usage is None else {"bytes": usage.bytes, "messages": usage.messages}
+            case _:
+                raise FabricError(f"{asked.do!r} is nothing that can be done with a log")
+        return msgspec.msgpack.encode(found)
+
+    async def _enter(self, call: RequestCall) -> bytes:
+        """Let another site in: to its own link log, and nothing else."""
+        child, asked = call.subject.rsplit(".", 1)[1], EntryRequest.decode(call.data)
+        logs, role = self._fabric.logs, f"{SITE} {child}"
+        await self._fabric.ensure(logs.site(child))
+        account = self._keys.role(logs.namespace, role)
+        if child not in self._let_in:
+            stated = self._keys.role_account(account.public, role, guest_rights(logs, child), {})
+            answer = json.loads(await self._system.request(_UPDATE, stated.encode()))
+            if answer.get("data", {}).get("code") != _OK:
+                raise FabricError(f"the server of {self._site} did not let {child} in: {answer.get('error')}")
+            self._let_in.add(child)
+        statement = self._keys.role_statement(account, KeyPair("", asked.key), role.replace(" ", "-"), role)
+        return Entered(statement=statement, fingerprint=str(self._server.fingerprint or "")).encode()
+
+
+def _plain(found: list[Stored]) -> list[tuple[Any, ...]]:
+    """Messages as an answer holds them: no more than fit."""
+    size = 0
+    kept: list[tuple[Any, ...]] = []
+    for each in found:
+        size += each.size
+        if kept and size > _MOST_BYTES:
+            break
+        kept.append((each.sequence, each.subject, each.data, each.time_s, each.header_bytes))
+    return kept
