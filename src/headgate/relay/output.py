@@ -270,6 +270,11 @@ class Output:
         self._blocks.refill(waiting, self.busy.upto if self.busy is not None else -1)
         self.reduced += before - self.rows
 
+    @property
+    def remarkable(self) -> bool:
+        """Whether there is something to report: rows wait, were given up, or the output stands."""
+        return bool(self.rows or self.reduced or self.stalled or self.reducer.packs)
+
     def report(self, now: float) -> OutputReport:
         """What waits here, and what was done with what came, for status displays."""
         waited_s = age_s(self.queue, now)

@@ -89,20 +89,34 @@ Target = Child | Receiver
 """What an output leads to."""
 
 
-def stream_receivers(snapshot: Snapshot, stream: str) -> dict[str, list[Receiver]]:
-    """The receivers of a stream by site."""
+def stream_receivers(
+    snapshot: Snapshot, stream: str, known: Mapping[int, Receiver] | None = None
+) -> dict[str, list[Receiver]]:
+    """The receivers of a stream by site; those that are `known` from another version are the same objects.
+
+    Outputs that meet the same receiver again have nothing to look up anew.
+    """
     schema = snapshot.deployment.streams[stream].schema
+    known = known or {}
+    selected: dict[tuple[str, ...] | None, pa.Schema] = {}
     found: dict[str, list[Receiver]] = {}
     for name, subscription in snapshot.deployment.subscriptions.items():
         if subscription.stream == stream:
-            receiver = Receiver(
-                snapshot.subscription_ids[name],
-                snapshot.class_ids[name],
-                subscription,
-                schema.select(subscription.select).arrow,
-            )
+            columns = selected.get(subscription.select)
+            if columns is None:
+                columns = selected[subscription.select] = schema.select(subscription.select).arrow
+            identity, class_id = snapshot.subscription_ids[name], snapshot.class_ids[name]
+            receiver = known.get(identity)
+            if receiver is None or not _is_same(receiver, class_id, subscription, columns):
+                receiver = Receiver(identity, class_id, subscription, columns)
             found.setdefault(subscription.site, []).append(receiver)
     return found
+
+
+def _is_same(receiver: Receiver, class_id: int, subscription: Subscription, columns: pa.Schema) -> bool:
+    if receiver.class_id != class_id or (receiver.schema is not columns and receiver.schema != columns):
+        return False
+    return receiver.subscription is subscription or receiver.subscription == subscription
 
 
 def _union(schema: Schema, receivers: list[Receiver]) -> pa.Schema:
@@ -136,12 +150,17 @@ def build_stand_in(snapshot: Snapshot, site: str, stream: str, child: str) -> Ch
     return _child(snapshot, tree, site, child, stream_receivers(snapshot, stream))
 
 
-def build_routes(snapshot: Snapshot, site: str, stream: str) -> Routes | None:
-    """The routes of a site for a stream, None when the site is not in the stream's tree."""
+def build_routes(
+    snapshot: Snapshot, site: str, stream: str, receivers: Mapping[str, list[Receiver]] | None = None
+) -> Routes | None:
+    """The routes of a site for a stream, None when the site is not in the stream's tree.
+
+    `receivers` are those of the stream by site, where they are known.
+    """
     tree = snapshot.plan.trees.get(stream) if snapshot.plan else None
     if tree is None or (site != tree.root and site not in tree.parents):
         return None
-    receivers = stream_receivers(snapshot, stream)
+    receivers = stream_receivers(snapshot, stream) if receivers is None else receivers
     schema = snapshot.deployment.streams[stream].schema
     children = [found for child in tree.children(site) if (found := _child(snapshot, tree, site, child, receivers))]
     local = tuple(receivers.get(site, []))
