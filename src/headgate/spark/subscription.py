@@ -89,7 +89,7 @@ class SubscriptionReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         cuts = (
             cut(start["position"], marks, self.options.partitions) if planned else [start["position"], end["position"]]
         )
-        return ranges_between(cuts, ahead.names())
+        return ranges_between(cuts, ahead.names)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The rows of a range as Arrow batches."""
