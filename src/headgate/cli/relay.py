@@ -20,6 +20,7 @@ from headgate.diagnostics import configure
 from headgate.errors import HeadgateError, nearest
 from headgate.fabric import Fabric, cancel_all, keep_quarantine
 from headgate.fabric.address import split_listen
+from headgate.fabric.environment import nats_options
 from headgate.fabric.listening import Listening
 from headgate.fabric.place import HOST
 from headgate.fabric.vitals import keep_vitals
@@ -86,7 +87,7 @@ def relay(
     """
     configure(log_level, log_format)
     connecting = _as_site(site, nats, state_dir, namespace, creds)
-    place = HostPlace(state_dir, listen, tls_cert, tls_key, o.nats_options(None))
+    place = HostPlace(state_dir, listen, tls_cert, tls_key, nats_options(None))
     asyncio.run(run_relay(site, connecting, place, Teller(log_format), trace=trace))
 
 
@@ -106,7 +107,7 @@ async def _as_site(site: str, nats: str | None, state_dir: Path, namespace: str,
     if chapter is not None and site not in chapter.sites:
         raise _no_site(site, chapter.sites)
     credentials = site_credentials(directory, namespace, site)
-    return Client(await join(url, Logs(namespace), credentials, **o.nats_options(None)))
+    return Client(await join(url, Logs(namespace), credentials, **nats_options(None)))
 
 
 def _no_site(site: str, known: Iterable[str]) -> HeadgateError:

@@ -198,6 +198,7 @@ class Client:
         after_loss: bool = False,
         confirming: bool = False,
         batch: int = 256,
+        upto: int | None = None,
         **subscription: Any,
     ) -> Inbox | MergedInbox:
         """Open a subscription for reading, from a position token or from what was last acknowledged.
@@ -213,7 +214,8 @@ class Client:
         told by a `LossError`, and reads what came since with `after_loss`; so does who stands before rows that are no
         longer kept. With `confirming`, what the loop takes is
         not acknowledged before `inbox.confirm(delivery.position)` is called, for who passes rows on to somebody else.
-        `batch` bounds how many messages of the inbox are in memory at a time.
+        `batch` bounds how many messages of the inbox are in memory at a time. With `upto` the loop ends when
+        everything up to that sequence number has come.
         """
         if subscription:
             await self.control("subscribe", name=name, subscription=subscription, change=True)
@@ -228,6 +230,7 @@ class Client:
             after_loss=after_loss,
             confirming=confirming,
             batch=batch,
+            upto=upto,
         )
         if name in snapshot.subscription_ids:
             return await opened(name, position)

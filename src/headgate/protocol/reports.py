@@ -117,6 +117,7 @@ class JobReport(Report, frozen=True, kw_only=True, omit_defaults=True):
     row_cost_s: float | None = None
     update_cost_s: float | None = None
     late_rows: Count | None = None
+    latency_s: dict[str, float] | None = None
     slow: tuple[SlowClass, ...] = ()
 
 

@@ -309,6 +309,7 @@ class Runtime:
             namespace=settings.namespace,
             state_dir=str(settings.state_dir.absolute()),
             master=settings.master,
+            archive=None if settings.job_archive is None else str(settings.job_archive.absolute()),
             trigger_s=settings.trigger_s,
             partitions=settings.partitions,
             new_lineage=settings.new_lineage or settings.accept_loss,

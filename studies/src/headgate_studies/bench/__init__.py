@@ -26,6 +26,10 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "relay": Benchmark(
         "headgate_studies.bench.relay", "live: what eight relays cost and how long rows take, beside another version"
     ),
+    "latency": Benchmark(
+        "headgate_studies.bench.latency",
+        "live: where the time from an event to its reader goes, beside a version before",
+    ),
     "links": Benchmark(
         "headgate_studies.bench.links", "live: how much of a long link relays use, between hosts of the laboratory"
     ),
