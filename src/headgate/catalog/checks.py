@@ -38,11 +38,16 @@ from headgate.model.roots import members_of
 
 _KEYS: tuple[Callable[[pa.DataType], bool], ...] = (pa.types.is_nested, pa.types.is_binary)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
-DURATIONS = frozenset(("shed_after", "replan_every", ROW_COST))
+DURATIONS = frozenset(("shed_after", "replan_every", "tuner_every", ROW_COST))
 """Options of a whole deployment that are durations."""
 SWITCHES = frozenset(("replan_approve",))
 """Options of a whole deployment that are true or false."""
-PARTS = frozenset(("replan_move_gain",))
+CHOICES = {
+    "planner": ("central", "tuner"),
+    "tuner_mode": ("bottleneck", "opportunistic", "random", "concurrent"),
+}
+"""Options of a whole deployment that are one of some words, or several with commas between them for a mode."""
+PARTS = frozenset(("replan_move_gain", "tuner_approximate"))
 """Options of a whole deployment that are parts: numbers of at least 0."""
 FORMATS = (
     "generator", "nats", "netcdf", "zarr", "json", "csv", "xml", "text", "parquet", "orc", "avro", "kafka",
@@ -285,6 +290,12 @@ def check_settings(
     for name in sorted(SWITCHES & set(given)):
         if not isinstance(given[name], bool):
             yield Finding(("options", name), f"{given[name]!r} is not a truth value", "write true or false")
+    for name in sorted(CHOICES.keys() & set(given)):
+        words = [word.strip() for word in str(given[name]).split(",")] if name == "tuner_mode" else [given[name]]
+        for word in words:
+            if word not in CHOICES[name]:
+                hint = suggestion(str(word), CHOICES[name], "choices")
+                yield Finding(("options", name), f"{word!r} is nothing that {name!r} can be", hint)
     for path, text, read in texts:
         try:
             read(text)

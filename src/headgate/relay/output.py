@@ -28,7 +28,7 @@ from headgate.relay.bounds import LEFT_BEHIND
 from headgate.relay.reducer import Reducer
 from headgate.relay.routes import Child, Receiver
 from headgate.relay.shared import SharedWork
-from headgate.relay.waiting import Waiting, WaitingBlocks, for_decisions, front_of, meant_for
+from headgate.relay.waiting import Waiting, WaitingBlocks, apart_from_declared, for_decisions, front_of, meant_for
 from headgate.relay.waits import age_s, waits_by_class, withheld_rows
 from headgate.wire.block import Block
 
@@ -159,8 +159,10 @@ class Output:
         span_s = self._aging.offered(len(block.seqs), now)
         known = bool(self.queue) and self.queue[-1].target is target
         self.reducer.offered(block, target)
-        self._blocks.add(Waiting(block, target, now, self.came, block.after, span_s), self.reducer.bounds(target))
-        self.came += len(block.seqs)
+        for piece in apart_from_declared(block):
+            entry = Waiting(piece, target, now, self.came, piece.after, span_s, decided=bool(piece.declared))
+            self._blocks.add(entry, self.reducer.bounds(target))
+            self.came += len(piece.seqs)
         self._expire_s = min(self._expire_s, self.reducer.next_expiry([self.queue[-1]], now) if known else -math.inf)
         limit = self.reducer.limit(target, self.limits.max_rows, self.limits.max_bytes)
         if self.rows > (limit.rows or 0) or self.bytes > (limit.bytes or 0) or self._blocks.bounds.over:
@@ -325,8 +327,10 @@ class Output:
         taken, rows = [first], len(first.block.seqs)
         for each in islice(self.queue, 1, 1 if self._alone else None):
             rows += len(each.block.seqs)
-            # What is declared belongs to the last commit of a message, so nothing comes behind it.
-            if taken[-1].block.declared or each.block.version != first.block.version or rows > max_rows:
+            # What is declared belongs to the last commit of a message, so nothing comes behind it. A site below that
+            # is served now and then in place of its parent is not sent what came in between.
+            last = taken[-1].block
+            if last.declared or last.upto != each.block.after or last.version != each.block.version or rows > max_rows:
                 break
             taken.append(each)
         message = self._shared.join([each.block for each in taken])

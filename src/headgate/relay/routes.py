@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headgate.model import LinkQueue, Schema, Subscription
+from headgate.model import LinkQueue, Schema, Subscription, Tree
 from headgate.model.site import NO_LIMITS
 from headgate.wire.snapshot import Snapshot
 
@@ -110,6 +110,32 @@ def _union(schema: Schema, receivers: list[Receiver]) -> pa.Schema:
     return schema.select([name for name in schema.names if name in wanted]).arrow
 
 
+def _child(
+    snapshot: Snapshot, tree: Tree, site: str, child: str, receivers: Mapping[str, list[Receiver]]
+) -> Child | None:
+    """A site below another one as what it passes blocks on to, None when nobody there wants any."""
+    below = [receiver for member in (child, *tree.below(child)) for receiver in receivers.get(member, [])]
+    if not below:
+        return None
+    schema, queue = (
+        snapshot.deployment.streams[tree.stream].schema,
+        snapshot.deployment.links.queue_between(site, child),
+    )
+    return Child(child, tuple(below), _union(schema, below), queue)
+
+
+def build_stand_in(snapshot: Snapshot, site: str, stream: str, child: str) -> Child | None:
+    """A site that hangs somewhere below another one, as if it were its child; None where it does not.
+
+    Everything that a site below needs passes the sites above it, with all that was given up of it on the way. So each
+    of them can serve it in place of its parent, under the same version.
+    """
+    tree = snapshot.plan.trees.get(stream) if snapshot.plan else None
+    if tree is None or child not in tree.below(site):
+        return None
+    return _child(snapshot, tree, site, child, stream_receivers(snapshot, stream))
+
+
 def build_routes(snapshot: Snapshot, site: str, stream: str) -> Routes | None:
     """The routes of a site for a stream, None when the site is not in the stream's tree."""
     tree = snapshot.plan.trees.get(stream) if snapshot.plan else None
@@ -117,12 +143,7 @@ def build_routes(snapshot: Snapshot, site: str, stream: str) -> Routes | None:
         return None
     receivers = stream_receivers(snapshot, stream)
     schema = snapshot.deployment.streams[stream].schema
-    children = []
-    for child in tree.children(site):
-        below = [receiver for member in (child, *tree.below(child)) for receiver in receivers.get(member, [])]
-        if below:
-            queue = snapshot.deployment.links.queue_between(site, child)
-            children.append(Child(child, tuple(below), _union(schema, below), queue))
+    children = [found for child in tree.children(site) if (found := _child(snapshot, tree, site, child, receivers))]
     local = tuple(receivers.get(site, []))
     everyone = [*local, *(receiver for child in children for receiver in child.receivers)]
     parent = tree.parents.get(site)

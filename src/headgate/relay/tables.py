@@ -14,7 +14,7 @@ from typing import Final
 from headgate.diagnostics import FABRIC
 from headgate.protocol.port import FabricError, GoneError, LogPort, MachinePort
 from headgate.protocol.published import head_revision, load_snapshot, newest_readable
-from headgate.relay.routes import Routes, build_routes
+from headgate.relay.routes import Child, Routes, build_routes, build_stand_in
 from headgate.wire.sealed import write_number
 from headgate.wire.snapshot import Snapshot, cut_snapshot
 from headgate.wire.unreadable import UnreadableError
@@ -56,6 +56,7 @@ class TableCache(ABC):
     def __init__(self) -> None:
         self._snapshots: dict[int, Snapshot] = {}
         self._routes: dict[tuple[int, str, str], Routes | None] = {}
+        self._stand_ins: dict[tuple[int, str, str, str], Child | None] = {}
 
     @abstractmethod
     async def _load(self, version: int) -> Snapshot:
@@ -70,6 +71,7 @@ class TableCache(ABC):
             gone = next(iter(self._snapshots))
             del self._snapshots[gone]
             self._routes = {key: routes for key, routes in self._routes.items() if key[0] != gone}
+            self._stand_ins = {key: child for key, child in self._stand_ins.items() if key[0] != gone}
         return found
 
     def known(self, version: int) -> Snapshot | None:
@@ -82,6 +84,13 @@ class TableCache(ABC):
         if key not in self._routes:
             self._routes[key] = build_routes(await self.snapshot(version), site, stream)
         return self._routes[key]
+
+    async def stand_in(self, version: int, site: str, stream: str, child: str) -> Child | None:
+        """A site below another one as if it were its child, under a version."""
+        key = (version, site, stream, child)
+        if key not in self._stand_ins:
+            self._stand_ins[key] = build_stand_in(await self.snapshot(version), site, stream, child)
+        return self._stand_ins[key]
 
     @abstractmethod
     async def newest(self) -> Snapshot:

@@ -256,6 +256,7 @@ class Upkeep:
             incarnations=state.incarnations,
             outputs={key.token: output.report(now) for key, output in state.core.outputs.items()},
             stopped=dict(state.stopped),
+            standbys=dict(state.standbys),
             blocks=state.meters.blocks,
             cpu_s=round(self._port.machine.now.cpu_s, 6),
             sent_s=state.meters.sent.report(),
