@@ -56,6 +56,7 @@ _LET_IN: Final = (
 T = TypeVar("T")
 F = TypeVar("F", bound="Fabric")
 Arriving = Callable[[str, list[Stored]], Awaitable[list[Stored]]]
+Travelling = Callable[[str], Awaitable[None]]
 
 
 class Fabric(Administration):
@@ -73,6 +74,8 @@ class Fabric(Administration):
         """Whether logs may be read as they grow (`headgate.fabric.streaming`)."""
         self.arriving: Arriving | None = None
         """Holds back what is awaited, as a slow link would: for demonstrations on one host."""
+        self.travelling: Travelling | None = None
+        """Waited for before a request is sent and before its answer is given, for the same reason."""
 
     @classmethod
     async def connect(cls, url: str, logs: Logs | None = None, **options: Any) -> Self:
@@ -347,6 +350,8 @@ class Fabric(Administration):
                 f"a request to {subject} has {len(data):,} bytes, more than the {self.max_payload:,} that NATS takes",
                 hint="ask for less at a time",
             )
+        if self.travelling is not None:
+            await self.travelling(subject)
         try:
             reply = await self._client.request(subject, data, timeout=timeout_s)
         except NoRespondersError as error:
@@ -355,6 +360,8 @@ class Fabric(Administration):
             raise NoAnswerError(f"{subject} does not answer: {error!r}", hint="is the deployment up?") from error
         if reply.headers and FAILED in reply.headers:
             raise FabricError(f"{subject}: {reply.headers[FAILED]}")
+        if self.travelling is not None:
+            await self.travelling(subject)
         return bytes(reply.data)
 
     async def serve(self, subject: str, handler: Callable[[bytes], Awaitable[bytes]]) -> Callable[[], Awaitable[None]]:

@@ -14,7 +14,7 @@ from typing import Final
 from headgate.diagnostics import FABRIC
 from headgate.protocol.port import FabricError, GoneError, LogPort, MachinePort
 from headgate.protocol.published import head_revision, load_snapshot, newest_readable
-from headgate.relay.routes import Receiver, Routes, build_routes, stream_receivers
+from headgate.relay.routes import Child, Receiver, Routes, build_routes, build_stand_in, stream_receivers
 from headgate.wire.sealed import write_number
 from headgate.wire.snapshot import Snapshot, SnapshotWriter, cut_snapshot
 from headgate.wire.unreadable import UnreadableError
@@ -64,6 +64,7 @@ class TableCache(ABC):
     def __init__(self) -> None:
         self._snapshots: dict[int, Snapshot] = {}
         self._routes: dict[tuple[int, str, str], Routes | None] = {}
+        self._stand_ins: dict[tuple[int, str, str, str], Child | None] = {}
         self._receivers: dict[str, tuple[int, dict[str, list[Receiver]]]] = {}
 
     @abstractmethod
@@ -87,6 +88,7 @@ class TableCache(ABC):
             gone = next(iter(self._snapshots))
             size -= len(self._snapshots.pop(gone).subscription_ids)
             self._routes = {key: routes for key, routes in self._routes.items() if key[0] != gone}
+            self._stand_ins = {key: child for key, child in self._stand_ins.items() if key[0] != gone}
 
     def known(self, version: int) -> Snapshot | None:
         """A version if it was read lately."""
@@ -99,6 +101,13 @@ class TableCache(ABC):
             snapshot = await self.snapshot(version)
             self._routes[key] = build_routes(snapshot, site, stream, self._receivers_of(snapshot, stream))
         return self._routes[key]
+
+    async def stand_in(self, version: int, site: str, stream: str, child: str) -> Child | None:
+        """A site below another one as if it were its child, under a version."""
+        key = (version, site, stream, child)
+        if key not in self._stand_ins:
+            self._stand_ins[key] = build_stand_in(await self.snapshot(version), site, stream, child)
+        return self._stand_ins[key]
 
     def _receivers_of(self, snapshot: Snapshot, stream: str) -> dict[str, list[Receiver]]:
         """The receivers of a stream by site, found once for the routes of all sites."""

@@ -278,6 +278,7 @@ class Upkeep:
             inboxes=sum(key.child is None for key in state.core.outputs),
             passed=self._reached(),
             stopped=dict(state.stopped),
+            standbys=dict(state.standbys),
             blocks=state.meters.blocks,
             cpu_s=round(self._port.machine.now.cpu_s, 6),
             sent_s=state.meters.sent.report(),

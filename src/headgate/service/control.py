@@ -35,10 +35,11 @@ from headgate.service.people import People
 from headgate.service.proposals import Proposals
 from headgate.service.refining import members, named, refinement
 from headgate.service.requests import Answers, Handler, Request, RequestError, mapping_of, text_of, texts_of
-from headgate.service.reshaping import Change, Reshaper
+from headgate.service.reshaping import Change, MakeChange, Reshaper
 from headgate.service.rights import BY, OPERATOR, ORIGIN, admitted, author_of, check_owned, check_share
 from headgate.service.roles import Roles
 from headgate.service.room import NoRoomError, Room
+from headgate.service.standbys import Standbys
 from headgate.service.starting import resolved
 from headgate.service.suspending import Suspender
 from headgate.wire.snapshot import Snapshot, SnapshotWriter
@@ -63,6 +64,7 @@ class Control:
         self._clerk = clerk
         self._report = report
         self.extender = Extender()
+        self._standbys = Standbys()
         self.figures: Callable[[], Figures] = Figures
         """What was measured by now; nothing unless somebody measures."""
         self.machine: Callable[[], dict[str, Any]] = dict
@@ -82,6 +84,8 @@ class Control:
         reshaper = Reshaper(fabric, lambda: self.contexts.snapshot, self._change, self._extend_now, named)
         self.suspender = Suspender(fabric, lambda: self.contexts.snapshot, self._change)
         self.proposals = Proposals(fabric, clerk, lambda: self.contexts.snapshot, self._change)
+        self.make: MakeChange = self._change
+        """Makes a change of the catalog in its turn, and puts it in force."""
         self.more: dict[str, Handler] = {**reshaper.verbs, **self.proposals.verbs}
         """Requests that change something, beside those of this class."""
         self.followers: list[Callable[[Snapshot], Awaitable[None]]] = []
@@ -181,7 +185,8 @@ class Control:
 
     async def _publish(self) -> Snapshot:
         figures = self.figures()
-        snapshot = await self._clerk.run(lambda catalog: self._planned(catalog, figures))
+        planned = await self._clerk.run(lambda catalog: self._planned(catalog, figures))
+        snapshot = await asyncio.to_thread(self._standbys.named, planned, figures)
         for stream in snapshot.deployment.streams:
             await self._fabric.ensure(self._fabric.logs.root(stream))
         await self.contexts.follow(snapshot)
