@@ -52,6 +52,7 @@ from headgate.service.lines import Lines
 from headgate.service.live_tuner import LiveTuner
 from headgate.service.machine import Machine
 from headgate.service.observer import Observer
+from headgate.service.pages import Page
 from headgate.service.people import People
 from headgate.service.processes import JobProcess
 from headgate.service.pulse import keep_pulse, say_stopped
@@ -374,9 +375,9 @@ class Runtime:
                 await asyncio.sleep(_READY_POLL_S)
         await self.failure
 
-    async def status(self) -> dict[str, Any]:
-        """Everything that can be said about the deployment now."""
-        return await read_status(self.fabric, self.tables, self.settings.state_dir)
+    async def status(self, page: Page | None = None) -> dict[str, Any]:
+        """Everything that can be said about the deployment now, with all subscriptions or those of a page."""
+        return await read_status(self.fabric, self.tables, self.settings.state_dir, page)
 
     def _sums(self) -> dict[str, Matched]:
         """The root's side of every stream's books, as it stands."""
