@@ -197,6 +197,7 @@ def _site(name: str, relays: Relays) -> dict[str, Any]:
         "level": max((output.level for output in report.outputs.values()), default=0),
         "inbox_bytes": report.inbox_bytes,
         "repairs": report.repairs,
+        "standbys": report.standbys,
         "blocks": report.blocks,
         "cpu_s": report.cpu_s,
         "time_ms": report.time_ms if name in relays else None,
