@@ -27,7 +27,6 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done once in a while is done at once: nothing here is about how often."""
     for place in (
         "relay.unit._IDLE_S",
-        "relay.unit_node._LOOK_S",
         "service.live_tuner._LOOK_S",
         "client.acknowledging._ACK_EVERY_S",
     ):
