@@ -40,9 +40,14 @@ _MOST_BYTES: Final = 16 << 20
 
 
 def edges_of(snapshot: Snapshot) -> frozenset[Edge]:
-    """The links of a revision's plan."""
+    """The links of a revision's plan, and those to standbys, which come into use without anybody being asked."""
     trees = snapshot.plan.trees if snapshot.plan else {}
-    return frozenset((name, parent, child) for name, tree in trees.items() for child, parent in tree.parents.items())
+    return frozenset(
+        (name, above, child)
+        for name, tree in trees.items()
+        for child, parent in tree.parents.items()
+        for above in (parent, *tree.standbys_of(child))
+    )
 
 
 def hosts_of(snapshot: Snapshot) -> frozenset[str]:

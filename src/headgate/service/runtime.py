@@ -36,6 +36,7 @@ from headgate.service.alerts.watch import AlertWatch
 from headgate.service.anchoring import keep_anchor, missing_records, store_anchor
 from headgate.service.audit import HOME, Audit
 from headgate.service.beginning import apply_file, begin_run, fit, rebuild
+from headgate.service.bypass import Bypass
 from headgate.service.clerk import Clerk
 from headgate.service.control import Control
 from headgate.service.devices import DeviceDesk
@@ -93,6 +94,7 @@ class Runtime:
         self.tables = Tables(fabric)
         self.clerk = Clerk(catalog)
         self.control = Control(fabric, self.clerk, self.status, limits)
+        self.control.known = self.tables.keep
         reserve_bytes = settings.disk_reserve_bytes
         self.machine = Machine(fabric, settings.state_dir, server, reserve_bytes, self._pause, self._resume)
         self.audit = Audit(settings.state_dir)
@@ -117,6 +119,7 @@ class Runtime:
         self.control.more |= self.tuner.verbs
         self.replanner: Replanner | None = None
         self.joiner: Joiner | None = None
+        self.bypass = Bypass(fabric, catalog, self.control.publish)
         self.job: JobProcess | None = None
         self.face: FaceProcess | None = None
         self.configure_job: ConfigureJob | None = None
@@ -187,6 +190,7 @@ class Runtime:
         self.control.figures = lambda: replanner.figures
         self.control.proposals.approved = replanner.changed
         self._spawn(replanner.run(), "planner")
+        self._spawn(self.bypass.run(), "silent relays")
         self._spawn(self.tuner.run(), "tuner")
         self.purger = PurgerMachine(self.control.room, self.settings.tables, logs, **self._own)
         self._run(self.purger, "tables")
@@ -270,8 +274,8 @@ class Runtime:
         return self.control.contexts.snapshot
 
     def _plan_is_others(self) -> bool:
-        """Whether the central planner has to leave the plan alone: the tuner owns it, or a site is joining."""
-        return self._in_force().deployment.tuned or (self.joiner is not None and self.joiner.busy)
+        """Whether the central planner has to leave the plan alone: the tuner owns it, or a site joins or is away."""
+        return self._in_force().deployment.tuned or self.bypass.busy or (self.joiner is not None and self.joiner.busy)
 
     async def _pause(self) -> None:
         """Take nothing more in: stop the job, and let the logs of what clients publish hold what they hold."""
