@@ -35,6 +35,7 @@ EXPORTS: Final = (
     "*.repair.*.*",
     "*.linked.*.*.*",
     "*.host.*.*",
+    "*.join.*",
     f"{GET}.*",
     f"{GET}.*.>",
     f"{_API}.STREAM.INFO.*",
@@ -104,6 +105,8 @@ def site_rights(
             services += [f"{GET}.{log}", f"{GET}.{log}.>", *_managed(log)]
             services += _read_state(logs, logs.mark(site, stream.name), logs.ledger(stream.name))
             news.append(logs.news(logs.commit(stream.name)))
+    if site in hosts:
+        services.append(logs.joined(site))
     for stream_name, parent, child in edges:
         edge = parent, child, stream_name
         if parent == site:
