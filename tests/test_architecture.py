@@ -27,9 +27,11 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("tuning",),
     ("wire",),
     ("protocol",),
+    ("virtual",),
     ("catalog", "fabric"),
     ("relay", "pipeline", "feeds", "client"),
     ("service",),
+    ("replay",),
     ("api",),
     ("cli",),
 )
@@ -63,6 +65,7 @@ CROWDED = (
         for name in (
             "picture.py:view",
             "plan.py:plan",
+            "replay.py:replay",
             "tune.py:tune",
             "tail.py:tail",
             "up.py:up",
@@ -94,6 +97,7 @@ IMPORTERS = {
     "headgate.service": {
         "headgate.api",
         "headgate.cli",
+        "headgate.replay",
         *(f"headgate_studies.{package}" for package in ("bench", "studies", "testing")),
     },
     "headgate_studies.testing": set(),

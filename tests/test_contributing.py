@@ -54,17 +54,27 @@ def _apply(path: Path, diff: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def tried(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What each example failed with, or nothing."""
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The product with all examples in it."""
     copy = tmp_path_factory.mktemp("copy")
-    for name in ("src", "examples"):
+    for name in ("src", "examples", "tests", "studies/src"):
         shutil.copytree(ROOT / name, copy / name, copy_function=shutil.copy2)
+    shutil.copy2(ROOT / "pyproject.toml", copy)
+    (copy / "docs").mkdir()
+    for name in ("policies.md", "sources.md"):
+        shutil.copy2(ROOT / "docs" / name, copy / "docs")
     for _, kind, title, body in BLOCKS:
         if title != "try" and kind == "diff":
             _apply(copy / title, body)
         elif title != "try":
             assert not (copy / title).exists(), f"{title} is there already"
             (copy / title).write_text(body)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def tried(copy: Path) -> dict[str, str]:
+    """What each example failed with, or nothing."""
     examples = [[heading, body] for heading, _, title, body in BLOCKS if title == "try"]
     environment = {**os.environ, "PYTHONPATH": str(copy / "src")}
     command = [sys.executable, "-c", RUN]
@@ -81,12 +91,25 @@ def test_a_worked_example_is_true(tried: dict[str, str], heading: str) -> None:
     assert tried[heading] == "", tried[heading]
 
 
+@pytest.mark.slow
+def test_the_tests_that_ask_for_vectors_lists_and_pages_are_content_with_the_examples(copy: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": f"{copy / 'src'}{os.pathsep}{copy / 'studies' / 'src'}"}
+    chosen = "outliers or spread or vectors or measured or known_wherever or checked_where"
+    files = ["tests/reduction/test_reduction_golden.py", "tests/pipeline/test_sources.py"]
+    command = [sys.executable, "-m", "pytest", *files, "-v", "-p", "no:cacheprovider", "-k", chosen]
+    done = subprocess.run(command, env=environment, cwd=copy, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for name in ("outliers-0", "spread-0", "tide", "lines"):
+        assert f"[{name}] PASSED" in done.stdout, done.stdout
+
+
 def test_there_is_an_example_of_each_thing_that_people_add() -> None:
     assert TRIED == [
         "A filter function",
         "A reduction filter",
         "A digester",
         "A source",
+        "A source with offsets of its own",
         "A profile type",
         "A move of the planner",
         "A command",

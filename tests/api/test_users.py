@@ -56,6 +56,7 @@ def token_of(here: World, name: str, purpose: str = API, seconds: float = 60) ->
     return make_user_token(text, purpose, int(time.time() + seconds))
 
 
+@pytest.mark.long
 def test_users_have_over_http_what_is_theirs_and_nothing_else(tmp_path: Path) -> None:
     async def run() -> None:
         async with world(tmp_path) as here, served(here) as (address, token):

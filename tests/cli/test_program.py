@@ -225,6 +225,7 @@ def test_a_user_works_with_a_credentials_file(place: Place, tmp_path: Path) -> N
     assert stat.S_IMODE((tmp_path / "copy").stat().st_mode) == 0o600
 
 
+@pytest.mark.long
 def test_the_ledger_fails_on_a_wrong_count_and_only_then(place: Place) -> None:
     assert "ledger difference 0" in place.run("ledger")
     url = running_url(place.state)

@@ -1,18 +1,25 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
 
+from headgate.catalog import checks
 from headgate.model import Schema, Source, Stream
 from headgate.model.schema import SchemaError
 from headgate.pipeline.causes import cause_of
+from headgate.pipeline.record import REBUILT
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, SourceError, check_source, generate, read
 from headgate.pipeline.sources.generators import ORIGIN_US, GeneratorError
+from headgate.pipeline.sources.idle import IdleSource
 from headgate.pipeline.sources.jsontext import from_json
+from headgate.pipeline.sources.reading import own_sources
 from headgate.pipeline.validate import DEAD, validate
 
 READINGS = Schema.of({"station": "string", "temp": "double", "n": "int", "at": "timestamp", "tags": "array<string>"})
@@ -177,6 +184,37 @@ def test_a_limit_alone_needs_no_clock_and_a_rate_brings_it_back():
 def test_a_wrong_source_is_refused_before_anything_starts(stream, error, message):
     with pytest.raises(error, match=message):
         check_source(stream)
+
+
+FORMATS = [source.name() for source in own_sources() if source is not IdleSource]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_format_of_our_own_is_known_wherever_formats_are_listed(form):
+    assert form in checks.FORMATS, f"headgate check knows no misspelling of {form!r}: add it to catalog/checks.py"
+    assert form in REBUILT, f"a lost checkpoint of {form!r} would stop the stream: add it to pipeline/record.py"
+    page = (Path(__file__).parents[2] / "docs" / "sources.md").read_text()
+    assert f"`{form}`" in page, f"docs/sources.md does not describe {form!r}"
+
+
+def test_sources_are_checked_where_spark_is_not_installed():
+    """`headgate check` runs on machines without Spark: what it imports of a source must not need it."""
+    script = f"""
+import sys
+sys.modules["pyspark"] = None
+from headgate.errors import HeadgateError
+from headgate.model import Schema, Source, Stream
+from headgate.pipeline.sources import check_source
+for form in {FORMATS!r}:
+    try:
+        check_source(Stream("s", Schema.of({{"n": "int"}}), Source(form, {{}}), "root"))
+    except HeadgateError:
+        pass
+    except ImportError as error:
+        raise SystemExit(f"check_source imports Spark for {{form!r}}: keep its options in a module without") from error
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from typing import Any
 
 from headgate.protocol.published import head_revision
 from headgate.protocol.quarantine import Quarantine
+from headgate.virtual.server import SimulatedServer
 from headgate.wire.logs import Log, Logs
 from headgate.wire.sealed import write_number
-from headgate_studies.testing.world.server import SimulatedServer
 
 
 class _Moving:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from headgate.reduction import parse_policy
 from headgate.reduction.digest import DigestTable
 from headgate.reduction.digesters import DIGESTERS
 from headgate.reduction.filters import FILTERS, Moment, ReductionFilter
+from headgate_studies.bench.reduction import documents as bench_documents
 
 _GOLDEN = Path(__file__).parent / "golden"
 
@@ -33,9 +35,22 @@ def _filter(case: dict[str, Any]) -> ReductionFilter:
     return parse_policy({"levels": [case["filter"]]}, Schema.of(case["columns"])).levels[0].filters[0]
 
 
-def test_every_filter_and_digester_has_vectors() -> None:
-    assert {path.stem for path in (_GOLDEN / "filters").glob("*.json")} == {kind.name for kind in FILTERS}
-    assert {path.stem for path in (_GOLDEN / "digesters").glob("*.json")} == {kind.name for kind in DIGESTERS}
+@pytest.mark.parametrize(("folder", "kinds"), [("filters", FILTERS), ("digesters", DIGESTERS)])
+def test_every_filter_and_digester_has_vectors(folder: str, kinds: tuple[type[Any], ...]) -> None:
+    known, named = {path.stem for path in (_GOLDEN / folder).glob("*.json")}, {kind.name for kind in kinds}
+    missing = [f"tests/reduction/golden/{folder}/{name}.json" for name in sorted(named - known)]
+    assert not missing, f"write rows and what is expected of them, as in the files beside: {missing}"
+    assert not known - named, f"vectors of what is not in the list of headgate.reduction.{folder}"
+
+
+def test_every_filter_is_described_and_measured() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "policies.md").read_text()
+    section = page.partition("\n## Filters\n")[2].partition("\n## ")[0].replace(" where", "_where")
+    told = set(re.findall(r"[a-z_]+", " ".join(re.findall(r"`([^`]+)`", section))))
+    names = {kind.name for kind in FILTERS}
+    assert not names - told, f"the table of filters in docs/policies.md has no row for {sorted(names - told)}"
+    apart = sorted(names ^ set(bench_documents()))
+    assert not apart, f"filters and _DOCUMENTS in headgate_studies/bench/reduction.py differ in {apart}"
 
 
 @pytest.mark.parametrize("case", _cases("filters"))
@@ -46,6 +61,14 @@ def test_filter_keeps(case: dict[str, Any]) -> None:
     moment = replace(Moment.of(rows, case.get("now", 0.0)), **need)
     mask, _ = found.keep(rows, None, moment)
     assert mask.astype(int).tolist() == case["keep"], case.get("about")
+    # A queue holds the selected columns and those that `reads` names: another one may not be there.
+    needed = rows.select([name for name in rows.schema.names if name in found.reads()])
+    if needed.num_columns:
+        try:
+            alone, _ = found.keep(needed, None, moment)
+        except KeyError as error:
+            pytest.fail(f"{type(found).__name__}.reads does not name a column that keep reads: {error}")
+        assert alone.tolist() == mask.tolist(), "with the columns of `reads` alone the filter keeps other rows"
     if "rewritten" in case:
         rewritten, weights = found.rewrite(rows, mask, moment)
         kept = rewritten.filter(mask.tolist())

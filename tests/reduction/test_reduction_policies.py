@@ -78,6 +78,8 @@ def test_figure_2_in_both_forms() -> None:
         ({"key": "patiend"}, "policy.key", "did you mean 'patient'?"),
         ({"max_bytes": "5 parsecs"}, "policy.max_bytes", "unknown unit"),
         ({"levels": [{"thin_space": {"x": "bpm", "y": "patient"}}]}, "thin_space.y", "number column"),
+        ({"levels": [{"extremes": "0 s"}], "attribute": "bpm"}, "policy.levels[0].extremes.step", "`10 s`"),
+        ({"levels": [{"extremes": "1 s", "time": "bpm"}], "attribute": "bpm"}, "extremes.time", "time column"),
         ({"levels": [{"thin_space": 5}]}, "policy.levels[0].thin_space", "several parameters"),
     ],
 )
@@ -86,6 +88,16 @@ def test_mistakes_are_located(document: dict[str, Any], place: str, says: str) -
         parse_policy(document, SCHEMA, where="policy")
     assert place in str(caught.value.where)
     assert says in str(caught.value)
+
+
+def test_a_missing_event_time_says_that_it_was_not_selected() -> None:
+    with pytest.raises(PolicyError, match=r"no column of event time among bpm .*select a timestamp"):
+        parse_policy({"levels": [{"thin_time": "1 s"}]}, Schema.of({"bpm": "double"}))
+    with pytest.raises(PolicyError, match=r"give `time`: at or seen"):
+        parse_policy(
+            {"levels": [{"extremes": "1 s", "attribute": "bpm"}]},
+            Schema.of({"bpm": "double", "at": "timestamp", "seen": "timestamp"}),
+        )
 
 
 @pytest.mark.parametrize(

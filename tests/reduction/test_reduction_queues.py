@@ -28,6 +28,7 @@ POLICIES: list[dict[str, Any] | None] = [
     {"levels": [{"aggregate": {"of": "x", "window": "4 s", "key": "k"}}], "digest": [{"mean": "x"}], "max_age": "6 s"},
     {"levels": "auto", "allow": [{"guniq": "k"}, {"drop where": "x > 0"}, {"random": "needed"}]},
     {"levels": [{"drop": {"gt": 100, "attribute": "x"}}], "controller": "ladder"},
+    {"attribute": "x", "levels": [{"extremes": {"step": "4 s", "key": "k"}}], "digest": ["max", "min"]},
 ]
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from headgate.model import Deployment, Plan, Site, Source, Stream, Subscription, Tree
 from headgate.relay.machine import RelayMachine
+from headgate.virtual.logs import LogInfo
 from headgate.wire.snapshot import Snapshot
-from headgate_studies.testing.world.logs import LogInfo
 from headgate_studies.testing.world.scenario import SCHEMA, Action, Scenario
 from headgate_studies.testing.world.simulation import Simulation
 

@@ -81,6 +81,7 @@ def test_a_restart_with_another_partition_count_goes_on_where_it_was(tmp_path: P
     asyncio.run(run())
 
 
+@pytest.mark.long
 def test_subscriptions_come_change_and_go_while_it_runs(tmp_path: Path, nats_url: str, spark: Any) -> None:
     document = small(300, first={"site": "mid"})
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from tests.live import Live, running, small, until
@@ -104,6 +107,37 @@ def test_a_subscription_may_start_with_what_the_root_log_still_holds_of_its_clas
             assert live.seqs("later") == [seq for seq in live.seqs("first") if seq > 150]
             assert status["subscriptions"]["late"]["starts"] == 0
             assert status["subscriptions"]["later"]["starts"] == 150
+            assert all(each["difference"] == 0 for each in status["subscriptions"].values())
+
+    asyncio.run(run())
+
+
+def test_a_stream_that_keeps_its_rows_has_the_past_of_a_filter_that_is_new(tmp_path: Path, nats_url: str) -> None:
+    document = small(100, first={"site": "mid", "where": "speed > 60"})
+    document["streams"]["fleet"]["keep"] = "1 h"
+
+    async def run() -> None:
+        async with running(document, tmp_path, nats_url) as live:
+            live.readers.start(["first"])
+            await _commit(live, 2)
+            await live.settle()
+            moment = datetime.now(UTC).isoformat()
+            await _commit(live, 1, first=2)
+            everything = pa.Table.from_batches([generate("fleet", 3, 0, 200)])
+            slow = np.flatnonzero(everything["speed"].to_numpy() <= 30) + 1
+            wanted = {"stream": "fleet", "site": "leaf", "where": "speed <= 30"}
+            for name, start in (("all", "earliest"), ("numbered", 60), ("timed", moment), ("after", "now")):
+                await live.client.control("subscribe", name=name, subscription={**wanted, "start": start})
+            names = ["all", "numbered", "timed", "after"]
+            live.readers.start(names)
+            await _commit(live, 1, first=3)
+            status = await live.settle()
+            for name, first in zip(names, (1, 51, 101, 151), strict=True):
+                assert live.seqs(name) == [seq for seq in slow.tolist() if seq >= first]
+                assert status["subscriptions"][name]["starts"] == first - 1
+            assert live.seqs("first") == [
+                seq + 1 for seq, speed in enumerate(everything["speed"].to_pylist()) if speed > 60
+            ]
             assert all(each["difference"] == 0 for each in status["subscriptions"].values())
 
     asyncio.run(run())

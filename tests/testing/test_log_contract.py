@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from headgate.fabric import EmbeddedServer
+from headgate.virtual.server import SimulatedServer
 from headgate_studies.testing.log_contract import LogContract
 from headgate_studies.testing.log_operations import compare_seed
 from headgate_studies.testing.log_stores import LogStore, NatsStore, SimulatedStore
-from headgate_studies.testing.world.server import SimulatedServer
 
 
 def simulated() -> SimulatedStore:

@@ -8,11 +8,11 @@ from random import Random
 import pytest
 
 from headgate.fabric import FabricError, LogFullError, NoLogError
+from headgate.virtual.logs import LogInfo
+from headgate.virtual.messages import Unreadable
+from headgate.virtual.network import EventQueue, SimulatedClock, SimulatedLink, SimulatedNetwork
+from headgate.virtual.server import SimulatedServer
 from headgate.wire.logs import Log
-from headgate_studies.testing.world.logs import LogInfo
-from headgate_studies.testing.world.messages import Unreadable
-from headgate_studies.testing.world.network import EventQueue, SimulatedClock, SimulatedLink, SimulatedNetwork
-from headgate_studies.testing.world.server import SimulatedServer
 
 A = Log("A", ("a.>",), 1 << 20)
 B = Log("B", ("b.>",), 1 << 20, max_per_subject=1, latest_only=True)

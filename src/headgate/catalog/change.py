@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from headgate.catalog import tables, versions
 from headgate.catalog.checks import Finding, check_name, check_subscription
-from headgate.catalog.classes import class_id, definition
+from headgate.catalog.classes import class_ids, definition
 from headgate.catalog.database import CatalogError, writing
 from headgate.catalog.difference import Start
 from headgate.catalog.positions import dotted
@@ -95,11 +95,19 @@ def world(connection: sa.Connection) -> World:
 
 def class_of(connection: sa.Connection, subscription: Subscription, around: World) -> int:
     """The delivery class of a subscription that agrees with the streams and sites; a wrong one is refused."""
-    what = f"subscription {subscription.name!r}"
-    refuse(what, check_name(subscription.name))
-    refuse(what, check_subscription(subscription, around.streams, around.sites, around.row_limit_us))
-    stream = around.streams[subscription.stream]
-    return class_id(connection, definition(subscription, stream, around.row_limit_us))
+    return classes_of(connection, [subscription], around)[0]
+
+
+def classes_of(connection: sa.Connection, subscriptions: Sequence[Subscription], around: World) -> list[int]:
+    """The delivery classes of subscriptions that agree with the streams and sites; a wrong one is refused."""
+    texts = []
+    for each in subscriptions:
+        what = f"subscription {each.name!r}"
+        refuse(what, check_name(each.name))
+        refuse(what, check_subscription(each, around.streams, around.sites, around.row_limit_us))
+        texts.append(definition(each, around.streams[each.stream], around.row_limit_us))
+    known = class_ids(connection, texts)
+    return [known[text] for text in texts]
 
 
 def living(connection: sa.Connection, name: str) -> versions.Life:

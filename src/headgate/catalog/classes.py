@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -17,6 +18,8 @@ from headgate.catalog.engines import misses_at_most, read_grid
 from headgate.catalog.profiles import read_filter
 from headgate.model import Stream, Subscription
 from headgate.wire import codec
+
+_AT_A_TIME: Final = 500  # databases limit how many values a question may have
 
 
 def definition(subscription: Subscription, stream: Stream, limit_us: float = math.inf) -> str:
@@ -37,12 +40,23 @@ def definition(subscription: Subscription, stream: Stream, limit_us: float = mat
     return codec.dumps([*parts, subscription.name] if context else parts)
 
 
-def class_id(connection: sa.Connection, text: str) -> int:
-    """The id of a class, a new one when there was none like it. Call it in a writing transaction."""
-    digest = hashlib.sha256(text.encode()).hexdigest()
+def class_ids(connection: sa.Connection, texts: Iterable[str]) -> dict[str, int]:
+    """The ids of classes by their texts, new ones where there were none like them. Call it in a writing transaction."""
     table = tables.delivery_class
-    found = connection.execute(sa.select(table.c.id).where(table.c.digest == digest)).scalar()
-    if found is None:
-        made = connection.execute(sa.insert(table).values(digest=digest, definition=text).returning(table.c.id))
-        found = made.scalar_one()
-    return int(found)
+    digests = {hashlib.sha256(text.encode()).hexdigest(): text for text in dict.fromkeys(texts)}
+    known = _ids_of(connection, list(digests))
+    missing = [digest for digest in digests if digest not in known]
+    if missing:
+        connection.execute(sa.insert(table), [{"digest": each, "definition": digests[each]} for each in missing])
+        known |= _ids_of(connection, missing)
+    return {text: known[digest] for digest, text in digests.items()}
+
+
+def _ids_of(connection: sa.Connection, digests: list[str]) -> dict[str, int]:
+    table = tables.delivery_class
+    found: dict[str, int] = {}
+    for start in range(0, len(digests), _AT_A_TIME):
+        part = digests[start : start + _AT_A_TIME]
+        query = sa.select(table.c.digest, table.c.id).where(table.c.digest.in_(part))
+        found |= {digest: int(identity) for digest, identity in connection.execute(query)}
+    return found

@@ -60,6 +60,7 @@ def to_stream(name: str, entry: StreamEntry, schema: Schema, options: Mapping[st
         rate_rows_per_s=_rate(entry, options),
         admission=to_admission(entry.admission),
         options={**entry.options, **_given(grid=entry.grid, gridding=entry.gridding)},
+        keep_s=entry.keep,
     )
 
 

@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError
 from headgate.errors import HeadgateError
 from headgate.model import QualityTable, parse_bandwidth, parse_bytes, parse_duration, parse_rate, parse_type
 from headgate.model.site import PRIVATE
+from headgate.model.start import parse_start
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$"
 COLUMN = r"^[^`.\x00-\x1f]{1,128}$"
@@ -84,6 +85,13 @@ def _row(value: Any) -> Any:
 
 def _preset(value: Any) -> Any:
     return {"preset": value} if isinstance(value, str) else value
+
+
+def _start(value: Any) -> str:
+    try:
+        return parse_start(value)
+    except HeadgateError as error:
+        raise refusal(error.message, error.hint) from None
 
 
 def _empty(value: Any) -> Any:
@@ -236,6 +244,12 @@ class StreamEntry(Entry):
     admission: Annotated[AdmissionEntry, BeforeValidator(_empty)] = Field(
         default=AdmissionEntry(), description="What happens under overload."
     )
+    keep: Duration | None = Field(
+        default=None,
+        gt=0,
+        description="How long rows are kept once they are accounted for, for subscriptions that start in the past; "
+        "default: while there is room.",
+    )
     options: dict[str, JsonValue] = Field(default_factory=dict, description="Settings of the stream's job.")
 
     @model_validator(mode="after")
@@ -348,7 +362,10 @@ class SubscriptionEntry(Entry):
         default=0, description="Where bandwidth is shared, a higher priority is served in full before a lower one."
     )
     format: Literal["arrow", "json"] = Field(default="arrow", description="How rows are delivered.")
-    start: Literal["now", "earliest"] = Field(default="now", description="Where delivery starts in the stream.")
+    start: Annotated[str, BeforeValidator(_start)] = Field(
+        default="now",
+        description="Where delivery starts: `now`, `earliest` of what is kept, a time, or the number of a row.",
+    )
     expires: Duration | None = Field(default=None, description="How long rows are kept for a subscriber that is away.")
     profile: str = Field(default="relational", description="The language of `where`.")
     require: Annotated[RequirementEntry, BeforeValidator(_preset)] | None = Field(

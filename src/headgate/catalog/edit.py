@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from headgate.catalog import tables, versions
 from headgate.catalog.apply import apply_deployment, declare
-from headgate.catalog.change import Change, body_of, class_of, living, refuse, replace_subscription, world
+from headgate.catalog.change import Change, body_of, classes_of, living, refuse, replace_subscription, world
 from headgate.catalog.checks import check_plan
 from headgate.catalog.database import CatalogError
 from headgate.catalog.difference import Changed, difference
@@ -66,16 +66,20 @@ class Edit:
             change = self._change
             change.made |= put_incarnation(change.connection, stream, incarnation, change.revision)
 
-    def subscribe(self, subscription: Subscription) -> None:
-        """Add a subscription under a new name."""
-        if versions.life(self._connection, subscription.name) is not None:
+    def subscribe(self, *subscriptions: Subscription) -> dict[str, int]:
+        """Add subscriptions under new names, and return their ids by name."""
+        names = [each.name for each in subscriptions]
+        taken = versions.names_in_force(self._connection, names)
+        if taken or len(set(names)) < len(names):
+            name = taken[0] if taken else next(each for each in names if names.count(each) > 1)
             hint = "change that one, or choose another name"
-            raise CatalogError(f"there is already a subscription {subscription.name!r}", hint=hint, kind="conflict")
-        found = class_of(self._connection, subscription, world(self._connection))
-        versions.begin_life(
-            self._connection, subscription.name, "live", found, body_of(subscription), self._change.revision
-        )
+            raise CatalogError(f"there is already a subscription {name!r}", hint=hint, kind="conflict")
+        if not names:
+            return {}
+        classes = classes_of(self._connection, subscriptions, world(self._connection))
+        lives = [(each.name, found, body_of(each)) for each, found in zip(subscriptions, classes, strict=True)]
         self._change.made = True
+        return versions.begin_lives(self._connection, lives, "live", self._change.revision)
 
     def change(self, subscription: Subscription, reading: int = 0) -> None:
         """Replace a subscription by another of its name. It keeps its id unless it is of another stream.

@@ -19,6 +19,7 @@ from headgate.model import Schema, Subscription, parse_duration
 
 PROFILES: tuple[str, ...] = profile_names()
 _MOST_COSTS = 100_000
+_SHORT = 500  # characters of a filter of which many are kept as they were read
 _costs: dict[tuple[str, str, Schema, str], float] = {}
 ROW_COST = "filter_row_cost"
 """The option of a deployment that says what evaluating a filter may cost for each row, as a duration."""
@@ -61,6 +62,13 @@ def row_cost_us(subscription: Subscription, schema: Schema) -> float:
 
 def check_cost(subscription: Subscription, schema: Schema, limit_us: float = ROW_US) -> None:
     """Refuse a filter that cannot be read, or costs more than the limit for each row, with the place in its text."""
+    if subscription.context or len(subscription.where) > _SHORT:
+        _check_cost(subscription, schema, limit_us)
+    else:
+        _check_constant(subscription.profile, subscription.where, schema, limit_us)
+
+
+def _check_cost(subscription: Subscription, schema: Schema, limit_us: float) -> None:
     profile, places = _profile(subscription, schema, limit_us)
     where, context = relational(profile), subscription.context
     if where is not None:
@@ -78,11 +86,11 @@ def row_limit_us(options: Mapping[str, Any]) -> float:
 
 def _profile(subscription: Subscription, schema: Schema, limit_us: float) -> tuple[Profile, Places]:
     types = tuple(sorted(context_types(subscription.context).items()))
-    return _compiled(subscription.profile, subscription.where, schema, types, limit_us)
+    cached = _compiled_short if len(subscription.where) <= _SHORT else _compiled
+    return cached(subscription.profile, subscription.where, schema, types, limit_us)
 
 
-@lru_cache(maxsize=4)
-def _compiled(
+def _compile(
     profile: str, where: str, schema: Schema, types: tuple[tuple[str, pa.DataType], ...], limit_us: float
 ) -> tuple[Profile, Places]:
     """A subscription is checked, classed and put in force one after the other, each of which reads its filter."""
@@ -91,6 +99,18 @@ def _compiled(
     return compile_profile(profile, where, schema, dict(types)), {}
 
 
+_compiled = lru_cache(maxsize=4)(_compile)
+# Thousands of subscriptions that are made together mostly share their filters, and these are short.
+_compiled_short = lru_cache(maxsize=4096)(_compile)
+
+
+@lru_cache(maxsize=4096)
+def _check_constant(profile: str, where: str, schema: Schema, limit_us: float) -> None:
+    """The same for a short filter without a context; what is refused is looked at again each time."""
+    _check_cost(Subscription("", "", "", where, profile=profile), schema, limit_us)
+
+
 def forget_filters() -> None:
     """Forget the filters that were read last: those who measure how long reading takes need that."""
-    _compiled.cache_clear()
+    for cached in (_compiled, _compiled_short, _check_constant):
+        cached.cache_clear()

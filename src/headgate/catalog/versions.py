@@ -5,8 +5,9 @@ A body is the JSON text of a `codec` document. Writing a body that is already in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import sqlalchemy as sa
 
@@ -16,6 +17,7 @@ from headgate.catalog.checksum import checksum, verify
 STREAM, SITE, LINKS, SETTINGS, TREE, CONTEXT = "stream", "site", "links", "settings", "tree", "context"
 INCARNATION = "incarnation"
 SUBSCRIPTION = "subscription"
+_NAMES: Final = 500  # asked for at a time: databases limit how many values a question may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,41 @@ def begin_life(
     values = {"name": name, "origin": origin, "since": revision} | ({} if identity is None else {"id": identity})
     made = sa.insert(table).values(values).returning(table.c.id)
     _content(connection, connection.execute(made).scalar_one(), name, class_id, body, revision)
+
+
+def begin_lives(
+    connection: sa.Connection, subscriptions: Sequence[tuple[str, int, str]], origin: str, revision: int
+) -> dict[str, int]:
+    """Add many subscriptions, each with its name, class and body, under new ids; returns the ids by name."""
+    table = tables.subscription
+    last = connection.execute(sa.select(sa.func.max(table.c.id))).scalar() or 0
+    values = [{"name": name, "origin": origin, "since": revision} for name, _, _ in subscriptions]
+    connection.execute(sa.insert(table), values)
+    made = sa.select(table.c.name, table.c.id).where(table.c.id > last, table.c.until.is_(None))
+    ids = {name: int(identity) for name, identity in connection.execute(made)}
+    contents = [
+        {
+            "subscription_id": ids[name],
+            "class_id": class_id,
+            "body": body,
+            "crc": checksum(ids[name], name, class_id, body),
+            "since": revision,
+        }
+        for name, class_id, body in subscriptions
+    ]
+    connection.execute(sa.insert(tables.subscription_version), contents)
+    return ids
+
+
+def names_in_force(connection: sa.Connection, names: Sequence[str]) -> list[str]:
+    """Those of some names that a subscription has now, in their order."""
+    table, known = tables.subscription, set()
+    for start in range(0, len(names), _NAMES):
+        part = names[start : start + _NAMES]
+        known |= set(
+            connection.execute(sa.select(table.c.name).where(table.c.name.in_(part), table.c.until.is_(None))).scalars()
+        )
+    return [name for name in names if name in known]
 
 
 def change_life(connection: sa.Connection, found: Life, origin: str, class_id: int, body: str, revision: int) -> bool:

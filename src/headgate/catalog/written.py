@@ -66,6 +66,7 @@ def _stream(stream: Stream) -> dict[str, Any]:
         event_time=stream.event_time,
         rate=_with_unit(stream.rate_rows_per_s, "/s"),
         admission=_admission(stream.admission),
+        keep=_with_unit(stream.keep_s, " s"),
         options=options,
         **{key: stream.options.get(key) for key in _OWN_KEYS},
     )

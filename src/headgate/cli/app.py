@@ -41,6 +41,7 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.tune",
     "headgate.cli.feeds",
     "headgate.cli.policy",
+    "headgate.cli.replay",
     "headgate.cli.picture",
     "headgate.cli.gridding",
     "headgate.cli.extensions",

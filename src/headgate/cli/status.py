@@ -22,12 +22,24 @@ from headgate.client.client import Client
 from headgate.errors import HeadgateError, nearest
 from headgate.fabric import FabricError
 from headgate.service.findings import Finding, Kind, age
+from headgate.service.pages import PAGE, Page
 from headgate.wire.manifest import tolerances
 
 _REORDERINGS: Final = 5
 _JOINS: Final = 5
 _NOTES: Final = 8
 _STATUS_S: Final = 60.0
+_LEDGER: Final = ("revision", "time_ms", "streams", "subscriptions", "subscription_count", "next", "groups", "findings")
+
+
+_Only = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Only subscriptions of this kind, as site=SITE, stream=STREAM, class=ID or name=NAME; repeatable."
+    ),
+]
+_After = Annotated[str, typer.Option(help="Go on after this name, as the last page says.")]
+_Limit = Annotated[int, typer.Option(min=1, help="Show at most so many subscriptions, and sums over all of them.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -87,8 +99,10 @@ async def _refuse_misfits(client: Client, state_dir: Path) -> None:
             raise IdentityError(wrong)
 
 
-async def read_document(nats: str | None, state_dir: Path, namespace: str, creds: Path | None) -> dict[str, Any]:
-    """The status of a deployment, running or not."""
+async def read_document(
+    nats: str | None, state_dir: Path, namespace: str, creds: Path | None, page: Page | None = None
+) -> dict[str, Any]:
+    """The status of a deployment, running or not, with all of its subscriptions or those of a page."""
     from headgate.fabric.server import running_url
     from headgate.service.pulse import stream_state
     from headgate.service.status import read_status, with_machine
@@ -97,7 +111,7 @@ async def read_document(nats: str | None, state_dir: Path, namespace: str, creds
     try:
         async with reading(nats, state_dir, namespace, creds) as client, asyncio.timeout(_STATUS_S):
             await client.snapshot()
-            document = await read_status(client.fabric, client.tables, state_dir if nats is None else None)
+            document = await read_status(client.fabric, client.tables, state_dir if nats is None else None, page)
             # The log may have an old report: it cannot be written when the disk is full.
             machine = await ask_machine(client)
     except (FabricError, TimeoutError) as error:
@@ -113,6 +127,9 @@ async def read_document(nats: str | None, state_dir: Path, namespace: str, creds
 
 def status(
     as_json: o.AsJson = False,
+    only: _Only = None,
+    after: _After = "",
+    limit: _Limit = PAGE,
     state_dir: o.StateDir = o.STATE_DIR,
     nats: o.Nats = None,
     namespace: o.Namespace = "hg",
@@ -123,7 +140,8 @@ def status(
     Works also when nothing is running. Delays are from the root's commit (p50, p99) and from the event (p50), to the
     hand-over.
     """
-    document = o.run(read_document(nats, state_dir, namespace, creds))
+    page = Page.read(o.key_values(only or []), after, limit)
+    document = o.run(read_document(nats, state_dir, namespace, creds, page))
     if as_json:
         typer.echo(json.dumps(document))
         return
@@ -135,7 +153,7 @@ def status(
         console.print(planner_line(document["planner"]), markup=False)
     if document.get("tables"):
         console.print(tables_line(document["tables"]), markup=False, highlight=False)
-    for line in [*notes(document), *machine_lines(document["machine"])]:
+    for line in [*more_lines(document), *notes(document), *machine_lines(document["machine"])]:
         console.print(line, markup=False, highlight=False)
     for line in [*loss_lines(document), *error_lines(document)]:
         console.print(line, markup=False)
@@ -274,7 +292,32 @@ def status_tables(document: dict[str, Any]) -> list[Sheet]:
     for name, each in document["sites"].items():
         up, down = each["upload_bytes"] / 1e3, each["download_bytes"] / 1e3
         sites.add_row(name, f"{up:,.1f}", f"{down:,.1f}", f"{each['queued_rows']:,}", str(each["repairs"]))
-    return [streams, sites, links, ledger_table(document, delays=True), *queue_tables(document)]
+    groups = group_tables(document)
+    return [streams, sites, links, *groups, ledger_table(document, delays=True), *queue_tables(document)]
+
+
+def group_tables(document: dict[str, Any]) -> list[Sheet]:
+    """Sums of the ledger by site and by class, where not all subscriptions are shown."""
+    if document.get("next") is None:
+        return []
+    heads = ("subscriptions", "matched", "delivered", "reduced", "expired", "in_flight", "difference")
+    found = document["groups"]
+    sites = Sheet(f"all {document['subscription_count']:,} subscriptions by site", "site", *heads)
+    for name, sums in found["sites"].items():
+        sites.add_row(name, *(f"{sums[term]:,}" for term in heads))
+    title = f"the {len(found['classes'])} of {found['class_count']:,} classes with most in flight"
+    classes = Sheet(title, "stream", "site", "class", *heads)
+    for each in found["classes"]:
+        classes.add_row(each["stream"], each["site"], str(each["class"]), *(f"{each[term]:,}" for term in heads))
+    return [sites, classes]
+
+
+def more_lines(document: dict[str, Any]) -> list[str]:
+    """How to see the subscriptions that are not shown."""
+    if document.get("next") is None:
+        return []
+    shown, count = len(document["subscriptions"]), document["subscription_count"]
+    return [f"{shown:,} of {count:,} subscriptions are shown; go on with --after {document['next']}"]
 
 
 def queue_tables(document: dict[str, Any]) -> list[Sheet]:
@@ -347,6 +390,9 @@ def ledger_table(document: dict[str, Any], *, delays: bool = False) -> Sheet:
 
 def ledger(
     as_json: o.AsJson = False,
+    only: _Only = None,
+    after: _After = "",
+    limit: _Limit = PAGE,
     state_dir: o.StateDir = o.STATE_DIR,
     nats: o.Nats = None,
     namespace: o.Namespace = "hg",
@@ -357,18 +403,20 @@ def ledger(
     A stream that failed, stands still or is behind its source, an output that does not move while rows wait, and a term
     that cannot be read are named. `oldest` is how long the oldest row in flight has been on its way.
     """
-    document = o.run(read_document(nats, state_dir, namespace, creds))
+    page = Page.read(o.key_values(only or []), after, limit)
+    document = o.run(read_document(nats, state_dir, namespace, creds, page))
     wrong = [each for each in document["findings"] if each["wrong"]]
     if as_json:
-        found = {key: document[key] for key in ("revision", "time_ms", "streams", "subscriptions", "findings")}
+        found = {key: document[key] for key in _LEDGER}
         typer.echo(json.dumps({**found, "wrong": [str(Finding.of(each)) for each in wrong]}))
     else:
         console = o.wide_console()
-        console.print(ledger_table(document))
-        for line in [*loss_lines(document), *error_lines(document)]:
+        for table in [*group_tables(document), ledger_table(document)]:
+            console.print(table)
+        for line in [*more_lines(document), *loss_lines(document), *error_lines(document)]:
             console.print(line, markup=False, highlight=False)
         print_findings(console, document)
-        count = len(document["subscriptions"])
+        count = document["subscription_count"] if document["next"] else len(document["subscriptions"])
         state = "not 0" if differences(document) else "0"
         more = f", {len(wrong)} finding{'' if len(wrong) == 1 else 's'}" if wrong else ""
         console.print(f"{count} subscription{'' if count == 1 else 's'}, ledger difference {state}{more}")

@@ -15,6 +15,7 @@ import yaml
 
 from headgate.cli import options as o
 from headgate.client import Client
+from headgate.client.bulk import read_keys, read_subscriptions
 from headgate.errors import HeadgateError
 from headgate.fabric.gated import GatedFabric
 
@@ -31,14 +32,22 @@ def register(app: typer.Typer) -> None:
 
 
 def subscribe(
-    name: Annotated[str, typer.Argument(help="The subscription's name.")],
-    stream: Annotated[str, typer.Option(help="The stream.")],
-    site: Annotated[str, typer.Option(help="The site that it is delivered at.")],
-    where: Annotated[str, typer.Option(help="Which rows, as a SQL expression.")] = "true",
+    name: Annotated[str | None, typer.Argument(help="The subscription's name; none with --from.")] = None,
+    stream: Annotated[str | None, typer.Option(help="The stream.")] = None,
+    site: Annotated[str | None, typer.Option(help="The site that it is delivered at.")] = None,
+    where: Annotated[str | None, typer.Option(help="Which rows, as a SQL expression; default: all.")] = None,
     select: Annotated[str | None, typer.Option(help="Which columns, separated by commas; default: all.")] = None,
     option: Annotated[
         list[str] | None,
         typer.Option("--set", help="Any other key of the deployment file, as KEY=YAML; repeatable."),
+    ] = None,
+    from_: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="Make all subscriptions of this file (.parquet, .csv, .jsonl) in one change; each has a name and keys "
+            "of the deployment file, and what it does not say is as the other options say.",
+        ),
     ] = None,
     change: Annotated[bool, typer.Option("--change", help="Change a subscription of that name.")] = False,
     wait: Annotated[str, typer.Option(help="How long to wait for the first batch that it counts in.")] = "10 s",
@@ -50,11 +59,17 @@ def subscribe(
     """Add a subscription to the running deployment; it is counted from the sequence that is printed as `starts`."""
     from headgate.model import parse_duration
 
-    document: dict[str, Any] = {"stream": stream, "site": site, "where": where}
-    if select is not None:
-        document["select"] = [column.strip() for column in select.split(",")]
+    given = {"stream": stream, "site": site, "where": where, "select": select}
+    document = read_keys({key: value for key, value in given.items() if value is not None})
     for key, value in o.key_values(option or []).items():
         document[key] = yaml.safe_load(value)
+    if from_ is not None:
+        wanted = {each: {**document, **found} for each, found in read_subscriptions(from_).items()}
+        typer.echo(json.dumps(o.run(_subscribe_many(wanted, change, nats, state_dir, namespace, creds))))
+        return
+    missing = [key for key, value in (("NAME", name), ("--stream", stream), ("--site", site)) if value is None]
+    if name is None or missing:
+        raise HeadgateError(f"{', '.join(missing)} is missing", hint="give it, or a file of subscriptions with --from")
 
     async def work() -> dict[str, Any]:
         async with await o.connect(nats, state_dir, namespace, creds) as client:
@@ -71,13 +86,28 @@ def subscribe(
         typer.echo("no rows came meanwhile: it is counted from the next batch on, see `headgate ledger`", err=True)
 
 
+async def _subscribe_many(
+    wanted: dict[str, dict[str, Any]],
+    change: bool,
+    nats: str | None,
+    state_dir: Path,
+    namespace: str,
+    creds: Path | None,
+) -> dict[str, Any]:
+    async with await o.connect(nats, state_dir, namespace, creds) as client:
+        return await client.subscribe_many(wanted, change=change)
+
+
 async def _starts(client: Any, name: str, timeout_s: float) -> int | None:
     """The sequence before the first row that counts, None while no batch was committed under the new revision."""
     try:
         async with asyncio.timeout(timeout_s):
             while True:
-                status = await client.control("mine" if isinstance(client.fabric, GatedFabric) else "status")
-                starts: int | None = status["subscriptions"].get(name, {}).get("starts")
+                if isinstance(client.fabric, GatedFabric):
+                    found = await client.control("mine")
+                else:
+                    found = await client.control("lines", names=[name])
+                starts: int | None = found["subscriptions"].get(name, {}).get("starts")
                 if starts is not None:
                     return starts
                 await asyncio.sleep(0.3)

@@ -38,6 +38,7 @@ from headgate.relay.tables import Tables
 from headgate.wire.identity import new_id
 from headgate.wire.ledger import Account, Tally
 from headgate.wire.logs import Logs
+from headgate.wire.packing import pack_request
 from headgate.wire.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -125,25 +126,43 @@ class Client:
             raise ClientError("no deployment is published here", hint=hint, kind="unavailable")
         return await self.tables.snapshot(revision)
 
-    async def control(self, verb: str, *, request: str | None = None, **arguments: Any) -> dict[str, Any]:
+    async def subscribe_many(
+        self, subscriptions: Mapping[str, Mapping[str, Any]], *, change: bool = False, timeout_s: float = 600.0
+    ) -> dict[str, Any]:
+        """Make many subscriptions in one change: all of them or none, and one revision.
+
+        Each is given by its name with the keys of the deployment file (`stream`, `site`, `where`, ...). With `change`
+        those that are there already are changed. Returns the `revision` from which they count, and their `count`.
+        """
+        return await self.control(
+            "subscribe",
+            timeout_s=timeout_s,
+            subscriptions={name: dict(each) for name, each in subscriptions.items()},
+            change=change,
+            brief=True,
+        )
+
+    async def control(
+        self, verb: str, *, request: str | None = None, timeout_s: float = 10.0, **arguments: Any
+    ) -> dict[str, Any]:
         """Ask the running service for a change or a report.
 
         A request that is not answered in time is repeated, and it is never done twice: it has an id. Who wants to go on
         trying after an error, or after a restart of this program, gives an id of their own as `request`. Who asks more
-        often than is allowed waits here, for at most 30 s.
+        often than is allowed waits here, for at most 30 s. `timeout_s` is how long each try waits for an answer.
 
         Raises:
             BusyError: The catalog is held by another program, or too much was asked for; nothing was changed.
             ClientError: The request was refused, or the service does not answer.
         """
         identity = request or uuid.uuid4().hex
-        data = json.dumps({**arguments, "request": identity, **self._myself}).encode()
+        data = pack_request(json.dumps({**arguments, "request": identity, **self._myself}).encode())
         if len(data) > self.fabric.max_payload:
             taken = f"the request has {len(data):,} bytes, and NATS takes {self.fabric.max_payload:,}"
             raise ClientError(taken, hint="ask for less at a time", kind="too-large")
         given_up_s = time.monotonic() + _PATIENCE_S
         while True:
-            document = await self._asked(verb, data, identity)
+            document = await self._asked(verb, data, identity, timeout_s)
             again_s = document.get("retry_after_s")
             if again_s is None or time.monotonic() + again_s > given_up_s:
                 break
@@ -153,11 +172,11 @@ class Client:
             raise (BusyError if kind == BusyError.usual_kind else ClientError)(document["error"], kind=kind)
         return document
 
-    async def _asked(self, verb: str, data: bytes, identity: str) -> dict[str, Any]:
+    async def _asked(self, verb: str, data: bytes, identity: str, timeout_s: float) -> dict[str, Any]:
         """The answer to a request, which may be an error; it is repeated while there is none."""
         for tries_left in reversed(range(_TRIES)):
             try:
-                answer = await self.fabric.request(self.fabric.logs.control(verb), data)
+                answer = await self.fabric.request(self.fabric.logs.control(verb), data, timeout_s)
                 break
             except NoAnswerError as error:
                 if not tries_left:

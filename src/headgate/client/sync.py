@@ -136,6 +136,11 @@ class SyncClient:
         """Read on, from here on at another site if one is given, as `Client.attach`."""
         return self._deliveries(self._run(self._client.attach(name, site=site, **reading)), timeout_s)
 
+    def subscribe_many(self, subscriptions: Mapping[str, Mapping[str, Any]], *, change: bool = False) -> dict[str, Any]:
+        """Make many subscriptions in one change, as `Client.subscribe_many`."""
+        found: dict[str, Any] = self._run(self._client.subscribe_many(subscriptions, change=change))
+        return found
+
     def move(self, name: str, site: str) -> int:
         """Deliver a subscription at another site; whoever reads it gets what the old site holds first."""
         return self._run(self._client.move(name, site))

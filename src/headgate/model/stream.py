@@ -34,7 +34,8 @@ class Admission:
 class Stream:
     """A typed stream with one root site, where its rows get their sequence numbers.
 
-    `rate_rows_per_s` is the rate that is expected, None when nobody has said.
+    `rate_rows_per_s` is the rate that is expected, None when nobody has said. `keep_s` is how long its rows stay in the
+    root log once they are accounted for; None keeps them while there is room.
     """
 
     name: str
@@ -46,3 +47,4 @@ class Stream:
     rate_rows_per_s: float | None = None
     admission: Admission = field(default_factory=Admission)
     options: Mapping[str, Any] = field(default_factory=dict)
+    keep_s: float | None = None

@@ -67,11 +67,14 @@ def commit(
 
 
 def build_manifest(
-    stream: str, lineage: str, batch: int, pin: Pin, staged: Staged, after: int, now_ms: int
+    stream: str, lineage: str, batch: int, pin: Pin, staged: Staged, after: int, now_ms: int, *, lags: bool = True
 ) -> Manifest:
-    """The manifest of what was staged, with sequence numbers by prefix sums."""
+    """The manifest of what was staged, with sequence numbers by prefix sums.
+
+    Without `lags` it does not say how old its rows are, as their event times are of another clock.
+    """
     class_ids, class_counts = staged.class_counts()
-    mean_ms = staged.mean_event_ms()
+    mean_ms = staged.mean_event_ms() if lags else None
     return Manifest(
         stream=stream,
         lineage=lineage,

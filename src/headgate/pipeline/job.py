@@ -254,8 +254,8 @@ class Job:
 
 
 def _read_as(stream: Stream | None) -> Stream | None:
-    """What a query depends on: the rate that is expected is the planner's."""
-    return None if stream is None else replace(stream, rate_rows_per_s=None)
+    """What a query depends on: the rate that is expected is the planner's, and how long rows are kept the relay's."""
+    return None if stream is None else replace(stream, rate_rows_per_s=None, keep_s=None)
 
 
 def _import_all(batches: Any) -> Any:

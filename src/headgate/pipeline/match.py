@@ -28,7 +28,7 @@ from headgate.pipeline.sources.declarations import take_declarations
 from headgate.pipeline.staged import StagedRow, encode_staged
 from headgate.pipeline.states import IndexRef
 from headgate.pipeline.validate import DEAD
-from headgate.pipeline.worker import Address, Worker, worker
+from headgate.pipeline.worker import Address, Bench, worker
 from headgate.protocol.records import Pin
 from headgate.wire.integers import encode_lists
 from headgate.wire.manifest import of_class
@@ -67,8 +67,11 @@ class MatchPass:
     in_order: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Match and stage; yields what was staged."""
-        me = worker(self.address)
+        """Match and stage in a process of Spark; yields what was staged."""
+        return self.run(worker(self.address), batches)
+
+    def run(self, me: Bench, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Match with the state of a worker and stage into its log; yields what was staged."""
         place = max(self.pin.head, self.pin.context)
         held = me.state(self.stream, self.pin.version, self.index, place)
         stream, state = held.stream, held.state
@@ -94,7 +97,7 @@ class MatchPass:
             begun = time.thread_time()
             matched = matcher.match(good, age_s, self.row_cost_s)
             spent = Spent(time.thread_time() - begun)
-            told += self._stage(me, matched, spent, counted)
+            told += self._stage(me, matched, spent, counted, whole=stream.keep_s is not None)
             told += [
                 StagedRow(kind="withheld", tolerance=tolerance, withheld=count)
                 for tolerance, count in matched.withheld().items()
@@ -150,7 +153,7 @@ class MatchPass:
             age_s = max(age_s, 0.0 if oldest is None else time.time() - oldest / 1e6)
         return age_s
 
-    def _stage_dead(self, me: Worker, dead: pa.RecordBatch, room: int) -> list[StagedRow]:
+    def _stage_dead(self, me: Bench, dead: pa.RecordBatch, room: int) -> list[StagedRow]:
         """Stage dead letters; senders' declarations travel among them and become rows of their own."""
         dead, unsent = take_declarations(dead, DEAD)
         told = [] if unsent is None else [StagedRow(kind="unsent", unsent=unsent.to_bytes().decode())]
@@ -163,9 +166,12 @@ class MatchPass:
             ]
         return told
 
-    def _stage(self, me: Worker, matched: MatchedRows, spent: Spent, counted: Counted) -> list[StagedRow]:
-        """Stage the rows that matched, as one or more parts."""
-        parts = list(cut(matched.evaluated, matched.lists, int(me.fabric.max_payload * SHARE), spent))
+    def _stage(
+        self, me: Bench, matched: MatchedRows, spent: Spent, counted: Counted, *, whole: bool
+    ) -> list[StagedRow]:
+        """Stage the rows that matched, or all of them where they are kept, as one or more parts."""
+        room = int(me.fabric.max_payload * SHARE)
+        parts = list(cut(matched.evaluated, matched.lists, room, spent, whole=whole))
         data = [encoded for _, encoded in parts if encoded is not None]
         places = iter(me.fabric.publish_all(me.fabric.logs.part(self.stream), data) if data else [])
         if data:
@@ -216,10 +222,13 @@ def possible_times(times_us: pa.Array, now_us: int) -> pa.Array:
 
 
 def cut(
-    good: pa.RecordBatch, lists: ClassLists, max_bytes: int, spent: Spent | None = None
+    good: pa.RecordBatch, lists: ClassLists, max_bytes: int, spent: Spent | None = None, *, whole: bool = False
 ) -> Iterator[tuple[Part, bytes | None]]:
-    """Parts of at most so many bytes with their encoding, None for a run of rows that nobody wants."""
-    matched = lists.rows_matched()
+    """Parts of at most so many bytes with their encoding, None for a run of rows that nobody wants.
+
+    With `whole` parts have all rows, for those who will want them later.
+    """
+    matched = np.arange(good.num_rows) if whole else lists.rows_matched()
     rows = good.take(pa.array(matched)) if len(matched) < good.num_rows else good
     kept = ClassLists(np.concatenate((lists.offsets[matched], lists.offsets[-1:])), lists.ids)
     part = Part(good.num_rows, matched.astype(np.uint64), rows, kept)
@@ -238,4 +247,4 @@ def cut(
     for start, stop in ((0, half), (half, good.num_rows)):
         offsets = lists.offsets[start : stop + 1]
         piece = ClassLists(offsets - offsets[0], lists.ids[offsets[0] : offsets[-1]])
-        yield from cut(good.slice(start, stop - start), piece, max_bytes, spent)
+        yield from cut(good.slice(start, stop - start), piece, max_bytes, spent, whole=whole)

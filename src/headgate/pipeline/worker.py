@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from headgate.fabric import SyncFabric
 from headgate.filters.cost import evaluation
@@ -34,6 +34,45 @@ class Address:
     def connect(self) -> SyncFabric:
         """A connection of its own."""
         return SyncFabric(self.url, self.logs, **self.options)
+
+
+class PartLog(Protocol):
+    """Where the match pass puts its parts and dead letters."""
+
+    @property
+    def max_payload(self) -> int:
+        """How many bytes a message may have."""
+        ...
+
+    @property
+    def logs(self) -> Logs:
+        """The names of its subjects."""
+        ...
+
+    def publish_all(self, subject: str, messages: list[bytes]) -> list[int]:
+        """Append messages; returns their places."""
+        ...
+
+
+class Bench(Protocol):
+    """What the match pass works with: an index of each stream, and a log for what it stages."""
+
+    @property
+    def fabric(self) -> PartLog:
+        """Where parts go."""
+        ...
+
+    def state(self, stream: str, version: int, ref: IndexRef | None, context: int) -> Held:
+        """A stream's index under a version, with its context log read up to a place."""
+        ...
+
+    def stricter(self, stream: str, version: int, tolerance: float, context: int) -> Held:
+        """The same of the classes alone that tolerate less than that to be withheld from them."""
+        ...
+
+    def meter(self, stream: str) -> Meter:
+        """What tells the classes of a stream that take too long."""
+        ...
 
 
 class Worker:

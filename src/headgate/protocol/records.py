@@ -95,9 +95,10 @@ class RangeRequest(Record, frozen=True, kw_only=True):
     """What a site is asked about the range (after, upto] of a stream.
 
     Its rows are wanted as the site would send them to a `child` or to a `subscription`, or those of one delivery class
-    in some `columns`. With `past` a root says only how far it has forgotten the range, with `owed` which rows are the
-    first that are owed to that site, with `served` which were for a stay of that subscription before `stay` (`Owed`).
-    With `sent` a site says only how far it has sent the range to the child.
+    in some `columns`, from the commit on that a subscription's `start` takes first. With `past` a root says only how
+    far it has forgotten the range, with `owed` which rows are the first that are owed to that site, with `served` which
+    were for a stay of that subscription before `stay` (`Owed`). With `sent` a site says only how far it has sent the
+    range to the child.
     """
 
     kind_name = "range-request"
@@ -108,6 +109,7 @@ class RangeRequest(Record, frozen=True, kw_only=True):
     subscription: Count = 0
     class_id: int | None = None
     columns: list[str] = []
+    start: str = "earliest"
     past: bool = False
     owed: str | None = None
     served: Count | None = None

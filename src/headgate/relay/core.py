@@ -5,13 +5,16 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, Self
 
 from headgate.reduction import FairDrain
 from headgate.relay.evenly import Evenly, Queue
 from headgate.relay.output import Output, QueueLimits
 from headgate.relay.routes import Child, Receiver, Routes
+from headgate.relay.shared import SharedWork
 from headgate.relay.split import split
+from headgate.relay.turns import DueTimes
 from headgate.wire.block import Block
 
 
@@ -95,6 +98,8 @@ class Room:
 
 NO_ROOM: Final = Room(0)
 _ASKS: Final = 100
+_ANY: Final = 1 << 30
+_AGAIN_S: Final = 0.1
 
 
 @dataclass
@@ -125,7 +130,9 @@ class RelayCore:
         self.limits = limits or QueueLimits()
         self.outputs: dict[Key, Output] = {}
         self._inputs: dict[str, _Input] = {}
-        self._active: dict[Key, None] = {}
+        self._links: dict[Key, None] = {}
+        self._inboxes: DueTimes[Key] = DueTimes()
+        self.shared = SharedWork()
         self._drain = FairDrain()
         self._contenders: dict[Key, Child | Receiver] = {}
         self._max_held = max_held
@@ -136,7 +143,8 @@ class RelayCore:
 
     def restore(self, key: Key, coverage: int | None, sequence: int) -> Output:
         """Take up an output where its log ends. Called for each output before its first block."""
-        output = self.outputs[key] = Output(self.limits, coverage, sequence, defer=self._defer)
+        output = self.outputs[key] = Output(self.limits, coverage, sequence, defer=self._defer, shared=self.shared)
+        self.shared.pace(len(self.outputs))
         return output
 
     def coverage(self, stream: str) -> int | None:
@@ -219,12 +227,15 @@ class RelayCore:
         if output is None:
             raise LookupError(f"the output {key.token} of {self.site!r} was not restored before its first block")
         output.offer(block, target, now)
-        self._active[key] = None
+        if key.child is None:
+            self._inboxes.add(key, output)
+        else:
+            self._links[key] = None
         if output.overfull and output not in self.overfull:
             self.overfull.append(output)
 
-    def sends(self, now: float, room: Callable[[Key, Output], Room]) -> Iterator[Send]:
-        """Messages that are due on outputs that are not waiting for an answer.
+    def sends(self, now: float, room: Callable[[Key, Output], Room], inboxes: int = _ANY) -> Iterator[Send]:
+        """Messages that are due on outputs that are not waiting for an answer, of inboxes at most so many.
 
         `room` says what an output may send now. Outputs that share a budget take turns, fair in bytes by the weights of
         the receivers behind them and inside strict priorities, or, where waiting is bounded by time, the one goes first
@@ -239,8 +250,8 @@ class RelayCore:
                 held.append(key.token)
             elif not output.queue:
                 if not output.packing:
-                    self._active.pop(key)
-            elif key.child is not None and not output.due(now):
+                    self._links.pop(key)
+            elif not output.due(now):
                 held.append(key.token)  # asking for room would count as having something to send
             elif self._noted(key, found := room(key, output)) and output.due(now):
                 charge = min(found.rows, max(1, output.rows)) * found.row_bytes
@@ -251,6 +262,23 @@ class RelayCore:
             else:
                 held.append(key.token)
         yield from self._in_turn(sharing, held, now, room)
+        yield from self._to_inboxes(now, room, inboxes)
+
+    def _to_inboxes(self, now: float, room: Callable[[Key, Output], Room], most: int) -> Iterator[Send]:
+        """Messages of inboxes that are due; those that there is no room for are looked at again a little later."""
+        self._inboxes.look(self.outputs)
+        for key in islice(self._inboxes.due(now), most):
+            output = self.outputs.get(key)
+            if output is None or output.busy is not None or not output.due(now):
+                if output is not None:
+                    self._inboxes.add(key, output)
+                continue
+            found = room(key, output)
+            if found.rows:
+                self._inboxes.sent(key)
+                yield from self._send(key, found, now, 0.0)
+            else:
+                self._inboxes.put(key, now + _AGAIN_S)
 
     def _in_turn(
         self, sharing: dict[Key, float], held: list[str], now: float, room: Callable[[Key, Output], Room]
@@ -290,15 +318,14 @@ class RelayCore:
 
     def _turns(self, now: float) -> list[Key]:
         if self.limits.shed_after_s is None:
-            return list(self._active)
+            return list(self._links)
         if self._evenly is None:
             self._evenly = Evenly(self.limits.shed_after_s)
-        for key in self._active:
-            if key.child is not None:
-                self.outputs[key].waited(now)
+        for key in self._links:
+            self.outputs[key].waited(now)
         if self._evenly.due(now):
             self._thin(self._evenly, now)
-        return sorted(self._active, key=lambda key: self.outputs[key].oldest)
+        return sorted(self._links, key=lambda key: self.outputs[key].oldest)
 
     def _thin(self, evenly: Evenly[Key], now: float) -> None:
         """Give up what the controllers say of what has come since the last time, and move them."""
@@ -323,26 +350,31 @@ class RelayCore:
         """After how many seconds something may be due; None while nothing waits or all of it waits for answers."""
         waits = [
             max(output.due_at - now, tick_s)
-            for key in self._active
+            for key in self._links
             if (output := self.outputs[key]).busy is None and (output.queue or output.packing)
         ]
+        self._inboxes.look(self.outputs)
+        next_s = self._inboxes.next_at()
+        if next_s is not None:
+            waits.append(max(next_s - now, tick_s))
         return min(waits, default=None)
 
     def settled(self, stream: str) -> int | None:
         """The end of what no output needs from the site log any more, None when nothing is settled."""
-        # An output that nothing was routed to yet, as its first block waits behind a gap, needs nothing of what came.
-        mine = [output for key, output in self.outputs.items() if key.stream == stream and output.reach is not None]
-        marks = [output.settled for output in mine]
-        known = [mark for mark in marks if mark is not None]
-        if not known or len(known) < len(marks):
-            return None
         source = self._inputs.get(stream)
-        return min([*known, source.coverage]) if source and source.coverage is not None else min(known)
+        came = None if source is None else source.coverage
+        # An output with nothing to send needs nothing of what came, whether all of it is sent or nothing was for it.
+        busy = [output for key, output in self.outputs.items() if key.stream == stream and output.needs(came)]
+        marks = [output.settled for output in busy]
+        known = [mark for mark in (*marks, came) if mark is not None]
+        return None if not known or None in marks else min(known)
 
     def forget(self, key: Key) -> None:
         """Drop an output that no version will use again."""
         self.outputs.pop(key, None)
-        self._active.pop(key, None)
+        self._links.pop(key, None)
+        self._inboxes.forget(key)
+        self.shared.pace(len(self.outputs))
         self._lacking.pop(key, None)
         if self._contenders.pop(key, None) is not None:
             self._drain.remove(key.token)

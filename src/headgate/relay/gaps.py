@@ -18,6 +18,7 @@ from headgate.protocol.records import Owed, RangeRequest
 from headgate.relay.asking import ask_owed, ask_sent, fetch_blocks
 from headgate.relay.core import Gap, Key
 from headgate.relay.holds import Held
+from headgate.relay.restoring import restore_outputs
 from headgate.relay.routes import Routes
 from headgate.relay.state import SiteState
 from headgate.wire.frame import WireError
@@ -171,7 +172,7 @@ class Gaps:
         # A version that does not route the stream here has nothing in its range but the coverage.
         routes = routes or Routes(state.site, stream, version, self._parents[stream], pa.schema([]), (), ())
         block = state.port.codec.block(data, routes.schema)
-        await state.restore_outputs(routes)
+        await restore_outputs(state, routes)
         state.core.receive(block, routes, state.port.now)
         await state.pack_overfull()
         state.totals.repairs += 1

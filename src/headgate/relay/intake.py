@@ -7,13 +7,15 @@ from functools import partial
 
 from msgspec import structs
 
+from headgate.model.start import NOW
 from headgate.protocol.port import GoneError, Stored
 from headgate.protocol.records import RangeRequest, RelayMark
 from headgate.relay.asking import ask_blocks, ask_owed
 from headgate.relay.core import key_of
 from headgate.relay.gaps import Gaps
 from headgate.relay.repair import HISTORY
-from headgate.relay.root import EARLIEST, load_block
+from headgate.relay.restoring import restore_outputs
+from headgate.relay.root import load_block
 from headgate.relay.routes import Receiver, Routes
 from headgate.relay.state import Intake, SiteState
 from headgate.wire.block import Block
@@ -97,7 +99,10 @@ class Intakes:
         """Route a block, and see to what is missing before it."""
         state, stream = self._state, routes.stream
         async with state.routing:
-            await state.restore_outputs(routes)
+            if state.routed.get(stream) is not routes:
+                await restore_outputs(state, routes)
+                state.current[stream] = frozenset(key_of(stream, target) for target in routes.targets)
+                state.routed[stream] = routes
             await self._backfill(routes, block.after)
             if routes.parent is not None:
                 self._gaps.begin(stream)
@@ -105,7 +110,6 @@ class Intakes:
             same = self._versions.get(stream) == block.version
             if gap is None:
                 self._versions[stream] = block.version
-            state.current[stream] = frozenset(key_of(stream, target) for target in routes.targets)
             await state.pack_overfull()
         state.meters.blocks += 1
         taken = Intake(block.upto, stored.sequence, stored.subject, block.version, stored.size)
@@ -125,7 +129,7 @@ class Intakes:
             output = state.core.outputs[key]
             mine = target.subscription
             reached = output.reach or 0
-            if mine.start != EARLIEST or reached >= upto:
+            if mine.start == NOW or reached >= upto:
                 continue
             stream, port = routes.stream, state.port
             root = (await state.tables.snapshot(routes.version)).deployment.streams[stream].root
@@ -143,6 +147,7 @@ class Intakes:
                     upto=begins,
                     class_id=target.class_id,
                     columns=target.schema.names,
+                    start=mine.start,
                 )
                 answers = await state.insist(partial(ask_blocks, port, root, history))
                 if not answers:

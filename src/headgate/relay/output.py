@@ -27,9 +27,10 @@ from headgate.relay.aging import Aging
 from headgate.relay.bounds import LEFT_BEHIND
 from headgate.relay.reducer import Reducer
 from headgate.relay.routes import Child, Receiver
+from headgate.relay.shared import SharedWork
 from headgate.relay.waiting import Waiting, WaitingBlocks, for_decisions, front_of, meant_for
 from headgate.relay.waits import age_s, waits_by_class, withheld_rows
-from headgate.wire.block import Block, concat
+from headgate.wire.block import Block
 
 OLDEST: Final = "oldest"
 OVERSIZE: Final = "oversize"
@@ -79,9 +80,16 @@ class Output:
     """
 
     def __init__(
-        self, limits: QueueLimits, coverage: int | None = None, sequence: int = 0, *, defer: bool = False
+        self,
+        limits: QueueLimits,
+        coverage: int | None = None,
+        sequence: int = 0,
+        *,
+        defer: bool = False,
+        shared: SharedWork | None = None,
     ) -> None:
         self.limits = limits
+        self._shared = shared or SharedWork()
         self.defer = defer
         self.overfull = False
         self.packing = False
@@ -122,6 +130,11 @@ class Output:
         return self._blocks.bytes
 
     @property
+    def waits(self) -> bool:
+        """Whether a message is on its way."""
+        return self.busy is not None
+
+    @property
     def reach(self) -> int | None:
         """The end of what is queued or published."""
         return self.queue[-1].block.upto if self.queue else (self.busy.upto if self.busy else self.coverage)
@@ -130,6 +143,12 @@ class Output:
     def settled(self) -> int | None:
         """The end of what a restart does not need from the site log."""
         return self.held if self.held is not None else self.coverage
+
+    def needs(self, came: int | None) -> bool:
+        """Whether some of what came up to a place, None where that is not known, is still to be sent."""
+        if came is None:
+            return self.reach is not None
+        return bool(self.queue) or self.busy is not None or self.packing
 
     def offer(self, block: Block, target: Child | Receiver, now: float) -> None:
         """Queue the part of a block that lies past what is here already."""
@@ -292,7 +311,8 @@ class Output:
             return since
         if self.rows > 0 or any(each.block.declared for each in self.queue):
             return max(since, min(self._sent_s, since) + limits.linger_s)
-        return max(since + limits.idle_s, min(self._sent_s, since) + QUIET * limits.idle_s)
+        idle_s = max(limits.idle_s, self._shared.idle_s)
+        return max(since + idle_s, min(self._sent_s, since) + QUIET * idle_s)
 
     def next_message(self, now: float, max_rows: int) -> Block | None:
         """The next message, None when there is nothing to send yet; it stays queued until `published`."""
@@ -309,7 +329,7 @@ class Output:
             if taken[-1].block.declared or each.block.version != first.block.version or rows > max_rows:
                 break
             taken.append(each)
-        message = concat([each.block for each in taken])
+        message = self._shared.join([each.block for each in taken])
         if any(each.decided for each in taken):
             self.busy = message
         else:

@@ -101,7 +101,8 @@ class Reducer:
 
     def bounds(self, target: Child | Receiver) -> Bounds:
         """The limits of groups on a link, and how much of each waits; the owner of the queue keeps the counts."""
-        self._meet(target)
+        if self._groups or isinstance(target, Child) or target.subscription.policy is not None:
+            self._meet(target)
         return self._bounds
 
     def limit(self, target: Child | Receiver, max_rows: float, max_bytes: float) -> Limit:

@@ -19,9 +19,11 @@ from msgspec import structs
 
 from headgate.matching import ClassLists
 from headgate.model import Subscription
+from headgate.model.start import takes
 from headgate.protocol.port import FabricError, GoneError, MachinePort
 from headgate.protocol.records import RangeRequest
 from headgate.relay.asking import fetch_blocks, forgotten_past
+from headgate.relay.history import match_again, matches_again
 from headgate.relay.owed import is_served, owed_from, was_at
 from headgate.relay.root import commit_of, committed, load_block, readable
 from headgate.relay.routes import Receiver, Routes
@@ -191,17 +193,20 @@ class RepairService:
     async def _of_class(self, request: RangeRequest, class_id: int) -> list[Block]:
         """What the root log holds of one class, at most some commits at a time."""
         found: list[Block] = []
-        stream = request.stream
+        stream, newest = request.stream, await self._tables.newest()
         async for manifest in committed(self._port, stream, request.upto):
             if manifest.upto > request.upto or len(found) >= _MAX_COMMITS:
                 break
-            if manifest.upto <= request.after:
+            if manifest.upto <= request.after or not takes(request.start, manifest.upto, manifest.time_ms):
                 continue
-            schema = (await self._tables.snapshot(manifest.version)).deployment.streams[stream].schema
+            snapshot = await self._tables.snapshot(manifest.version)
+            schema = snapshot.deployment.streams[stream].schema
             subscription = Subscription("history", stream, self._site)
             mine = Receiver(HISTORY, class_id, subscription, schema.select(request.columns).arrow)
             routes = Routes(self._site, stream, manifest.version, None, schema.arrow, (), (mine,))
             block = await load_block(self._port, manifest, schema.arrow, routes)
+            if matches_again(snapshot, newest, manifest, class_id):
+                block = match_again(block, newest, class_id)
             found.extend(piece for _, piece in for_local(block, (mine,)))
         return found
 

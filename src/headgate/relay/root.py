@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +15,6 @@ from headgate.wire.block import Block, Commit
 from headgate.wire.frame import WireError
 from headgate.wire.manifest import Manifest
 from headgate.wire.part import Part
-
-EARLIEST: Final = "earliest"
-"""The start of a subscription that wants what the root log still holds of its delivery class."""
 
 
 def commit_of(manifest: Manifest) -> Commit:

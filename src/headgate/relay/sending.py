@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from headgate.protocol.port import FabricError, FencedError, LogFullError, TooLargeError
@@ -20,6 +21,7 @@ _ROW_BYTES: Final = 64.0  # of a row on a link that has not carried any yet
 _HEAVY_ROWS: Final = 5_000
 _ANSWERS: Final = 2.0  # a message takes the link for so many times as long as an answer takes
 _MOST_S: Final = 0.2
+_IN_FLIGHT: Final = 256  # messages to inboxes; with more of them everything else that waits for the server starves
 
 
 class Sending:
@@ -30,6 +32,7 @@ class Sending:
         self._retry_at: dict[Key, float] = {}
         self._row_bytes: dict[Key, float] = {}
         self._answer_s: dict[Key, float] = {}
+        self._in_flight = 0
 
     async def run(self) -> None:
         """Publish what is due; sleep while nothing is."""
@@ -38,10 +41,12 @@ class Sending:
             state.waiting.clear()
             looked_s = state.port.now
             # Each message is paid for before the next output is asked, so that it sees what is left.
-            for send in state.core.sends(state.port.now, self._room):
+            free = max(_IN_FLIGHT - self._in_flight, 0)
+            for send in state.core.sends(state.port.now, self._room, free):
+                self._in_flight += send.key.child is None
                 self._pay(send, send.charge)
                 state.port.machine.spawn(self._publish(send), f"publish on {send.key.token}")
-            pause_s = state.core.wake_in(state.port.now, TICK_S)
+            pause_s = state.core.wake_in(state.port.now, TICK_S) if self._in_flight < _IN_FLIGHT else None
             if pause_s is None or pause_s > TICK_S:
                 await state.waiting.wait(pause_s)
             await state.port.sleep(looked_s + TICK_S - state.port.now)
@@ -74,6 +79,12 @@ class Sending:
             state.budgets.spend(state.site, send.key.child, size, state.port.now)
 
     async def _publish(self, send: Send) -> None:
+        """Append one message, and let the next one go when there were too many on their way."""
+        await self._append(send)
+        self._in_flight -= send.key.child is None
+        self._state.waiting.set()
+
+    async def _append(self, send: Send) -> None:
         """Append one message, and tell its output what became of it."""
         state, key, output = self._state, send.key, self._state.core.outputs[send.key]
         subject = state.subject(key)
@@ -106,14 +117,17 @@ class Sending:
                 self._answer_s[key] = 0.8 * self._answer_s.get(key, took_s) + 0.2 * took_s
             output.published(sequence)
             self._count(key, send.block, size)
-        state.waiting.set()
 
     async def _encode(self, send: Send) -> Any:
         state, target = self._state, self._state.targets[send.key]
         as_json = isinstance(target, Receiver) and target.subscription.format == "json"
+        codec = state.port.codec
+        make = partial(codec.encode, send.block, as_json=as_json)
         if len(send.block.seqs) > _HEAVY_ROWS:
-            return await state.port.work(lambda: state.port.codec.encode(send.block, as_json=as_json))
-        return state.port.codec.encode(send.block, as_json=as_json)
+            return await state.port.work(make)
+        if send.key.child is not None:
+            return make()
+        return state.core.shared.encode(send.block, as_json=as_json, make=make, size=codec.size)
 
     def _count(self, key: Key, block: Block, size: int) -> None:
         totals = self._state.totals

@@ -132,10 +132,11 @@ def for_local(block: Block, receivers: tuple[Receiver, ...]) -> Iterator[tuple[R
         position += len(rows)
     shared: dict[tuple[int, tuple[str, ...]], Block] = {}
     for receiver in receivers:
-        key = (receiver.class_id, tuple(receiver.schema.names))
+        start, count = starts.get(receiver.class_id, (0, 0))
+        # What has no rows is the same for every class.
+        key = (receiver.class_id if count else -1, tuple(receiver.schema.names))
         mine = shared.get(key)
         if mine is None:
-            start, count = starts.get(receiver.class_id, (0, 0))
             rows = taken.slice(start, count).select(receiver.schema.names)
             mine = replace(block, seqs=seqs[start : start + count], rows=rows, classes=None, declared={}, patches={})
             shared[key] = mine

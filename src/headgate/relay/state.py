@@ -7,9 +7,9 @@ one: everything that has to survive is in the logs.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from headgate.errors import HeadgateError
 from headgate.protocol.acks import read_tally
@@ -18,7 +18,7 @@ from headgate.protocol.port import FabricError, MachinePort, Stored
 from headgate.protocol.quarantine import PASSED_OVER
 from headgate.protocol.reports import RelayReport
 from headgate.relay.budget import Budgets
-from headgate.relay.core import Key, RelayCore, key_of
+from headgate.relay.core import Key, RelayCore
 from headgate.relay.meters import Meters
 from headgate.relay.output import Output, QueueLimits
 from headgate.relay.routes import Child, Receiver, Routes
@@ -29,7 +29,6 @@ from headgate.wire.snapshot import Snapshot
 from headgate.wire.unreadable import UnreadableError
 
 T = TypeVar("T")
-_EVERYTHING: Final = 1 << 62
 
 
 class OvertakenError(HeadgateError):
@@ -97,6 +96,8 @@ class SiteState:
         self.targets: dict[Key, Child | Receiver] = {}
         # By stream, the outputs of its newest routes: others end when they are empty.
         self.current: dict[str, frozenset[Key]] = {}
+        # By stream, the routes of the block that came last, while all of its outputs are restored.
+        self.routed: dict[str, Routes] = {}
         # Held from restoring a block's outputs to routing it, so that none is forgotten in between.
         self.routing = Mutex(machine)
         self.taken: dict[str, list[Intake]] = {}
@@ -208,36 +209,12 @@ class SiteState:
                     continue  # it was counted when it was met as the last one, or will be by its reader
         return reached
 
-    async def restore_outputs(self, routes: Routes) -> None:
-        """Take up each output where its log ends, before its first block."""
-        for target in routes.targets:
-            key = key_of(routes.stream, target)
-            self.targets[key] = target
-            if key in self.core.outputs:
-                continue
-            coverage, sequence = await self.tail(key)
-            if coverage is None and key.subscription is not None and await self.insist(partial(self._read_out, key)):
-                coverage = _EVERYTHING
-            log, subject = self.port.logs.site(self.site), self.port.logs.held(self.site, key.token)
-            held = await self.last(log, subject)
-            output = self.core.restore(key, coverage, sequence)
-            if held is None:
-                continue
-            self.recorded.add(key)
-            try:
-                block = self.port.codec.block(held.data, target.schema)
-            except WireError as error:
-                self.put_aside(log, held, error)
-                continue
-            classes = block.classes if key.child is not None else None
-            output.restore_held(replace(block, classes=classes), target, self.port.now)
-
     def resume(self, key: Key, output: Output, coverage: int | None, sequence: int) -> None:
         """Let an output go on from its tail; a relay that another one has overtaken starts again from the logs."""
         if not output.resume(coverage, sequence):
             raise OvertakenError(self.site, key.token)
 
-    async def _read_out(self, key: Key) -> bool:
+    async def read_out(self, key: Key) -> bool:
         """Whether a reader has come to the end of an inbox and gone on at another site: nobody will read it again."""
         assert key.subscription is not None
         return (await read_tally(self.port, key.subscription)).stay > key.stay

@@ -10,8 +10,10 @@ from headgate.protocol.port import FabricError
 from headgate.protocol.records import Oldest, Past, RelayMark
 from headgate.protocol.reports import RelayReport
 from headgate.relay.core import Key
+from headgate.relay.history import MARGIN_S
 from headgate.relay.holds import Held
 from headgate.relay.inboxes import Inboxes
+from headgate.relay.root import readable
 from headgate.relay.state import Intake, SiteState
 from headgate.wire.frame import WireError
 from headgate.wire.ledger import Matched
@@ -20,6 +22,7 @@ from headgate.wire.manifest import Manifest
 _UPKEEP_S: Final = 1.0
 _CACHE_MESSAGES: Final = 64
 _END: Final = 1 << 62
+_FULL: Final = 0.9  # of a root log: then rows go that were to be kept for longer
 _ASKED_S: Final = 60.0  # for so long a request to give up the past holds
 
 
@@ -34,6 +37,7 @@ class Upkeep:
         self._settled: dict[str, tuple[int, int]] = {}
         self._stated: dict[str, tuple[int, int]] = {}
         self._let: dict[str, int] = {}
+        self._aged: dict[str, int] = {}  # by stream, the place of the oldest manifest that is young enough to be kept
 
     async def run(self) -> None:
         """Record what stalled outputs gave up, purge what is settled, and report."""
@@ -187,22 +191,42 @@ class Upkeep:
     async def _purge_root(self, stream: str, place: int) -> None:
         """Free the root log once it is half full: parts and dead letters before a settled manifest go first.
 
-        Manifests stay while the ledger has not summed them up; they are small.
+        Where the stream says how long they are kept, they go when they are older, and before that only when the log is
+        nearly full. Manifests stay while the ledger has not summed them up; they are small.
         """
         logs = self._port.logs
         log = logs.root(stream)
         usage = await self._port.usage(log)
-        if usage is None or usage.bytes < log.max_bytes // 2:
+        found = (await self._state.tables.newest()).deployment.streams.get(stream)
+        keep_s = None if found is None else found.keep_s
+        if usage is None or (keep_s is None and usage.bytes < log.max_bytes // 2):
             return
+        if keep_s is not None and usage.bytes < log.max_bytes * _FULL:
+            place = min(place, await self._older_than(stream, keep_s + MARGIN_S))
         await self._port.purge(log, logs.part(stream), place)
         await self._port.purge(log, logs.dead(stream), place)
         await self._port.purge(log, logs.commit(stream), min(place, await self._summed(stream)))
 
+    async def _older_than(self, stream: str, keep_s: float) -> int:
+        """The place in a root log below which everything is of commits that are older than that."""
+        port, logs = self._port, self._port.logs
+        oldest_ms, place = (port.wall_s - keep_s) * 1000, self._aged.get(stream, 1)
+        while batch := await port.read(logs.root(stream), logs.commit(stream), place - 1):
+            for stored in batch:
+                manifest = next((each for _, each in readable(port, [stored])), None)
+                if manifest is not None and manifest.time_ms >= oldest_ms:
+                    self._aged[stream] = stored.sequence
+                    staged = [part.log_sequence for part in (*manifest.parts, *manifest.dead_parts)]
+                    return min([each for each in staged if each], default=stored.sequence)
+            place = batch[-1].sequence + 1
+        return place
+
     async def _forget_gone(self) -> None:
         """Drop outputs that the newest routes no longer have, once everything they were owed is sent.
 
-        A subscription that has ended is owed what its inbox has room for: what waits behind a full one that nobody may
-        ever read would keep this site's log full for all the others.
+        A subscription that has ended is owed what its inbox has room for, and one that reads on elsewhere has got what
+        waits here by asking for it: behind a full inbox that nobody reads it would keep the site's logs full for all
+        the others.
         """
         state = self._state
         async with state.routing:
@@ -210,14 +234,16 @@ class Upkeep:
                 gone = key not in state.current.get(key.stream, ()) and state.core.gap(key.stream) is None
                 if not gone or output.packing or output.busy is not None:
                     continue
-                if not output.queue or (output.stalled and await self._ended(key)):
+                if not output.queue or (output.stalled and await self._left(key)):
                     state.core.forget(key)
                     state.targets.pop(key, None)
 
-    async def _ended(self, key: Key) -> bool:
-        """Whether an output is for a subscription that is in the newest revision no more."""
+    async def _left(self, key: Key) -> bool:
+        """Whether an output is for a subscription that has ended, or whose reader has gone on to a later stay."""
+        if key.subscription is None:
+            return False
         known = (await self._state.tables.newest()).subscription_ids.values()
-        return key.subscription is not None and key.subscription not in known
+        return key.subscription not in known or await self._state.read_out(key)
 
     async def _report(self) -> None:
         """Publish what was measured, and state what is settled."""

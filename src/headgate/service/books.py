@@ -13,9 +13,11 @@ from functools import partial
 from typing import Any, Final
 
 from headgate.errors import HeadgateError
+from headgate.model.start import NOW, takes
 from headgate.protocol.port import LogPort, Stored
 from headgate.protocol.published import head_revision
-from headgate.relay.root import EARLIEST, committed
+from headgate.relay.history import past_counts
+from headgate.relay.root import committed
 from headgate.relay.tables import TableCache
 from headgate.wire.frame import WireError
 from headgate.wire.ledger import Entry, Matched, Tally
@@ -45,9 +47,14 @@ async def add(port: LogPort, tables: TableCache, matched: Matched, manifest: Man
         snapshot = await tables.snapshot(manifest.version)
         for name, subscription in snapshot.deployment.subscriptions.items():
             identity = snapshot.subscription_ids[name]
-            if subscription.start == EARLIEST and identity in served and identity not in matched.starts:
-                past = [each async for each in committed(port, stream, manifest.after)]
-                matched.add_history(identity, served[identity], past)
+            if subscription.start != NOW and identity in served and identity not in matched.starts:
+                past = [
+                    each
+                    async for each in committed(port, stream, manifest.after)
+                    if takes(subscription.start, each.upto, each.time_ms)
+                ]
+                counts = await past_counts(port, tables, served[identity], past, snapshot)
+                matched.add_history(identity, zip(past, counts, strict=True))
     matched.add(manifest, served)
 
 

@@ -38,6 +38,7 @@ from headgate.service.reshaping import Change, Reshaper
 from headgate.service.rights import BY, OPERATOR, ORIGIN, admitted, author_of, check_owned, check_share
 from headgate.service.roles import Roles
 from headgate.service.room import NoRoomError, Room
+from headgate.service.starting import resolved
 from headgate.service.suspending import Suspender
 from headgate.wire.snapshot import Snapshot
 
@@ -65,6 +66,8 @@ class Control:
         """What was measured by now; nothing unless somebody measures."""
         self.machine: Callable[[], dict[str, Any]] = dict
         """What is known of the machine without asking NATS; nothing unless somebody watches it."""
+        self.lines: Handler = partial(_unknown, "lines")
+        """Answers with lines of the ledger; nothing unless somebody keeps the books."""
         self.contexts = Contexts(fabric, clerk)
         self.room = Room(fabric.logs.tables_bytes)
         self._answers = Answers()
@@ -99,7 +102,12 @@ class Control:
             "refine": self._refine,
             **self.more,
         }
-        reports: dict[str, Handler] = {"status": self._status, "machine": self._machine, "mine": self._mine}
+        reports: dict[str, Handler] = {
+            "status": self._status,
+            "machine": self._machine,
+            "mine": self._mine,
+            "lines": self.lines,
+        }
         reports |= self.proposals.reports
         people = {} if self.people is None else self.people.verbs
         self._handlers = {**verbs, **reports, **people}
@@ -261,13 +269,18 @@ class Control:
         return answer
 
     async def _subscribe(self, request: Request) -> dict[str, Any]:
-        """Make or change one subscription (`name`, `subscription`), or several (`subscriptions` by name)."""
+        """Make or change one subscription (`name`, `subscription`), or several (`subscriptions` by name).
+
+        With `brief` the answer says how many there are and not their ids.
+        """
         several = "subscriptions" in request
         given = mapping_of(request, "subscriptions") if several else {}
         if not several:
             only = text_of(request, "name")
             given[only] = mapping_of(request, "subscription")
         changing, figures = bool(request.get("change")), self.figures()
+        snapshot = self.contexts.snapshot
+        given = {name: await resolved(self._fabric, snapshot, each) for name, each in given.items()}
         stays: dict[str, int] = {}
         for name in given if changing else ():
             stays |= await self._reading(name)
@@ -280,16 +293,19 @@ class Control:
             self.extender.check(before, changed, figures, quoted=BY not in request)
             known = {**before.deployment.subscriptions, **{each.name: each for each in changed}}
             check_share(request, known, before.deployment.streams, self.limits.filter_cost_us)
-            for name, found in wanted.items():
-                for each in found:
-                    if changing and each.name in before.subscription_ids:
-                        edit.change(each, stays.get(each.name, 0))
-                    else:
-                        edit.subscribe(each)
-                if changing:
-                    for gone in {*members(before, name)} - {each.name for each in found}:
-                        edit.unsubscribe(gone)  # a root that has none of its rows any more
-            ids = {each.name: edit.identity(each.name) for found in wanted.values() for each in found}
+            there = [each for each in changed if changing and each.name in before.subscription_ids]
+            ids = edit.subscribe(
+                *(each for each in changed if not changing or each.name not in before.subscription_ids)
+            )
+            for each in there:
+                edit.change(each, stays.get(each.name, 0))
+            for name, found in wanted.items() if changing else ():
+                for gone in {*members(before, name)} - {each.name for each in found}:
+                    edit.unsubscribe(gone)  # a root that has none of its rows any more
+            if request.get("brief"):
+                return {"count": len(changed)}
+            ids |= {each.name: edit.identity(each.name) for each in there}
+            ids = {each.name: ids[each.name] for each in changed}
             return {"ids": ids} if several or ids.keys() != given.keys() else {"id": ids[text_of(request, "name")]}
 
         what = f"{len(given)} subscriptions" if several else next(iter(given))

@@ -17,6 +17,7 @@ from typing import Final
 
 from headgate import faults
 from headgate.errors import HeadgateError
+from headgate.model.start import NOW
 from headgate.protocol.codec import Codec
 from headgate.protocol.kernel import Machine
 from headgate.protocol.port import LogPort, MachinePort
@@ -24,7 +25,6 @@ from headgate.protocol.published import head_revision
 from headgate.protocol.quarantine import Quarantine
 from headgate.protocol.records import Oldest, Purging
 from headgate.protocol.reports import TablesReport
-from headgate.relay.root import EARLIEST
 from headgate.relay.tables import MachineTables, TableCache
 from headgate.service.named import Inboxes, Named, Upstream, covered, holders, read_holds, read_inboxes, read_pins
 from headgate.service.room import Room
@@ -202,10 +202,10 @@ class Purger:
         return self._known[key]
 
     async def _awaited(self) -> bool:
-        """Whether a subscription that starts with the earliest row has not got its first message yet."""
+        """Whether a subscription that starts in the past has not got its first message yet."""
         head = await self._tables.newest()
         return any(
-            each.start == EARLIEST and head.subscription_ids[name] not in self._inboxes.subscriptions
+            each.start != NOW and head.subscription_ids[name] not in self._inboxes.subscriptions
             for name, each in head.deployment.subscriptions.items()
         )
 

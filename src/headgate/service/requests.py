@@ -17,10 +17,14 @@ from typing import Any, Final
 
 from headgate.errors import HeadgateError
 from headgate.fabric import cancel_all
+from headgate.wire.packing import is_packed, unpack_request
 
 KEPT_ANSWERS: Final = 1024
 MAX_ID: Final = 64
 _IN_THREAD_BYTES: Final = 64 << 10
+UNPACKED_BYTES: Final = 256 << 20
+"""How large a packed request of an operator may be; that of a user is no larger than a message."""
+_USER_BYTES: Final = 8 << 20
 
 Request = Mapping[str, Any]
 Handler = Callable[[Request], Awaitable[dict[str, Any]]]
@@ -32,10 +36,11 @@ class RequestError(HeadgateError):
     """A request that cannot be read."""
 
 
-def read_request(data: bytes) -> Request:
-    """The JSON object of a request; an empty one of no bytes."""
+def read_request(data: bytes, most: int = UNPACKED_BYTES) -> Request:
+    """The JSON object of a request, which may be packed into at most so many bytes; an empty one of no bytes."""
     if not data:
         return {}
+    data = _unpacked(data, most)
     try:
         found = json.loads(data.decode(), parse_constant=_refuse_constant)
     except RecursionError:
@@ -52,6 +57,13 @@ def read_request(data: bytes) -> Request:
     if identity is not None and not (isinstance(identity, str) and 0 < len(identity) <= MAX_ID):
         raise RequestError("the id of the request is no text of 1 to 64 characters", hint="leave `request` out")
     return found
+
+
+def _unpacked(data: bytes, most: int) -> bytes:
+    try:
+        return unpack_request(data, most)
+    except ValueError as error:
+        raise RequestError(f"the request cannot be unpacked: {error}", hint="send JSON, or ask for less") from None
 
 
 def _refuse_constant(text: str) -> float:
@@ -111,8 +123,9 @@ class Answers:
 
         async def answer(data: bytes) -> bytes:
             try:
-                large = len(data) > _IN_THREAD_BYTES
-                request = await asyncio.to_thread(read_request, data) if large else read_request(data)
+                most = UNPACKED_BYTES if admit is None else _USER_BYTES
+                large = len(data) > _IN_THREAD_BYTES or is_packed(data)
+                request = await asyncio.to_thread(read_request, data, most) if large else read_request(data)
                 request = request if admit is None else admit(request)
                 document = await (self._once(handler, request) if once else handler(request))
             except HeadgateError as error:

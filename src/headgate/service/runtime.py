@@ -48,6 +48,7 @@ from headgate.service.heads import HeadMachine
 from headgate.service.inviting import Inviting
 from headgate.service.joining import Joiner
 from headgate.service.keeper import KeeperMachine, store_books
+from headgate.service.lines import Lines
 from headgate.service.machine import Machine
 from headgate.service.observer import Observer
 from headgate.service.people import People
@@ -60,6 +61,7 @@ from headgate.service.roles import Roles, hosts_of
 from headgate.service.settings import Settings
 from headgate.service.status import read_status
 from headgate.service.witness import Witness
+from headgate.wire.ledger import Matched
 from headgate.wire.logs import Log, Logs
 from headgate.wire.snapshot import Snapshot
 
@@ -111,6 +113,8 @@ class Runtime:
         self.nodes = self.relays.nodes
         self._booked: list[str] = []
         self._hosts: list[str] | None = None
+        self.keepers: dict[str, KeeperMachine] = {}
+        self.control.lines = Lines(fabric, lambda: self.control.contexts.snapshot, self._sums).answer
         self.purger: PurgerMachine | None = None
         self.observer = Observer(fabric, self.tables, settings.window_s)
         self.replanner: Replanner | None = None
@@ -213,7 +217,8 @@ class Runtime:
                 if stream.source.format == "nats":
                     await self.fabric.ensure(self.fabric.logs.input(name))
                 self._booked.append(name)
-                self._run(KeeperMachine(name, self.fabric.logs, **self._own), f"ledger of {name}")
+                keeper = self.keepers[name] = KeeperMachine(name, self.fabric.logs, **self._own)
+                self._run(keeper, f"ledger of {name}")
                 self.observer.add(name)
         hosts = sorted(hosts_of(snapshot))
         if hosts != self._hosts:
@@ -363,6 +368,10 @@ class Runtime:
     async def status(self) -> dict[str, Any]:
         """Everything that can be said about the deployment now."""
         return await read_status(self.fabric, self.tables, self.settings.state_dir)
+
+    def _sums(self) -> dict[str, Matched]:
+        """The root's side of every stream's books, as it stands."""
+        return {stream: machine.keeper.reading.matched for stream, machine in self.keepers.items()}
 
     async def stop_job(self) -> None:
         """Stop taking rows in; what is committed goes on to the subscribers."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
@@ -29,6 +29,7 @@ from headgate.relay.core import Key
 from headgate.relay.tables import Tables
 from headgate.service.books import StreamBooks, read_books, read_tallies
 from headgate.service.findings import findings
+from headgate.service.pages import Page, group_sums
 from headgate.service.pulse import read_pulse, stream_state
 from headgate.service.reports import read_reports, shown
 from headgate.service.waiting import waiting
@@ -42,11 +43,25 @@ _SILENT: Final = RelayReport(site="", time_ms=0)
 _EMPTY: Final = OutputReport()
 
 
-async def read_status(fabric: Fabric, tables: Tables, state_dir: Path | None = None) -> dict[str, Any]:
-    """One JSON-ready document. What waits in sources is in it where the checkpoints lie in this state directory."""
+async def read_status(
+    fabric: Fabric, tables: Tables, state_dir: Path | None = None, page: Page | None = None
+) -> dict[str, Any]:
+    """One JSON-ready document. What waits in sources is in it where the checkpoints lie in this state directory.
+
+    `page` says which subscriptions are in it; sums over all of them are in `groups`, and `next` is the name to go on
+    after where there are more.
+    """
     snapshot = await tables.newest()
     books = await read_books(fabric, tables, list(snapshot.deployment.streams))
     relays, tallies = await read_reports(fabric, RelayReport), await read_tallies(fabric)
+    entries = {entry.subscription: entry for book in books for entry in book.entries}
+    on_page, more = (page or Page(limit=len(snapshot.subscription_ids) or 1)).choose(snapshot)
+    if more is not None:  # whatever is wrong is shown
+        wrong = {identity for identity, entry in entries.items() if entry.difference}
+        there = {*on_page}
+        on_page += [
+            name for name, identity in snapshot.subscription_ids.items() if identity in wrong and name not in there
+        ]
     jobs = {name: shown(report) for name, report in (await read_reports(fabric, JobReport)).items()}
     errors = await read_reports(fabric, Errors)
     service = await read_pulse(fabric, int(time.time() * 1000))
@@ -65,7 +80,10 @@ async def read_status(fabric: Fabric, tables: Tables, state_dir: Path | None = N
         "streams": streams,
         "sites": {name: _site(name, relays) for name in snapshot.deployment.sites},
         "links": _links(snapshot.deployment, relays),
-        "subscriptions": _subscriptions(snapshot, books, tallies, relays),
+        "subscriptions": _subscriptions(snapshot, books, tallies, relays, on_page),
+        "subscription_count": len(snapshot.subscription_ids),
+        "next": more,
+        "groups": group_sums(snapshot, entries),
         "reorderings": _reorderings(snapshot, relays),
         "job": jobs.get("_", {}),
         "planner": await _service_report(fabric, PlannerReport),
@@ -259,13 +277,13 @@ def _subscriptions(
     books: list[StreamBooks],
     tallies: dict[int, Tally],
     relays: Relays,
+    names: Sequence[str],
 ) -> dict[str, dict[str, Any]]:
-    names = {identity: name for name, identity in snapshot.subscription_ids.items()}
     lines = {entry.subscription: entry for book in books for entry in book.entries}
     totals = {book.stream: book for book in books}
     found = {}
-    for identity, name in names.items():
-        subscription = snapshot.deployment.subscriptions[name]
+    for name in names:
+        subscription, identity = snapshot.deployment.subscriptions[name], snapshot.subscription_ids[name]
         token = Key(subscription.stream, subscription=identity, stay=subscription.stay).token
         output = relays.get(subscription.site, _SILENT).outputs.get(token, _EMPTY)
         found[name] = {
@@ -281,8 +299,9 @@ def _subscriptions(
             "lost": tallies[identity].lost if identity in tallies else 0,
             **_withheld(snapshot, subscription, totals[subscription.stream]),
         }
+    known = set(snapshot.subscription_ids.values())
     for identity, entry in lines.items():
-        if identity not in names:
+        if identity not in known and (entry.difference or len(names) == len(known)):
             found[f"(ended {identity})"] = {"id": identity, "stream": entry.stream, "site": None, **_line(entry)}
     return found
 

@@ -185,6 +185,9 @@ class Block:
 
         A block of several commits is cut at their ends first.
         """
+        if len(self.seqs) <= max_rows:
+            yield self
+            return
         start, after = 0, self.after
         cuts: list[tuple[int, int]] = []
         for commit in self.commits:
@@ -194,8 +197,6 @@ class Block:
                 cuts.append((start, int(self.seqs[start - 1])))
             start = stop
             cuts.append((stop, min(commit.upto, self.upto)))
-        if len(self.seqs) <= max_rows:
-            cuts = cuts[-1:]
         start = 0
         for number, (stop, upto) in enumerate(cuts):
             commits = tuple(commit for commit in self.commits if commit.upto > after and commit.after < upto)

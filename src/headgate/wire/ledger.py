@@ -8,7 +8,7 @@ in flight is what was matched after it. No term is a remainder of the others.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -359,11 +359,10 @@ class Matched:
             self.withheld[tolerance] = self.withheld.get(tolerance, 0) + count
         add_reasons(self.unsent, manifest.unsent.reasons if manifest.unsent else {})
 
-    def add_history(self, subscription: int, class_id: int, manifests: Iterable[Manifest]) -> None:
-        """Count a subscription from manifests that were committed before it was made, oldest first."""
-        for manifest in manifests:
+    def add_history(self, subscription: int, counted: Iterable[tuple[Manifest, int]]) -> None:
+        """Count a subscription from manifests that were committed before it was made, oldest first, and its rows."""
+        for manifest, count in counted:
             self.starts.setdefault(subscription, manifest.after)
-            count = int(manifest.matched(np.array([class_id], dtype=np.uint64))[0])
             if count:
                 place = bisect_left([each.upto for each in self.recent], manifest.upto)
                 if place < len(self.recent) and self.recent[place].upto == manifest.upto:
@@ -376,10 +375,6 @@ class Matched:
         later = sum(each.counts.get(subscription, 0) for each in self.recent if upto is None or each.upto <= upto)
         return self.folded.get(subscription, 0) + later
 
-    def oldest_ms(self, subscription: int, after: int) -> int | None:
-        """When the oldest row that was matched for a subscription after a boundary was committed."""
-        return next((each.time_ms for each in self.recent if each.upto > after and subscription in each.counts), None)
-
     def fold(self, mark: int) -> None:
         """Fold everything up to a boundary into the table."""
         while self.recent and self.recent[0].upto <= mark:
@@ -388,28 +383,42 @@ class Matched:
                 self.folded[subscription] = self.folded.get(subscription, 0) + count
             self.mark = max(self.mark, end)
 
-    def entries(self, tallies: Iterable[Tally]) -> list[Entry]:
-        """The ledger: one line per subscription that was ever owed a row, in the order of their ids."""
+    def entries(self, tallies: Iterable[Tally], only: Collection[int] | None = None) -> list[Entry]:
+        """The ledger: one line per subscription that was ever owed a row, in the order of their ids, or of some only.
+
+        It takes one pass over the commits that are not summed up, whatever the number of subscriptions.
+        """
         by_id = {tally.subscription: tally for tally in tallies}
+        wanted = self.starts if only is None else [each for each in only if each in self.starts]
+        ends = {each: max(by_id[each].boundary if each in by_id else 0, self.starts[each]) for each in sorted(wanted)}
+        later: dict[int, int] = {}
+        oldest: dict[int, int] = {}
+        settled_of = {each: self.folded.get(each, 0) for each in ends}
+        for upto, time_ms, counts in self.recent:
+            for subscription in ends.keys() & counts.keys():
+                if upto <= ends[subscription]:
+                    settled_of[subscription] += counts[subscription]
+                else:
+                    later[subscription] = later.get(subscription, 0) + counts[subscription]
+                    oldest.setdefault(subscription, time_ms)
         lines = []
-        for subscription, starts in sorted(self.starts.items()):
+        for subscription, boundary in ends.items():
             tally = by_id.get(subscription) or Tally(subscription)
-            boundary = max(tally.boundary, starts)
-            settled = self.matched(subscription, boundary)
+            settled, in_flight = settled_of[subscription], later.get(subscription, 0)
             reduced = sum(tally.reduced.values())
             lines.append(
                 Entry(
                     subscription=subscription,
                     stream=self.stream,
-                    starts=starts,
+                    starts=self.starts[subscription],
                     boundary=boundary,
-                    matched=self.matched(subscription),
+                    matched=settled + in_flight,
                     delivered=tally.delivered,
                     reduced=dict(tally.reduced),
                     expired=tally.expired,
-                    in_flight=self.matched(subscription) - settled,
+                    in_flight=in_flight,
                     difference=settled - tally.delivered - reduced - tally.expired,
-                    oldest_ms=self.oldest_ms(subscription, boundary),
+                    oldest_ms=oldest.get(subscription),
                 )
             )
         return lines

@@ -6,7 +6,7 @@ Every source ends in the same shape: the stream's columns, then `_raw` (the text
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headgate.model import Stream, type_name
@@ -17,6 +17,7 @@ from headgate.pipeline.sources.options import one_of
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.datasource import DataSource
 
 _FRACTIONAL = ("float", "double", "decimal")
 _WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
@@ -43,17 +44,22 @@ def register_sources(spark: SparkSession, anew: str | None = None) -> None:
     map when it starts. Two that start at the same time can spoil it for good: then no task can be sent any more. So
     each query gets a registration of its own.
     """
-    from headgate.pipeline.sources.generator import GeneratorSource
-    from headgate.pipeline.sources.grid_file_source import NetcdfSource, ZarrSource
-    from headgate.pipeline.sources.idle import IdleSource
-    from headgate.pipeline.sources.nats import NatsSource
-
-    sources = (GeneratorSource, NatsSource, NetcdfSource, ZarrSource, IdleSource)
+    sources = own_sources()
     known = spark.conf.get(_REGISTERED, None) is not None
     for source in sources:
         if not known or source.name() == anew:
             spark.dataSource.register(source)
     spark.conf.set(_REGISTERED, " ".join(source.name() for source in sources))
+
+
+def own_sources() -> tuple[type[DataSource], ...]:
+    """The formats that Spark gets from Headgate: those of deployment files, and `headgate-idle`, which stages use."""
+    from headgate.pipeline.sources.generator import GeneratorSource
+    from headgate.pipeline.sources.grid_file_source import NetcdfSource, ZarrSource
+    from headgate.pipeline.sources.idle import IdleSource
+    from headgate.pipeline.sources.nats import NatsSource
+
+    return (GeneratorSource, NatsSource, NetcdfSource, ZarrSource, IdleSource)
 
 
 def check_source(stream: Stream) -> None:
@@ -103,20 +109,38 @@ def read(
         return _typed(_load_paced(spark, stream, options, max_rows_per_trigger), stream)
     if source.format == "nats":
         return _load_nats(spark, stream, options, max_rows_per_trigger, nats)
+    return _load_any(spark.readStream.format, stream, options, typed_by_stream=True)
+
+
+def read_recorded(spark: SparkSession, stream: Stream) -> DataFrame:
+    """Recorded rows of a stream as a DataFrame of the same shape, read at once by any batch format of Spark.
+
+    The stream's source says the format and its options, with the `path` among them. Files that carry types are read in
+    their own, and their values are cast as those of any other typed source.
+    """
+    options = {name: str(value) for name, value in stream.source.options.items()}
+    return _load_any(spark.read.format, stream, options, typed_by_stream=False)
+
+
+def _load_any(
+    reader_of: Callable[[str], Any], stream: Stream, options: dict[str, str], *, typed_by_stream: bool
+) -> DataFrame:
+    """The rows of a format that Spark has, by a reader of streams or of recorded data."""
+    source = stream.source
     payload = one_of(options, "payload", ("typed", "json"))
     options.pop("payload", None)
-    reader = spark.readStream.format(source.format)
+    reader = reader_of(source.format)
     if payload == "json":
         return from_json(reader.options(**options).load(), stream)
     if source.format == "json" and not NOT_BY_LINE & {name.lower() for name in options}:
-        lines = spark.readStream.format("text").options(**options).load()
+        lines = reader_of("text").options(**options).load()
         return from_json(lines.where("trim(value) != ''"), stream)
     if source.format in TEXT_FILES:
         schema = f"{stream.schema.ddl}, `{CORRUPT}` string"
         # By default Spark takes a CSV file's columns by place, whatever its header says.
         defaults = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, "enforceSchema": "false"}
         return _text_file(reader.schema(schema).options(**{**defaults, **options}).load(), stream)
-    if source.format in TYPED_FILES:
+    if source.format in TYPED_FILES and typed_by_stream:
         reader = reader.schema(stream.schema.ddl)
     return _typed(reader.options(**options).load(), stream)
 

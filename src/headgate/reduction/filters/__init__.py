@@ -9,6 +9,7 @@ from headgate.reduction.filters.contain import Contain
 from headgate.reduction.filters.delta import Delta
 from headgate.reduction.filters.eq import Equal
 from headgate.reduction.filters.every import Every
+from headgate.reduction.filters.extremes import Extremes
 from headgate.reduction.filters.first import First
 from headgate.reduction.filters.ge import GreaterEqual
 from headgate.reduction.filters.gt import Greater
@@ -55,6 +56,7 @@ FILTERS: tuple[type[ReductionFilter], ...] = (
     Random,
     Conflate,
     ThinTime,
+    Extremes,
     ThinSpace,
     MaxAge,
     Priority,

@@ -22,11 +22,17 @@ def event_time(reader: Reader, name: str = "attribute") -> str:
     if reader.default_attribute and is_time(column_type(reader.schema, reader.default_attribute)):
         return reader.default_attribute
     times = [found.name for found in reader.schema.columns if pa.types.is_timestamp(found.type)]
-    if len(times) != 1:
+    if not times:
+        raise PolicyError(
+            f"there is no column of event time among {', '.join(reader.schema.names)}",
+            where=reader.where,
+            hint="a policy works on the columns that the subscription selects: select a timestamp too",
+        )
+    if len(times) > 1:
         raise PolicyError(
             "it is not clear which column is the event time",
             where=reader.where,
-            hint=f"give `{name}`" + (": " + " or ".join(times) if times else ", a timestamp column"),
+            hint=f"give `{name}`: " + " or ".join(times),
         )
     return times[0]
 

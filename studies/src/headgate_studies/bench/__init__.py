@@ -57,6 +57,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "pipeline": Benchmark(
         "headgate_studies.bench.pipeline", "the whole Spark job with 500,000 profiles against no matching"
     ),
+    "replay": Benchmark(
+        "headgate_studies.bench.replay", "1.3 million recorded events through a deployment, against DuckDB"
+    ),
     "recovery": Benchmark(
         "headgate_studies.bench.recovery", "live: the Spark driver is killed, where the time to recover goes"
     ),
@@ -80,6 +83,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     ),
     "hostile": Benchmark(
         "headgate_studies.bench.hostile_stream", "live: delays of a stream while a user floods it with hostile filters"
+    ),
+    "many": Benchmark(
+        "headgate_studies.bench.many", "live: thousands of subscriptions, what a change costs and what readers get"
     ),
     "roles": Benchmark("headgate_studies.bench.roles", "what an install by role costs on disk and to import"),
 }

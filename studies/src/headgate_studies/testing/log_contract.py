@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from headgate.fabric import FabricError, FencedError, LogFullError, NoLogError, TooLargeError
+from headgate.virtual.logs import LogInfo
+from headgate.virtual.messages import HEADERS_RECORD_BYTES, RECORD_BYTES, header_bytes
 from headgate.wire.logs import Log
 from headgate_studies.testing.log_stores import LogStore
-from headgate_studies.testing.world.logs import LogInfo
-from headgate_studies.testing.world.messages import HEADERS_RECORD_BYTES, RECORD_BYTES, header_bytes
 
 _PLENTY = 1 << 20
 

@@ -13,9 +13,9 @@ from random import Random
 from typing import Any, Final, Literal
 
 from headgate.fabric import FabricError
+from headgate.virtual.messages import HEADERS_RECORD_BYTES, RECORD_BYTES, header_bytes
 from headgate.wire.logs import Log
 from headgate_studies.testing.log_stores import LogStore, outcome
-from headgate_studies.testing.world.messages import HEADERS_RECORD_BYTES, RECORD_BYTES, header_bytes
 
 Kind = Literal[
     "publish", "last", "get", "read", "lasts", "subjects", "purge", "remove", "info",

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headgate.fabric import EmbeddedServer, FabricError, NoLogError, Stored, SyncFabric
+from headgate.virtual.logs import LogInfo
+from headgate.virtual.messages import Message
+from headgate.virtual.server import SimulatedServer
 from headgate.wire.logs import Log
 from headgate_studies.testing.log_files import cut_tail, damage
-from headgate_studies.testing.world.logs import LogInfo
-from headgate_studies.testing.world.messages import Message
-from headgate_studies.testing.world.server import SimulatedServer
 
 MAX_BYTES = 16 << 20
 _NOT_FOUND = 404

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from headgate.virtual.server import SimulatedServer
 from headgate.wire.logs import Logs
-from headgate_studies.testing.world.server import SimulatedServer
 
 _ROUNDS: Final = 100_000
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from headgate.virtual.logs import SimulatedLog
+from headgate.virtual.process import Instance
 from headgate.wire.block import Block
 from headgate.wire.ledger import Tally
-from headgate_studies.testing.world.logs import SimulatedLog
-from headgate_studies.testing.world.process import Instance
 from headgate_studies.testing.world.subscriber import Subscriber
 
 

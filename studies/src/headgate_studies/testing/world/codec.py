@@ -14,11 +14,11 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 
 from headgate.matching import ClassLists
+from headgate.virtual.messages import Unreadable
 from headgate.wire.block import Block
 from headgate.wire.frame import WireError
 from headgate.wire.manifest import Manifest
 from headgate.wire.part import Part
-from headgate_studies.testing.world.messages import Unreadable
 
 T = TypeVar("T")
 _HEADER_BYTES = 120

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from headgate.relay.machine import RelayMachine
-from headgate_studies.testing.world.process import Instance
+from headgate.virtual.process import Instance
 
 STATES: Final = ("idle", "queued", "publishing", "packing", "gap open", "stalled", "restoring", "down")
 """Restoring: it has started, but has not met a block yet. Down: it was dead or paused already."""

@@ -13,26 +13,27 @@ from typing import Any, Final
 from headgate.client.acknowledging import Acknowledger
 from headgate.client.errors import ClientError
 from headgate.client.reader import TAKEN, ReaderMachine, Reading
+from headgate.model.start import EARLIEST
 from headgate.protocol.kernel import Completed, Machine
 from headgate.protocol.port import FabricError, Purge
 from headgate.relay.machine import RelayMachine
 from headgate.relay.output import QueueLimits
-from headgate.relay.root import EARLIEST
 from headgate.relay.state import OvertakenError
+from headgate.virtual.fabric import SimulatedFabric
+from headgate.virtual.process import Instance
+from headgate.virtual.server import SimulatedServer
 from headgate.wire.block import Block
 from headgate.wire.ledger import Account, Tally
 from headgate.wire.logs import Log, Logs
 from headgate_studies.testing.world.checks import Checks
-from headgate_studies.testing.world.codec import PlainCodec
+from headgate_studies.testing.world.codec import PlainCodec, size_of
 from headgate_studies.testing.world.driver import Source
-from headgate_studies.testing.world.fabric import SimulatedFabric
 from headgate_studies.testing.world.oracle import Oracle
-from headgate_studies.testing.world.process import Instance
 from headgate_studies.testing.world.scenario import Scenario
-from headgate_studies.testing.world.server import SimulatedServer
 from headgate_studies.testing.world.subscriber import Subscriber, Violation
 
 Tracer = Callable[[Machine, str, Any], None]
+_WORK_S: Final = 0.3  # so long work takes at most that a machine hands off
 _TAKE_S: Final = 0.02  # so long a block lies ready at most until the loop of its consumer takes it
 
 
@@ -63,7 +64,7 @@ class World:
         self.scenario = scenario
         self.random = Random(scenario.seed ^ 0x5EED)
         self.logs = Logs("hg", inbox_messages=scenario.inbox_messages, max_bytes=scenario.max_bytes)
-        self.fabric = SimulatedFabric(SimulatedServer(), self.logs, Random(scenario.seed))
+        self.fabric = SimulatedFabric(SimulatedServer(), self.logs, Random(scenario.seed), size_of, _WORK_S)
         self.fabric.max_block = scenario.max_block
         self.fabric.failed = self._failed
         self.oracle = Oracle()

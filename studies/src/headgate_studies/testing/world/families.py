@@ -158,7 +158,7 @@ def turned_trees(seed: int, random: Random) -> Scenario:
         ]
     actions += [Action(random.uniform(2.0, 8.0), "move", "s0", random.choice(("s0", "s1", "s2"))) for _ in range(3)]
     mine = [subscription("u0", "s2"), subscription("u1", "s1")]
-    small = random.choice((40_000, 40_000, 1 << 20))
+    small = random.choice((40_000, 12_000, 1 << 20))
     return small_scenario(seed, mine, actions, delay_s=random.choice((0.02, 0.3)), max_bytes=small)
 
 
@@ -251,5 +251,8 @@ FAMILIES: Final[tuple[Callable[[int, Random], Scenario], ...]] = (
     rare.slow_old_parent,
     rare.loops,
     rare.old_copies,
+    rare.first_message_damaged,
+    rare.readers_away,
+    rare.long_past,
 )
 _BY_NAME: Final = {family.__name__: family for family in FAMILIES}

@@ -153,14 +153,14 @@ RELAY_MUTANTS: Final = (
     Mutant(
         "settled as far as the fastest output",
         "relay.core",
-        "        return min([*known, source.coverage]) if",
-        "        return max(known) if",
+        "else min(known)\n",
+        "else max(known)\n",
     ),
     Mutant(
         "outputs that sent nothing are settled",
         "relay.core",
-        "        if not known or len(known) < len(marks):\n",
-        "        if not known:\n",
+        "return None if not known or None in marks else",
+        "return None if not known else",
     ),
     Mutant(
         "purged before it is settled",
@@ -297,7 +297,7 @@ RELAY_MUTANTS: Final = (
     Mutant(
         "rows for the full inbox of an ended subscription wait for ever",
         "relay.upkeep",
-        "if not output.queue or (output.stalled and await self._ended(key)):",
+        "if not output.queue or (output.stalled and await self._left(key)):",
         "if not output.queue:",
     ),
     Mutant(
@@ -362,15 +362,15 @@ RELAY_MUTANTS: Final = (
     ),
     Mutant(
         "an output restored without its coverage",
-        "relay.state",
-        "output = self.core.restore(key, coverage, sequence)",
-        "output = self.core.restore(key, None, sequence)",
+        "relay.restoring",
+        "output = state.core.restore(key, coverage, sequence)",
+        "output = state.core.restore(key, None, sequence)",
     ),
     Mutant(
         "an output restored without its decisions",
-        "relay.state",
-        "            if held is None:\n",
-        "            if True:\n",
+        "relay.restoring",
+        "    if held is None:\n",
+        "    if True:\n",
     ),
     Mutant(
         "a recorded decision is taken back behind another relay's message",
@@ -429,14 +429,14 @@ RELAY_MUTANTS: Final = (
     Mutant(
         "no past after a move before the first commit",
         "relay.intake",
-        "if mine.start != EARLIEST or reached >= upto:",
-        "if mine.start != EARLIEST or mine.stay or reached >= upto:",
+        "if mine.start == NOW or reached >= upto:",
+        "if mine.start == NOW or mine.stay or reached >= upto:",
     ),
     Mutant(
         "history is not gone on with after a restart",
         "relay.intake",
-        "if mine.start != EARLIEST or reached >= upto:",
-        "if mine.start != EARLIEST or output.reach is not None or upto == 0:",
+        "if mine.start == NOW or reached >= upto:",
+        "if mine.start == NOW or output.reach is not None or upto == 0:",
     ),
     Mutant(
         "limits of a link's receivers as whole numbers",
@@ -485,6 +485,18 @@ RELAY_MUTANTS: Final = (
         "relay.gaps",
         "            state.core.expect(stream, request.upto)\n",
         "            pass\n",
+    ),
+    Mutant(
+        "an output that gets nothing more keeps what comes for the others",
+        "relay.output",
+        "        return bool(self.queue) or self.busy is not None or self.packing\n",
+        "        return self.reach is not None\n",
+    ),
+    Mutant(
+        "what waits for a reader that has gone on elsewhere stays",
+        "relay.upkeep",
+        "return key.subscription not in known or await self._state.read_out(key)",
+        "return key.subscription not in known",
     ),
     Mutant(
         "a damaged message that was counted is sent again",

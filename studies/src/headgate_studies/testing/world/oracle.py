@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from headgate.relay.root import EARLIEST
+from headgate.model.start import EARLIEST
 from headgate.wire.snapshot import Snapshot
 
 Ints = npt.NDArray[np.int64]

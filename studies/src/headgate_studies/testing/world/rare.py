@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
@@ -203,3 +204,43 @@ def old_copies(seed: int, random: Random) -> Scenario:
         actions += [Action(when + ago_s + random.uniform(0.05, 0.45), "flip_inbox", place) for _ in range(2)]
     mine = [subscription("u0", place), subscription("u1", "s2")]
     return small_scenario(seed, mine, actions, max_rows=random.choice((4, 30)), max_block=random.choice((400, 1 << 20)))
+
+
+def first_message_damaged(seed: int, random: Random) -> Scenario:
+    """The first message of an inbox is damaged before it is read, and the ledger does not know the subscription yet."""
+    place = random.choice(("s1", "s2"))
+    away_s = random.uniform(0.9, 1.5)
+    actions = commits(random, 0.3, 12, 8.0)
+    actions.append(Action(0.05, random.choice(("pause_service", "kill_service")), _BOOKS, number=away_s + 2.0))
+    actions.append(Action(0.1, "kill_reader", place, number=away_s))
+    actions += [Action(away_s - each / 50, "flip_inbox", place) for each in range(4)]
+    return small_scenario(seed, [subscription("u0", place)], actions)
+
+
+def readers_away(seed: int, random: Random) -> Scenario:
+    """Nobody reads, and so nobody asks for what a relay has missed, until the root has forgotten it."""
+    place = random.choice(("s1", "s2"))
+    if random.random() < 0.7:
+        found = random.choice((damaged_at_a_switch, joining_late, joining_late))(seed, random)
+    else:
+        actions = commits(random, random.choice((0.1, 0.3)), 12)
+        for begin in (1.0, 3.0, 5.0):
+            when, stop_s = begin + random.uniform(0.0, 1.0), random.uniform(0.4, 1.2)
+            actions.append(Action(when, "kill", place, number=stop_s))
+            actions += [Action(when + stop_s * random.uniform(0.1, 0.9), "flip_last", place) for _ in range(2)]
+        found = small_scenario(seed, [subscription("u0", place), subscription("u1", "s2")], actions)
+    begins = [each.time_s for each in found.actions if each.kind == "subscribe"] or [0.6, 2.0, 4.0]
+    away = [Action(begin + each / 10, "kill_reader", "s0", number=7.0) for begin in begins for each in range(6)]
+    actions = sorted((*found.actions, *away), key=lambda each: each.time_s)
+    return replace(found, actions=tuple(actions), max_bytes=20_000, max_block=2_000)
+
+
+def long_past(seed: int, random: Random) -> Scenario:
+    """Subscriptions get much of the past at once, where queues hold little and the inboxes take nothing meanwhile."""
+    actions = commits(random, 0.1, 240, 5.0)
+    for begin in (5.0, 7.0, 9.0):
+        place = random.choice(("s0", "s1", "s2"))
+        actions += [Action(begin + each / 10, "subscribe", place) for each in range(2)]
+        actions.append(Action(begin - 0.2, "fill_inbox", place, number=1.5))
+    actions += [Action(when, "commit", "t0", number=3.0) for when in (5.6, 7.6, 9.6, 11.0)]
+    return small_scenario(seed, [subscription("u0", "s2")], actions, max_rows=10, heavy_rows=5)

@@ -72,8 +72,8 @@ READER_MUTANTS: Final = (
     Mutant(
         "the books leave out the past of a subscription",
         "service.books",
-        "matched.add_history(identity, served[identity], past)",
-        "matched.add_history(identity, served[identity], past[1:])",
+        "matched.add_history(identity, zip(past, counts, strict=True))",
+        "matched.add_history(identity, zip(past[1:], counts[1:], strict=True))",
     ),
     Mutant(
         "versions that root logs name are deleted",

@@ -6,12 +6,12 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
+from headgate.virtual.fabric import SERVER
 from headgate_studies.testing.world.changes import Changes
 from headgate_studies.testing.world.commits import Commits
 from headgate_studies.testing.world.coverage import states_of
 from headgate_studies.testing.world.deployed import Result
 from headgate_studies.testing.world.driver import Source
-from headgate_studies.testing.world.fabric import SERVER
 from headgate_studies.testing.world.oracle import StreamTruth
 from headgate_studies.testing.world.scenario import Action
 from headgate_studies.testing.world.subscriber import Violation

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from headgate.client.reader import DONE, STORE
 from headgate.protocol.port import FabricError
+from headgate.virtual.fabric import SERVER
+from headgate.virtual.network import SimulatedClock
+from headgate.virtual.process import Instance
+from headgate.virtual.server import ServerBackup
 from headgate.wire.block import Block
 from headgate.wire.ledger import Tally
 from headgate_studies.testing.world.deployed import World
-from headgate_studies.testing.world.fabric import SERVER
-from headgate_studies.testing.world.network import SimulatedClock
-from headgate_studies.testing.world.process import Instance
 from headgate_studies.testing.world.scenario import Action
-from headgate_studies.testing.world.server import ServerBackup
 
 _STORED_S: Final = 5.0  # so long a consumer that goes away waits for its last acknowledgement
 

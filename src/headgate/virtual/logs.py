@@ -1,6 +1,6 @@
 """One JetStream log in virtual time: appends that may be refused, exact reads, purges, and what damage does to it.
 
-`headgate_studies.testing.log_contract` compares every operation with a real nats-server. What is worth knowing:
+A contract suite of `headgate-studies` compares every operation with a real nats-server. What is worth knowing:
 
 - A refused append takes no sequence number. Numbers are not used again after a purge, only after a power failure or a
   restored backup.
@@ -26,15 +26,15 @@ from random import Random
 from typing import Any, Final
 
 from headgate.protocol.port import FabricError, FencedError, LogFullError
-from headgate.wire.logs import Log
-from headgate_studies.testing.world.messages import (
+from headgate.virtual.messages import (
     HEADERS_RECORD_BYTES,
     RECORD_BYTES,
     Message,
     Unreadable,
     header_bytes,
 )
-from headgate_studies.testing.world.subjects import is_literal, matches
+from headgate.virtual.subjects import is_literal, matches
+from headgate.wire.logs import Log
 
 READ_BYTES: Final = 16 << 20
 _FEW_DEAD: Final = 64
@@ -382,9 +382,3 @@ class SimulatedLog:
             return False
         self._messages[sequence] = message._replace(data=Unreadable(message.data))
         return True
-
-
-if __name__ == "__main__":
-    from headgate_studies.testing.world.benchmark import main
-
-    main()

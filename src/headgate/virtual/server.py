@@ -8,10 +8,10 @@ from random import Random
 from typing import Any, Final
 
 from headgate.protocol.port import FabricError, NoLogError, TooLargeError
+from headgate.virtual.logs import READ_BYTES, LogBackup, LogInfo, SimulatedLog
+from headgate.virtual.messages import Message, header_bytes
+from headgate.virtual.subjects import matches, overlap
 from headgate.wire.logs import Log
-from headgate_studies.testing.world.logs import READ_BYTES, LogBackup, LogInfo, SimulatedLog
-from headgate_studies.testing.world.messages import Message, header_bytes
-from headgate_studies.testing.world.subjects import matches, overlap
 
 MAX_PAYLOAD: Final = 8 << 20
 

@@ -1,4 +1,4 @@
-"""Processes of the simulated world: machines whose commands are carried out in virtual time, late, twice or never.
+"""Processes in virtual time: machines whose commands are carried out in virtual time, late, twice or never.
 
 A process can be killed between any two events, started again with nothing but its logs, paused, cut off, or replaced
 while its old instance still runs. An answer can get lost after the command was carried out.
@@ -12,8 +12,7 @@ from typing import Any, Final, Protocol
 
 from headgate.protocol.kernel import Answer, Asked, Event, Failed, Instant, Issued, Machine, WakeAt, Woken
 from headgate.protocol.port import FabricError
-from headgate_studies.testing.world.network import Event as Scheduled
-from headgate_studies.testing.world.network import EventQueue, SimulatedNetwork
+from headgate.virtual.network import EventQueue, Scheduled, SimulatedNetwork
 
 LOST_S: Final = 2.0
 """After so long a command whose answer is lost has failed."""
@@ -23,7 +22,7 @@ _WOKEN: Final = Woken()
 
 
 class Carrier(Protocol):
-    """Where the commands of processes go (`headgate_studies.testing.world.fabric`)."""
+    """Where the commands of processes go (`headgate.virtual.fabric`)."""
 
     queue: EventQueue
     network: SimulatedNetwork

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 
-class Event:
+class Scheduled:
     """Something that will happen at a time, once, unless it is cancelled."""
 
     __slots__ = ("_action", "_arguments", "time_s")
@@ -47,17 +47,22 @@ class EventQueue:
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now
-        self._heap: list[tuple[float, int, Event]] = []
+        self._heap: list[tuple[float, int, Scheduled]] = []
         self._count = 0
 
-    def at(self, time_s: float, action: Callable[..., None], *arguments: Any) -> Event:
+    def at(self, time_s: float, action: Callable[..., None], *arguments: Any) -> Scheduled:
         """Call an action at a time, never before now."""
         if time_s < self.now:
             time_s = self.now
         self._count += 1
-        event = Event(time_s, action, arguments)
+        event = Scheduled(time_s, action, arguments)
         heappush(self._heap, (time_s, self._count, event))
         return event
+
+    def skip(self, seconds: float) -> None:
+        """Let time pass in which nothing happens: all that is planned happens so much later."""
+        self.now += seconds
+        self._heap = [(time_s + seconds, number, event) for time_s, number, event in self._heap]
 
     @property
     def next_s(self) -> float | None:

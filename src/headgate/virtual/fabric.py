@@ -1,4 +1,4 @@
-"""The fabric of the simulated world: carries commands to the server and answers back, over bad connections."""
+"""The fabric in virtual time: carries commands to the server and answers back, over connections that may be bad."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from typing import Any, Final
 from headgate.protocol import port
 from headgate.protocol.kernel import Completed, Failed
 from headgate.protocol.port import FabricError, GoneError, TooLargeError
+from headgate.virtual.network import EventQueue, SimulatedNetwork
+from headgate.virtual.process import LOST_S, Instance
+from headgate.virtual.server import SimulatedServer
+from headgate.virtual.subjects import matches
 from headgate.wire.block import Block
 from headgate.wire.logs import Log, Logs
 from headgate.wire.sealed import read_number
-from headgate_studies.testing.world.codec import size_of
-from headgate_studies.testing.world.network import EventQueue, SimulatedNetwork
-from headgate_studies.testing.world.process import LOST_S, Instance
-from headgate_studies.testing.world.server import SimulatedServer
-from headgate_studies.testing.world.subjects import matches
 
 SERVER: Final = "server"
 _POLL_S: Final = 1.0
 _TABLE_S: Final = 0.1
-_WORK_S: Final = 0.3
 _OVERHEAD: Final = 64
 _ASKED_AGAIN: Final = frozenset({port.Next, port.Listen, port.NeedTable})  # until they are answered
 
@@ -39,12 +37,24 @@ class _Waiting:
 
 
 class SimulatedFabric:
-    """One server, many processes. `appended` is told of every message that was stored."""
+    """One server, many processes. `appended` is told of every message that was stored.
 
-    def __init__(self, server: SimulatedServer, logs: Logs, random: Random) -> None:
+    `size_of` says how many bytes a message takes, `work_s` how long the work that a machine hands off takes at most.
+    """
+
+    def __init__(
+        self,
+        server: SimulatedServer,
+        logs: Logs,
+        random: Random,
+        size_of: Callable[[Any], int] = len,
+        work_s: float = 0.0,
+    ) -> None:
         self.server = server
         self.logs = logs
         self.random = random
+        self.size_of = size_of
+        self.work_s = work_s
         self.queue = EventQueue()
         self.network = SimulatedNetwork(random)
         self.wall_s = 1.8e9
@@ -71,6 +81,11 @@ class SimulatedFabric:
         self._waiting = [each for each in self._waiting if each.instance is not instance]
         self._hints.pop(id(instance), None)
 
+    def place_of(self, command: Any) -> str:
+        """Where a command is done, by its name in the network: at the server, unless somebody knows better."""
+        del command
+        return SERVER
+
     def issue(self, instance: Instance, number: int, command: Any) -> None:
         """Carry a command to where it is done."""
         now, kind = self.queue.now, type(command)
@@ -78,13 +93,13 @@ class SimulatedFabric:
             assert instance.consumer is not None
             instance.consumer(instance, number, command.item)
         elif kind is port.Work:
-            done_s = now + self.random.random() * _WORK_S
+            done_s = now + self.random.random() * self.work_s
             self.queue.at(done_s, instance.feed, Completed(number, command.run()))
         else:
             if kind is port.Purge:
                 self.decided(instance, command)
-            size = size_of(command.data) if kind is port.Append else _OVERHEAD
-            arrives_s = self.network.send(instance.process, SERVER, size, now)
+            size = self.size_of(command.data) if kind is port.Append else _OVERHEAD
+            arrives_s = self.network.send(instance.process, self.place_of(command), size, now)
             if arrives_s is not None:
                 self.queue.at(arrives_s, self._execute, instance, number, command)
             elif kind in _ASKED_AGAIN:
@@ -105,13 +120,13 @@ class SimulatedFabric:
             try:
                 value = self._do(command)
             except FabricError as error:
-                self.reply(instance, Failed(number, error))
+                self.reply(instance, Failed(number, error), self.place_of(command))
             else:
-                self.reply(instance, Completed(number, value))
+                self.reply(instance, Completed(number, value), self.place_of(command))
 
-    def reply(self, instance: Instance, event: Completed | Failed) -> None:
-        """Carry an answer back."""
-        arrives_s = self.network.send(SERVER, instance.process, _OVERHEAD, self.queue.now)
+    def reply(self, instance: Instance, event: Completed | Failed, place: str = SERVER) -> None:
+        """Carry an answer back from where a command was done."""
+        arrives_s = self.network.send(place, instance.process, _OVERHEAD, self.queue.now)
         if arrives_s is None:
             instance.lost(event.number)
         else:
@@ -148,9 +163,9 @@ class SimulatedFabric:
     def publish(self, subject: str, data: Any, *, expect: int | None = None, replace: bool = False) -> int:
         """Append at the server, and let those know who wait for it."""
         now = self.wall_s + self.queue.now
-        if isinstance(data, Block) and size_of(data) > self.max_block:
-            raise TooLargeError(f"{subject}: a block of {size_of(data)} bytes is too large")
-        sequence = self.server.publish(subject, data, size=size_of(data), expect=expect, replace=replace, now=now)
+        if isinstance(data, Block) and self.size_of(data) > self.max_block:
+            raise TooLargeError(f"{subject}: a block of {self.size_of(data)} bytes is too large")
+        sequence = self.server.publish(subject, data, size=self.size_of(data), expect=expect, replace=replace, now=now)
         self.appended(subject, data, sequence)
         for waiting in [each for each in self._waiting if _concerns(each.command, subject)]:
             if self.random.random() >= self.hint_loss:
