@@ -128,6 +128,11 @@ def test_rows_go_from_server_to_server_and_are_all_accounted_for(tmp_path: Path)
             assert await home.subjects(LOGS.site("leaf"), "hg.site.>") == {}
             link = LOGS.link("mid", "leaf", "fleet")
             assert await mid.own.last(LOGS.site("leaf"), link) is not None
+            # It reads as messages are stored, by a consumer that its parent, or home, has made for it.
+            for site, place in (("mid", home), ("leaf", mid.own)):
+                info = await place.info(LOGS.site(site))
+                assert info is not None
+                assert info.state.consumer_count == 1
             assert await leaf.own.last(LOGS.site("leaf"), link) is not None
 
     asyncio.run(run())

@@ -8,7 +8,9 @@ as after a crash between the two steps, covers nothing new: it is recognised by 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from headgate.diagnostics import site_log
@@ -16,7 +18,7 @@ from headgate.fabric import Fabric, FabricError, FencedError, cancel_all
 from headgate.fabric.connecting import join
 from headgate.fabric.keys import KeyPair
 from headgate.fabric.placed import HostFabric
-from headgate.fabric.roled import RoleCredentials
+from headgate.fabric.roled import RoleCredentials, RoleFabric
 from headgate.fabric.streaming import NoStreamError
 from headgate.model import Deployment
 from headgate.protocol.port import Stored
@@ -122,6 +124,8 @@ class Couriers:
         self._site = site
         self._tables = tables
         self._options = dict(options or {})
+        if isinstance(fabric, HostFabric) and isinstance(self._home, RoleFabric):
+            self._home.opener = self._open_at_home
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.problems: dict[str, str] = {}
         """By the site of a server that cannot be read now, why."""
@@ -194,4 +198,20 @@ class Couriers:
         options = dict(self._options)
         if answer.fingerprint:
             options["tls_fingerprint"] = answer.fingerprint
-        return await join(address, logs, RoleCredentials(answer.statement, pair), **options)
+        source = await join(address, logs, RoleCredentials(answer.statement, pair), **options)
+        source.opener = partial(self._open, parent)
+        return source
+
+    async def _open_at_home(self, after: int) -> str:
+        """Have the server of home send this site's blocks behind a place, as they are stored."""
+        asked = json.dumps({"after": after}).encode()
+        answer = json.loads(await self._home.request(self._fabric.logs.joined(self._site), asked))
+        if "reader" not in answer:
+            raise FabricError(str(answer.get("error")))
+        return str(answer["reader"])
+
+    async def _open(self, parent: str, after: int) -> str:
+        """Have the server of a parent send this site's blocks behind a place, as they are stored."""
+        asked = EntryRequest(after=after).encode()
+        answer = await self._home.request(self._fabric.logs.entered(parent, self._site), asked)
+        return Entered.decode(answer).reader

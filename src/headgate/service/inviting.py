@@ -102,12 +102,20 @@ class Inviting:
         """Answer a host: the subject says which site it is."""
         try:
             asked = json.loads(data)
-            found = await (self._leave(site, asked) if asked.get("leave") else self._join(site, asked))
+            if "after" in asked:
+                found = {"reader": await self._open(site, int(asked["after"]))}
+            else:
+                found = await (self._leave(site, asked) if asked.get("leave") else self._join(site, asked))
         except (HeadgateError, ValueError, KeyError, TypeError, AttributeError) as error:
             SERVICE.info("the host of %s is refused: %r", site, error)
             message = error.message if isinstance(error, HeadgateError) else "the request cannot be read"
             found = {"error": message}
         return json.dumps(found).encode()
+
+    async def _open(self, site: str, after: int) -> str:
+        """Make the consumer by which a host reads its blocks from home as they are stored: it may make none itself."""
+        logs = self._fabric.logs
+        return await self._fabric.open_reader(logs.site(site), logs.links_into(site), after)
 
     async def _join(self, site: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Take the invitation back and sign the host's own key; a host that was the site before is put out."""

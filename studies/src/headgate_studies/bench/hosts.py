@@ -24,7 +24,7 @@ from headgate.pipeline.sources import GENERATOR_SCHEMAS
 from headgate_studies.lab import Laboratory, unavailable
 from headgate_studies.lab.running import RunningDeployment
 
-_WAIT_S: Final = 240.0
+_WAIT_S: Final = 400.0
 _IDLE_S: Final = 5.0
 _EVERY_S: Final = 0.5
 
