@@ -30,6 +30,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("virtual",),
     ("catalog", "fabric"),
     ("relay", "pipeline", "feeds", "client"),
+    ("spark",),
     ("service",),
     ("replay",),
     ("api",),
@@ -55,7 +56,7 @@ CLOSED = (
     "service/books.py", "service/keeper.py", "service/named.py", "service/purging.py", "service/room.py",
     "service/reports.py", "service/heads.py",
 )  # fmt: skip
-RUNNERS = ("relay/node.py", "relay/courier.py", "relay/hosted.py")
+RUNNERS = ("relay/node.py", "relay/unit_node.py", "relay/courier.py", "relay/hosted.py")
 ENGINES = ("model", "filters", "matching", "grid", "planning", "reduction", "tuning")
 MAX_PARAMETERS = 8
 CROWDED = (
@@ -84,10 +85,7 @@ CROWDED = (
     *(f"grid/_treekernels.py:{name}" for name in ("_serve_one", "insert", "serve")),
     *(f"grid/decompose.py:{name}" for name in ("_bounded", "_bounded_batch", "_exact", "_exact_batch", "_overlaps")),
     "grid/gridding.py:_spread",
-    *(
-        f"matching/compiled/{name}"
-        for name in ("moving.py:_take_out", "search.py:_test_blocks", "search.py:match_rows")
-    ),
+    *(f"matching/compiled/{name}" for name in ("moving.py:_take_out", "search.py:_test_blocks")),
     *(f"planning/kernel/{name}" for name in ("anneal.py:anneal", "repair.py:tend", "sweeping.py:sweep")),
 )
 # The faces are imported by faces only.

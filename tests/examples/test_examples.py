@@ -12,7 +12,6 @@ from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from tests.live import Live, running, until
 
@@ -242,44 +241,40 @@ def test_a_gateway_counts_every_reading_as_stored_or_given_up(tmp_path: Path, na
 
 @pytest.mark.long
 def test_a_subscription_is_a_source_of_another_spark_job(tmp_path: Path, nats_url: str, spark: Any) -> None:
+    import headgate.spark
+
     rows = generate("fleet", 3, 0, 1500)
-    wanted = Counter(row["vehicle"] for row in rows.filter(pc.equal(rows["status"], "stopped")).to_pylist())
+    wanted = Counter(row["vehicle"] for row in rows.to_pylist() if row["status"] in ("idle", "fault"))
+    low = [row for row in rows.to_pylist() if row["status"] != "moving" and row["fuel"] < 20]
+    warned = [{name: row[name] for name in ("vehicle", "fuel", "at")} for row in low]
+    assert wanted
+    assert warned
 
     async def work(live: Live, example: Any) -> None:
-        options = {"name": "stopped", "nats": nats_url, "namespace": live.address.logs.namespace}
-        reader = example.Subscription(options).simpleStreamReader(_spark_schema())
+        options = {"nats": nats_url, "namespace": live.address.logs.namespace}
+
+        async def queries() -> None:
+            """Run both queries until they have read everything, as a job does that is started again."""
+            kept = example.keep(example.stopped(spark, options), tmp_path)
+            frame = example.stopped(spark, {**options, "subscription": "thirsty"})
+            for query in (kept, example.warn(frame, tmp_path, options)):
+                await asyncio.to_thread(query.processAllAvailable)
+                query.stop()
+
+        headgate.spark.register(spark)
         await live.commit("fleet", rows.slice(0, 800), 0)
-        first, middle = await asyncio.to_thread(reader.read, reader.initialOffset())
+        await queries()
         await live.commit("fleet", rows.slice(800), 1)
-        second, end = await asyncio.to_thread(reader.read, middle)
-        assert Counter(row[0] for row in [*first, *second]) == wanted
-        # What a restarted query replays is the same, whatever deliveries it is cut into.
-        again = await asyncio.to_thread(reader.readBetweenOffsets, reader.initialOffset(), end)
-        assert Counter(row[0] for row in again) == wanted
-        await asyncio.to_thread(_query, spark, example, options, wanted, tmp_path)
+        await queries()
+        kept = spark.read.parquet(str(tmp_path / "stopped"))
+        assert kept.columns == ["vehicle", "lat", "lon", "fuel", "at"]
+        assert Counter(row["vehicle"] for row in kept.collect()) == wanted
+        await live.run_queries("warnings")
+        live.readers.start(["dispatch"])
+        await live.settle()
+        assert live.rows("dispatch").to_pylist() == warned
 
     run("spark_to_spark", tmp_path, nats_url, work, spark)
-
-
-def _spark_schema() -> Any:
-    from pyspark.sql.types import DoubleType, StringType, StructField, StructType, TimestampType
-
-    numbers = [StructField(name, DoubleType()) for name in ("lat", "lon", "fuel")]
-    return StructType([StructField("vehicle", StringType()), *numbers, StructField("at", TimestampType())])
-
-
-def _query(spark: Any, example: Any, options: dict[str, str], wanted: Counter[str], tmp_path: Path) -> None:
-    """The same in a streaming query, from the beginning."""
-    from pyspark import cloudpickle
-
-    cloudpickle.register_pickle_by_value(example)  # as Spark does with a program's own classes
-    spark.dataSource.register(example.Subscription)
-    frame = spark.readStream.format("headgate").schema(example.SCHEMA).options(**options).load()
-    writer = frame.writeStream.format("parquet").option("path", str(tmp_path / "out"))
-    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-    query.processAllAvailable()
-    query.stop()
-    assert Counter(row["vehicle"] for row in spark.read.parquet(str(tmp_path / "out")).collect()) == wanted
 
 
 @pytest.mark.slow

@@ -276,3 +276,36 @@ def test_bounds_are_tightened_for_many_rows_and_left_loose_for_few():
     for adapt, left in ((False, 600), (True, 0)):
         assert index.match(batch_of(keys, valid), adapt=adapt).same(oracle(other, keys, valid))
         assert index.changed == left
+
+
+def test_rows_with_the_same_codes_are_looked_up_once_and_share_a_set():
+    rng = np.random.default_rng(5)
+    lows = rng.uniform(0, 10, (64, 2))
+    index = BoxIndex.build(
+        [Attribute("x", pa.float64()), Attribute("y", pa.float64())],
+        Boxes.of_floats(np.arange(64, dtype=np.uint32) + 900, lows, lows + 4),
+    )
+    points = rng.uniform(0, 10, (7, 2))[rng.integers(0, 7, 3000)]
+    found = index.match(pa.RecordBatch.from_pydict({"x": points[:, 0], "y": points[:, 1]}))
+    assert found.rows == 3000
+    assert len(found.starts) - 1 == 7
+    for row in range(0, 3000, 100):
+        inside = ((lows <= points[row]) & (points[row] <= lows + 4)).all(axis=1)
+        assert found.row(row).tolist() == (np.flatnonzero(inside) + 900).tolist()
+
+
+def test_a_buffer_is_used_again_only_when_no_list_looks_at_it():
+    rng = np.random.default_rng(6)
+    lows = rng.uniform(0, 10, (40, 3))
+    boxes = Boxes.of_floats(np.arange(40, dtype=np.uint32), lows, lows + 6)
+    index = BoxIndex.build([Attribute(name, pa.float64()) for name in "xyz"], boxes)
+    low, high = (pa.RecordBatch.from_pydict({name: rng.uniform(2, 12, 200) for name in "xyz"}) for _ in range(2))
+    first = index.match(low)
+    expected = [first.row(k).tolist() for k in range(200)]
+    second = index.match(high)
+    assert first.names is not None
+    assert not np.shares_memory(first.numbers, second.numbers)
+    assert [first.row(k).tolist() for k in range(200)] == expected
+    place = first.numbers.ctypes.data
+    del first
+    assert index.match(low).numbers.ctypes.data == place

@@ -44,6 +44,7 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.replay",
     "headgate.cli.picture",
     "headgate.cli.gridding",
+    "headgate.cli.job",
     "headgate.cli.extensions",
 )
 

@@ -18,6 +18,7 @@ from headgate.cli.stopping import Teller
 from headgate.client import Client
 from headgate.diagnostics import configure
 from headgate.errors import HeadgateError
+from headgate.fabric.environment import nats_options
 from headgate.fabric.membership import Invitation, Membership, accept, leave, server_directory
 from headgate.fabric.server import running_url
 
@@ -86,7 +87,7 @@ def join(
     """Be a site of a deployment that runs elsewhere: run its NATS server and its relay until stopped (Ctrl-C)."""
     configure(log_level, log_format)
     tell = Teller(log_format)
-    options = o.nats_options(None)
+    options = nats_options(None)
     member = Membership.read(state_dir)
     if token is not None:
         invitation = Invitation.parse(token)
@@ -154,7 +155,7 @@ def leave_site(
         raise HeadgateError(
             f"site {member.site!r} still runs here", hint="stop it first (Ctrl-C, or `systemctl disable --now`)"
         )
-    asyncio.run(leave(member, state_dir, o.nats_options(None), force=force))
+    asyncio.run(leave(member, state_dir, nats_options(None), force=force))
     if not keep:
         shutil.rmtree(directory, ignore_errors=True)
     typer.echo(f"this host is no longer site {member.site}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from collections.abc import Coroutine
 from pathlib import Path
@@ -15,6 +14,7 @@ from rich.console import Console
 from headgate.client.client import Client
 from headgate.errors import HeadgateError, masked
 from headgate.fabric import cancel_all
+from headgate.fabric.environment import nats_options
 
 T = TypeVar("T")
 
@@ -44,35 +44,6 @@ LogFormat = Annotated[
 ]
 
 STATE_DIR = Path(".headgate")
-
-
-# What the environment says about NATS, and the option of a connection that it is. Secrets come this way or by file:
-# the arguments of a program are for everybody to see.
-_FILES = {"tls_ca": "HEADGATE_TLS_CA", "tls_cert": "HEADGATE_TLS_CERT", "tls_key": "HEADGATE_TLS_KEY"}
-_WORDS = {
-    "user": "HEADGATE_NATS_USER",
-    "password": "HEADGATE_NATS_PASSWORD",
-    "token": "HEADGATE_NATS_TOKEN",
-    "plain": "HEADGATE_PLAIN_NATS",
-    "tls_fingerprint": "HEADGATE_TLS_FINGERPRINT",
-}
-
-
-def nats_options(credentials: Path | None, **files: str | None) -> dict[str, Any]:
-    """How to prove who we are to NATS, and who signed the server: files, and what the environment says.
-
-    `files` are what the deployment file says; the environment comes first.
-    """
-    given = {**files, **{key: os.environ[name] for key, name in _FILES.items() if os.environ.get(name)}}
-    found: dict[str, Any] = {key: os.environ[name] for key, name in _WORDS.items() if os.environ.get(name)}
-    for key, file in {"user_credentials": credentials, **given}.items():
-        if file is None:
-            continue
-        if not Path(file).exists():
-            names = ", ".join(_FILES.values())
-            raise HeadgateError(f"there is no file {file}", hint=f"check --creds and {names}")
-        found[key] = str(Path(file).absolute())
-    return found
 
 
 def refuse_secrets(arguments: list[str]) -> None:

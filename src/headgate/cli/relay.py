@@ -20,6 +20,7 @@ from headgate.diagnostics import configure
 from headgate.errors import HeadgateError, nearest
 from headgate.fabric import Fabric, cancel_all, keep_quarantine
 from headgate.fabric.address import split_listen
+from headgate.fabric.environment import nats_options
 from headgate.fabric.listening import Listening
 from headgate.fabric.membership import server_directory
 from headgate.fabric.place import HOST
@@ -87,7 +88,7 @@ def relay(
     """
     configure(log_level, log_format)
     connecting = _as_site(site, nats, state_dir, namespace, creds)
-    place = HostPlace(state_dir, listen, tls_cert, tls_key, o.nats_options(None))
+    place = HostPlace(state_dir, listen, tls_cert, tls_key, nats_options(None))
     asyncio.run(run_relay(site, connecting, place, Teller(log_format), trace=trace))
 
 
@@ -107,7 +108,7 @@ async def _as_site(site: str, nats: str | None, state_dir: Path, namespace: str,
     if chapter is not None and site not in chapter.sites:
         raise _no_site(site, chapter.sites)
     credentials = site_credentials(directory, namespace, site)
-    return Client(await join(url, Logs(namespace), credentials, **o.nats_options(None)))
+    return Client(await join(url, Logs(namespace), credentials, **nats_options(None)))
 
 
 def _no_site(site: str, known: Iterable[str]) -> HeadgateError:
@@ -136,6 +137,7 @@ async def run_relay(
     """Run the relay of a site until stopped."""
     from headgate.protocol.trace import Trace
     from headgate.relay.node import RelayNode
+    from headgate.relay.unit_node import UnitNode
 
     async with await connecting as client:
         snapshot = await client.snapshot()
@@ -146,7 +148,9 @@ async def run_relay(
         tracer = Trace(keep=0, echo=typer.echo) if trace else None
         stop = stopping()
         async with _site_fabric(home, site, snapshot, place) as fabric:
-            node = asyncio.create_task(RelayNode(fabric, site, tracer=tracer, connecting=place.options).run())
+            relay = RelayNode(fabric, site, tracer=tracer, connecting=place.options)
+            node = asyncio.create_task(relay.run())
+            unit = asyncio.create_task(UnitNode(fabric, site, relay.tables).run())
             aside = asyncio.create_task(keep_quarantine(home, f"relay-{site}"))
             vitals = asyncio.create_task(keep_vitals(home, f"relay-{site}"))
             where = snapshot.deployment.sites[site].nats
@@ -154,4 +158,4 @@ async def run_relay(
             await first_of(stop, node)
             if node.done():
                 await node
-            await cancel_all([node, aside, vitals])
+            await cancel_all([node, unit, aside, vitals])

@@ -17,7 +17,7 @@ from rich.text import Text
 from headgate.cli import options as o
 from headgate.cli.machine import ask_machine, machine_error, machine_lines
 from headgate.cli.sheets import Sheet
-from headgate.cli.words import milliseconds, span
+from headgate.cli.words import milliseconds, span, waterfall_line
 from headgate.client.client import Client
 from headgate.errors import HeadgateError, nearest
 from headgate.fabric import FabricError
@@ -233,8 +233,8 @@ def tables_line(found: dict[str, Any]) -> str:
 
 
 def notes(document: dict[str, Any]) -> list[str]:
-    """What does not fit a table: joins, readers who are away or still drain a site they have left, `levels: auto`."""
-    found = []
+    """What does not fit a table: stages of the job, joins, readers who are away or drain a site, `levels: auto`."""
+    found = [line for name, each in document["streams"].items() if (line := waterfall_line(name, each["job"]))]
     for each in document.get("reorderings", [])[-_REORDERINGS:]:
         when = datetime.fromtimestamp(each["time_s"], tz=UTC).strftime("%H:%M:%S")
         whose = ", ".join(each["subscriptions"])

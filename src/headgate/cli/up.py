@@ -17,6 +17,7 @@ from headgate.diagnostics import configure
 from headgate.errors import HeadgateError
 from headgate.fabric import Crew
 from headgate.fabric.address import split_listen
+from headgate.fabric.environment import nats_options
 from headgate.fabric.listening import Listening
 from headgate.fabric.place import HOST, choose_port
 from headgate.model import Deployment, NatsPlace, parse_duration
@@ -59,6 +60,10 @@ def up(
         ),
     ] = None,
     master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
+    job_archive: Annotated[
+        Path | None,
+        typer.Option(help="What executors of a cluster run from, made by `headgate job pack`; default: what is there."),
+    ] = None,
     spark: Annotated[list[str] | None, typer.Option("--spark", help="A Spark option as KEY=VALUE; repeatable.")] = None,
     trigger: Annotated[str, typer.Option(help="How often a micro-batch starts.")] = "1 s",
     partitions: Annotated[int | None, typer.Option(help="Repartition every micro-batch to so many tasks.")] = None,
@@ -128,6 +133,7 @@ def up(
         namespace=namespace,
         catalog=catalog,
         master=master,
+        job_archive=job_archive,
         trigger_s=parse_duration(trigger),
         partitions=partitions,
         new_lineage=new_lineage,
@@ -151,7 +157,7 @@ def up(
 def _nats_options(place: NatsPlace, creds: Path | None) -> dict[str, Any]:
     """How to be let in to a server of the user's own: what was given here, else what the deployment file says."""
     given = creds or (Path(place.credentials) if place.credentials else None)
-    return o.nats_options(given, tls_ca=place.authority, tls_cert=place.certificate, tls_key=place.key)
+    return nats_options(given, tls_ca=place.authority, tls_cert=place.certificate, tls_key=place.key)
 
 
 def _http_tls(certificate: Path | str | None, key: Path | str | None) -> tuple[str, str]:

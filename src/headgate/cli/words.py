@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 
 def milliseconds(value: float | None) -> str:
     """A delay in milliseconds, in seconds where that is shorter; `-` when there is none.
@@ -24,3 +27,16 @@ def span(seconds: float) -> str:
         if seconds < enough_s:
             return f"{seconds / size_s:,.0f} {unit}"
     return f"{seconds / 86_400:,.0f} d"
+
+
+def waterfall_line(stream: str, job: Mapping[str, Any]) -> str | None:
+    """Where the time of a stream's last micro-batch went, None where nothing was measured.
+
+    >>> waterfall_line("fleet", {"latency_s": {"trigger wait": 0.4, "commit": 0.02}})
+    'stream fleet, ms from the event to the commit: trigger wait 400, commit 20'
+    """
+    found = job.get("latency_s")
+    if not found:
+        return None
+    parts = ", ".join(f"{stage} {1000 * seconds:.0f}" for stage, seconds in found.items())
+    return f"stream {stream}, ms from the event to the commit: {parts}"

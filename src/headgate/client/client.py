@@ -38,7 +38,7 @@ from headgate.relay.tables import Tables
 from headgate.wire.identity import new_id
 from headgate.wire.ledger import Account, Tally
 from headgate.wire.logs import Logs
-from headgate.wire.packing import pack_request
+from headgate.wire.packing import pack_text
 from headgate.wire.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class Client:
             ClientError: The request was refused, or the service does not answer.
         """
         identity = request or uuid.uuid4().hex
-        data = pack_request(json.dumps({**arguments, "request": identity, **self._myself}).encode())
+        data = pack_text(json.dumps({**arguments, "request": identity, **self._myself}).encode())
         if len(data) > self.fabric.max_payload:
             taken = f"the request has {len(data):,} bytes, and NATS takes {self.fabric.max_payload:,}"
             raise ClientError(taken, hint="ask for less at a time", kind="too-large")
@@ -205,6 +205,7 @@ class Client:
         after_loss: bool = False,
         confirming: bool = False,
         batch: int = 256,
+        upto: int | None = None,
         **subscription: Any,
     ) -> Inbox | MergedInbox:
         """Open a subscription for reading, from a position token or from what was last acknowledged.
@@ -220,7 +221,8 @@ class Client:
         told by a `LossError`, and reads what came since with `after_loss`; so does who stands before rows that are no
         longer kept. With `confirming`, what the loop takes is
         not acknowledged before `inbox.confirm(delivery.position)` is called, for who passes rows on to somebody else.
-        `batch` bounds how many messages of the inbox are in memory at a time.
+        `batch` bounds how many messages of the inbox are in memory at a time. With `upto` the loop ends when
+        everything up to that sequence number has come.
         """
         if subscription:
             await self.control("subscribe", name=name, subscription=subscription, change=True)
@@ -235,6 +237,7 @@ class Client:
             after_loss=after_loss,
             confirming=confirming,
             batch=batch,
+            upto=upto,
         )
         if name in snapshot.subscription_ids:
             return await opened(name, position)

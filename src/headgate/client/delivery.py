@@ -147,6 +147,8 @@ class Inbox:
         await self.close()
         if self._reading.acks.taken_over is not None:
             raise self._reading.acks.taken_over
+        if self._reading.ended:
+            return
         fabric = self._fabric
         machine = ReaderMachine(self._reading, fabric.logs, fabric.max_payload, fabric.codec, fabric.quarantine)
         self._handed = asyncio.Queue()
@@ -160,6 +162,9 @@ class Inbox:
                     if self.gone():
                         return
                     done.set_result(None)
+                    if self._reading.upto is not None and block.upto >= self._reading.upto:
+                        self.done()
+                        return
             finally:
                 await self.close()
                 if self._runner is runner:

@@ -58,6 +58,8 @@ class Reading:
     """Whether only what the consumer confirms is acknowledged, and not what it has taken."""
     batch: int = 256
     """How many messages of the inbox are read at a time, which is what a consumer that stands still keeps in memory."""
+    upto: int | None = None
+    """The sequence number behind which nothing is read; None for who reads on for ever."""
     site: str = field(init=False)
     position: bytes = field(init=False)
     """The tally up to the last block that the consumer has taken."""
@@ -75,6 +77,12 @@ class Reading:
             tally, known = Tally.decode(self.position), self.account.tally
             tally.incarnation, tally.run, tally.reader = known.incarnation, known.run, known.reader
             self.account, self.taken = Account(tally), True
+
+    @property
+    def ended(self) -> bool:
+        """Whether everything up to the end of the range that was asked for is covered."""
+        coverage = self.account.coverage
+        return self.upto is not None and (self.upto <= 0 or (coverage is not None and coverage >= self.upto))
 
     @property
     def id(self) -> int:
@@ -138,6 +146,8 @@ class ReaderMachine(Machine):
             self._enter(found.stay)
             async for block, place in self._blocks(found):
                 for piece in self._cut(block):
+                    if reading.ended:
+                        return
                     if reading.acks.taken_over is not None:
                         raise reading.acks.taken_over
                     # A message counts as read with its last row, so that a reader can stop inside of it.
@@ -156,7 +166,12 @@ class ReaderMachine(Machine):
         self._reading.site = stay.site
 
     def _cut(self, block: Block) -> Iterator[Block]:
-        """The block in pieces of at most `max_rows` rows, which the consumer may change between them."""
+        """The block, up to the end that was asked for, in pieces of at most `max_rows` rows.
+
+        The consumer may change `max_rows` between them.
+        """
+        if self._reading.upto is not None:
+            block = block.until(self._reading.upto)
         while self._reading.max_rows is not None and len(block.seqs) > self._reading.max_rows:
             end = int(block.seqs[self._reading.max_rows - 1])
             yield block.until(end)

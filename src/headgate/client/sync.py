@@ -7,13 +7,15 @@ import contextlib
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from headgate.client.client import Client
 from headgate.client.delivery import Delivery, OnDigest, Readable
 from headgate.client.reader import OnGap
 from headgate.client.sender import Sender, Sent
 from headgate.fabric.sync import LoopThread
+
+T = TypeVar("T")
 
 
 class SyncSender:
@@ -107,6 +109,10 @@ class SyncClient:
         )
         return self._deliveries(inbox, timeout_s)
 
+    def call(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
+        """Do something with the asynchronous client and wait for it."""
+        return self._run(work(self._client))
+
     def _deliveries(self, inbox: Readable, timeout_s: float | None) -> Iterator[Delivery]:
         deliveries = inbox.__aiter__()
 
@@ -161,9 +167,9 @@ class SyncClient:
         """Give a running subscription another resolution, or `add` what it lacks; returns what is still missing."""
         return self._run(self._client.refine(name, add=add, **resolution))
 
-    def publish(self, stream: str, rows: Any) -> int:
-        """Publish rows into a stream; returns once they are stored."""
-        return self._run(self._client.publish(stream, rows))
+    def publish(self, stream: str, rows: Any, *, key: str | None = None) -> int:
+        """Publish rows into a stream, as `Client.publish`; returns once they are stored."""
+        return self._run(self._client.publish(stream, rows, key=key))
 
     def sender(self, stream: str, policy: Mapping[str, Any] | None = None, **options: Any) -> SyncSender:
         """A sender that goes on while the connection is away, as `Client.sender`; a context manager."""

@@ -9,7 +9,7 @@ from typing import Any
 from headgate.fabric.accounts import PEOPLE_TAG, ROLE_TAG, inbox_prefix
 from headgate.fabric.client import Fabric
 from headgate.fabric.gated import GatedFabric
-from headgate.fabric.keys import read_claims, statement_of
+from headgate.fabric.keys import KeyPair, read_claims, seed_of, statement_of
 from headgate.fabric.roled import RoleCredentials, RoleFabric
 from headgate.fabric.wide import WideFabric
 from headgate.protocol.port import FabricError
@@ -44,8 +44,14 @@ def bearer_of(credentials: str | Path | None) -> Bearer:
 
 
 async def connect_as(url: str, logs: Logs | None = None, **options: Any) -> Fabric:
-    """Connect by an address and the credentials among the options."""
-    logs, bearer = logs or Logs(), bearer_of(options.get("user_credentials"))
+    """Connect by an address and the credentials among the options.
+
+    `credentials_text` is what a credentials file has in it, for who got that from another machine and has no such file.
+    """
+    logs, text = logs or Logs(), options.pop("credentials_text", None)
+    bearer = bearer_of(options.get("user_credentials")) if text is None else Bearer.of(statement_of(text))
+    if text is not None:
+        options |= RoleCredentials(statement_of(text), KeyPair.of(seed_of(text))).options()
     if bearer.gated:
         fabric: Fabric = await GatedFabric.connect(url, logs, inbox_prefix=inbox_prefix(bearer.name), **options)
     elif bearer.role:

@@ -15,7 +15,6 @@ import pyarrow as pa
 from headgate.matching.index import ClassSpec, MatchingError
 from headgate.matching.lists import ClassLists, Ids
 from headgate.matching.metering import Meter
-from headgate.matching.recheck import join
 from headgate.matching.scan import ScanIndex
 
 if TYPE_CHECKING:
@@ -111,8 +110,8 @@ class Evaluated:
             if len(members) < OWN_FROM:
                 few = ScanIndex(members.values())
                 few.meter = self.meter
-                found = join(found, few.match(batch))
+                found = found.joined(few.match(batch))
             else:
                 offsets, numbers = self._index(kind).match(batch)
-                found = join(found, ClassLists(offsets.astype(np.int64), numbers.astype(np.uint32)))
+                found = found.joined(ClassLists(offsets.astype(np.int64), numbers.astype(np.uint32)))
         return found

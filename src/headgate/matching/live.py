@@ -20,7 +20,7 @@ from headgate.matching.evaluated import Evaluated
 from headgate.matching.index import ClassSpec, MatchingError, RowFilter, check_unique
 from headgate.matching.lists import ClassLists, Ids
 from headgate.matching.metering import Meter
-from headgate.matching.recheck import join, recheck
+from headgate.matching.recheck import recheck
 
 if TYPE_CHECKING:
     from headgate.matching.compiled.boxes import Boxes
@@ -122,8 +122,8 @@ class LiveIndex:
             return self._scan.match(batch)
         if self._reading.prepare is not None:
             batch = self._reading.prepare(batch)
-        scanned, found = self._scan.match(batch), self._boxes.match(batch)
-        return join(recheck(found, batch, self._checked, self._scan.meter), scanned)
+        scanned, found = self._scan.match(batch), self._boxes.match(batch, plain=bool(self._checked))
+        return recheck(found, batch, self._checked, self._scan.meter).joined(scanned)
 
     def measure(self, meter: Meter | None) -> None:
         """Evaluate the classes that boxes do not decide by a clock."""

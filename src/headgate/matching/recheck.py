@@ -1,4 +1,4 @@
-"""Putting lists together: classes that boxes do not decide are evaluated on the rows that have them, and only there."""
+"""Classes that boxes do not decide are evaluated on the rows that have them, and only there."""
 
 from __future__ import annotations
 
@@ -34,13 +34,3 @@ def recheck(
     kept = np.zeros(len(keep) + 1, np.int64)
     np.cumsum(keep, out=kept[1:])
     return ClassLists(kept[found.offsets], found.ids[keep])
-
-
-def join(one: ClassLists, other: ClassLists) -> ClassLists:
-    """The lists of the same rows from two indexes."""
-    if len(other.ids) == 0:
-        return one
-    if len(one.ids) == 0:
-        return other
-    rows = np.concatenate([one.row_of_id(), other.row_of_id()])
-    return ClassLists.from_pairs(rows, np.concatenate([one.ids, other.ids]), one.rows)

@@ -40,8 +40,6 @@ class ScanIndex:
         """The classes of each row."""
         from headgate.filters.profiles.words import Worded, evaluate_worded
 
-        rows: list[np.ndarray] = []
-        ids: list[np.ndarray] = []
         worded = {
             identity: (spec.filter, spec.context)
             for identity, spec in self._classes.items()
@@ -49,9 +47,7 @@ class ScanIndex:
         }
         if len(worded) < WORDED_FROM:
             worded = {}
-        for identity, hits in evaluate_worded(batch, worded) if worded else ():
-            rows.append(hits)
-            ids.append(np.full(len(hits), identity, np.uint32))
+        taken = dict(evaluate_worded(batch, worded)) if worded else {}
         for identity, spec in self._classes.items():
             if identity in worded:
                 continue
@@ -59,11 +55,8 @@ class ScanIndex:
             mask = spec.filter.evaluate(batch, spec.context) if meter is None else meter.evaluate(spec, batch)
             hits = np.flatnonzero(mask)
             if len(hits):
-                rows.append(hits)
-                ids.append(np.full(len(hits), identity, np.uint32))
-        if not rows:
-            return ClassLists.empty(batch.num_rows)
-        return ClassLists.from_pairs(np.concatenate(rows), np.concatenate(ids), batch.num_rows)
+                taken[identity] = hits
+        return ClassLists.from_hits(taken, batch.num_rows)
 
     def add(self, classes: Iterable[ClassSpec]) -> None:
         """Add classes; an id that is known already is refused and nothing is changed."""

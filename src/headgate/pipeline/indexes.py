@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,12 +33,15 @@ if TYPE_CHECKING:
 MAX_DELTAS: Final = 32
 MAX_UPDATES: Final = 20_000
 _KEEP: Final = 2
+Share = Callable[[list[Path]], tuple[Any, ...]]
 
 
 class IndexKeeper:
     """Saves the index of each version that a stream's micro-batches are pinned to; owns the directory."""
 
-    def __init__(self, directory: Path, stream: str) -> None:
+    def __init__(self, directory: Path, stream: str, share: Share | None = None) -> None:
+        """`share` makes files reach workers that do not see the directory."""
+        self._share = share
         self._directory = directory
         self._stream = stream
         self._known: dict[int, int | None] = {}
@@ -73,7 +77,10 @@ class IndexKeeper:
                 del self._known[old]
             self._clean()
         found = self._known[version]
-        return None if found is None else IndexRef(str(self._directory), found, self._base)
+        if found is None:
+            return None
+        files = () if self._share is None else self._share(self._saved().store.files(found))
+        return IndexRef(str(self._directory), found, self._base, files)
 
     def _ensure(self, fabric: SyncFabric, version: int) -> int | None:
         if self._index is None and self._resume(version) == version:

@@ -68,6 +68,7 @@ class JobConfig:
     partitions: int | None = None
     new_lineage: bool = False
     streams: tuple[str, ...] | None = None
+    archive: str | None = None
     spark_options: Mapping[str, str] = field(default_factory=dict)
     nats_options: Mapping[str, Any] = field(default_factory=dict)
     log_level: str = "warning"
@@ -94,9 +95,11 @@ class JobConfig:
     @property
     def address(self) -> Address:
         """How to reach the fabric."""
+        from headgate.pipeline.session import is_local
         from headgate.pipeline.worker import Address
 
-        return Address(self.url, Logs(self.namespace), self.nats_options)
+        found = Address(self.url, Logs(self.namespace), self.nats_options)
+        return found if is_local(self.master) else found.portable()
 
 
 class Job:
@@ -146,7 +149,8 @@ class Job:
         from headgate.pipeline.session import make_session
 
         config = self.config
-        spark = make_session("headgate", config.master, config.spark_options, Path(config.state_dir))
+        archive = None if config.archive is None else Path(config.archive)
+        spark = make_session("headgate", config.master, config.spark_options, Path(config.state_dir), archive)
         self.stages.end("session")
         return spark
 

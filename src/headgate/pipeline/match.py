@@ -30,7 +30,7 @@ from headgate.pipeline.states import IndexRef
 from headgate.pipeline.validate import DEAD
 from headgate.pipeline.worker import Address, Bench, worker
 from headgate.protocol.records import Pin
-from headgate.wire.integers import encode_lists
+from headgate.wire.lists import encode_classes
 from headgate.wire.manifest import of_class
 from headgate.wire.part import Part, encode_part
 
@@ -230,21 +230,19 @@ def cut(
     """
     matched = np.arange(good.num_rows) if whole else lists.rows_matched()
     rows = good.take(pa.array(matched)) if len(matched) < good.num_rows else good
-    kept = ClassLists(np.concatenate((lists.offsets[matched], lists.offsets[-1:])), lists.ids)
+    kept = lists.take(matched) if len(matched) < good.num_rows else lists
     part = Part(good.num_rows, matched.astype(np.uint64), rows, kept)
     encoded = None
     if len(matched):
         began = time.thread_time()
-        classes = encode_lists(kept.offsets, kept.ids)
+        classes = encode_classes(kept)
         if spent is not None:
             spent.class_s += time.thread_time() - began
-            spent.class_bytes += sum(map(len, classes))
+            spent.class_bytes += sum(map(len, classes[1]))
         encoded = encode_part(part, classes)
     if encoded is None or len(encoded) <= max_bytes or good.num_rows == 1:
         yield part, encoded
         return
     half = good.num_rows // 2
     for start, stop in ((0, half), (half, good.num_rows)):
-        offsets = lists.offsets[start : stop + 1]
-        piece = ClassLists(offsets - offsets[0], lists.ids[offsets[0] : offsets[-1]])
-        yield from cut(good.slice(start, stop - start), piece, max_bytes, spent, whole=whole)
+        yield from cut(good.slice(start, stop - start), lists.slice(start, stop), max_bytes, spent, whole=whole)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,15 +20,17 @@ from headgate.pipeline.control import Controller
 from headgate.pipeline.errors import Errors
 from headgate.pipeline.filelists import FileLists, files_read
 from headgate.pipeline.gridding_stage import GriddingStage
-from headgate.pipeline.indexes import IndexKeeper
+from headgate.pipeline.indexes import IndexKeeper, Share
 from headgate.pipeline.match import MatchPass
 from headgate.pipeline.record import note, resume
 from headgate.pipeline.roots import own_rows
-from headgate.pipeline.session import local_uri
+from headgate.pipeline.session import is_local, local_uri
+from headgate.pipeline.sharing import FileSharing
 from headgate.pipeline.slow import slow_classes
 from headgate.pipeline.sources import read
 from headgate.pipeline.staged import STAGED_DDL, Staged
 from headgate.pipeline.validate import validate
+from headgate.pipeline.waterfall import BatchTimes
 from headgate.pipeline.worker import Address
 from headgate.protocol.reports import JobReport, SlowClass
 from headgate.wire.manifest import Manifest
@@ -54,6 +56,7 @@ class Batches:
         lineage: str,
         gridding: GriddingStage | None = None,
         told: Callable[[JobReport], None] | None = None,
+        share: Share | None = None,
     ) -> None:
         self.gridding = gridding
         self.address = address
@@ -63,12 +66,13 @@ class Batches:
         self.checkpoint = SparkCheckpoint(checkpoint / "spark")
         self.lineage = lineage
         self.lists = FileLists(fabric.fabric, stream.name)
-        self.keeper = IndexKeeper(checkpoint.absolute() / "indexes", stream.name)
+        self.keeper = IndexKeeper(checkpoint.absolute() / "indexes", stream.name, share)
         self.control = Controller(stream)
         self.errors = Errors.read(fabric, stream.name)
         self._told = told
         self._purged = 0
         self._slow_batches: dict[int, int] = {}
+        self.query: StreamingQuery | None = None
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Match, stage and commit one micro-batch.
@@ -89,6 +93,7 @@ class Batches:
         pin = pin_batch(self.fabric, name, batch, self.control.plan)
         index = self.keeper.ensure(self.fabric, pin.version)
         demands = self.fabric.run(self.control.demands(self.fabric.fabric, pin.version))
+        pinned = time.perf_counter()
         work = MatchPass(
             self.address,
             name,
@@ -102,15 +107,26 @@ class Batches:
         )
         rows = frame if self.gridding is None else self.gridding(frame, batch)
         staged = Staged.collected(match(own_rows(rows, self.stream), work).collect())
+        collected = time.perf_counter()
         self.control.learn(staged)
         if troubles := staged.troubles():
             self.keeper.complained(pin.version, troubles)
         manifest = commit(self.fabric, name, self.lineage, batch, pin, staged, self._reading(batch))
         if manifest is not None:
+            ended = time.perf_counter()
+            times = BatchTimes(
+                manifest.lag_ms / 1000,
+                pinned - began,
+                collected - pinned,
+                staged.total("busy_s"),
+                staged.total("match_s"),
+                ended - collected,
+                staged.count("partition"),
+            )
             note(self.directory, manifest)
             self.fabric.run(self.lists.purge())
             self.errors = self.errors.after(staged, self.fabric, name)
-            self._report(batch, manifest.rows_in, staged, time.perf_counter() - began)
+            self._report(batch, manifest.rows_in, staged, time.perf_counter() - began, times)
         self._purge()
 
     def _reading(self, batch: int) -> Reading:
@@ -138,7 +154,12 @@ class Batches:
         self._slow_batches, found = slow_classes(self._slow_batches, staged)
         return found
 
-    def _report(self, batch: int, rows: int, staged: Staged, seconds: float) -> None:
+    def _last_ms(self) -> Mapping[str, float]:
+        """What Spark says about the micro-batch before this one."""
+        progress = None if self.query is None else self.query.lastProgress
+        return {} if progress is None else dict(progress["durationMs"])
+
+    def _report(self, batch: int, rows: int, staged: Staged, seconds: float, times: BatchTimes) -> None:
         report = JobReport(
             stream=self.stream.name,
             state="running",
@@ -153,6 +174,7 @@ class Batches:
             row_cost_s=self.control.row_cost_s,
             update_cost_s=self.control.update_cost_s,
             late_rows=self.control.late_rows,
+            latency_s=times.waterfall(self._last_ms()),
             slow=self._slow(staged),
             time_ms=int(time.time() * 1000),
         )
@@ -199,11 +221,13 @@ def start_query(
     frame = frame if settings.partitions is None else frame.repartition(settings.partitions)
     compact_every = int(str(spark.conf.get("spark.sql.streaming.fileSource.log.compactInterval", "10")))
     lineage = resume(fabric, stream, checkpoint, accept=settings.new_lineage, compact_every=compact_every)
-    work = Batches(address, fabric, stream, checkpoint, lineage, gridding, settings.told)
-    return (
+    share = None if is_local(str(spark.sparkContext.master)) else FileSharing(spark.sparkContext).share
+    work = Batches(address, fabric, stream, checkpoint, lineage, gridding, settings.told, share)
+    work.query = (
         frame.writeStream.queryName(stream.name)
         .foreachBatch(work)
         .option("checkpointLocation", local_uri(checkpoint / "spark"))
         .trigger(processingTime=f"{int(settings.trigger_s * 1000)} milliseconds")
         .start()
     )
+    return work.query

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _NONE: Mapping[str, str] = {}
 
+UNPACKED = "headgate-job"
+"""The directory of an executor that an archive is unpacked into."""
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
@@ -32,22 +34,24 @@ def make_session(
     master: str = "local[*]",
     options: Mapping[str, str] = _NONE,
     state_dir: Path | None = None,
+    archive: Path | None = None,
 ) -> SparkSession:
     """A Spark session with Headgate's settings; `options` are Spark's own and win over them.
 
     The process's environment gets what the JVM and the Python workers inherit: JAVA_HOME, PYSPARK_PYTHON (workers run
     this interpreter), SPARK_LOCAL_IP and SPARK_LOCAL_DIRS for a local master, and this package's place on PYTHONPATH,
-    so that workers run the same Headgate whether it is installed or a checkout. Sources are registered. A session
-    that already runs in this process is returned with the settings that it was started with.
+    so that workers run the same Headgate whether it is installed or a checkout. With an `archive`
+    (`headgate.pipeline.packing`) executors of a cluster need nothing but a Python of the same version. Sources are
+    registered. A session that already runs in this process is returned with the settings that it was started with.
     """
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
-    _prepare_environment(master, state_dir)
+    _prepare_environment(master, state_dir, archive)
     builder = SparkSession.builder.appName(name).master(master)
-    ours = settings(master, state_dir)
+    ours = {**settings(master, state_dir), **_carried(archive)}
     given = dict(options)
     if _JAVA_OPTIONS in given:  # a list of flags, of which the later one wins
         given[_JAVA_OPTIONS] = f"{ours[_JAVA_OPTIONS]} {given[_JAVA_OPTIONS]}"
@@ -96,7 +100,7 @@ def settings(master: str = "local[*]", state_dir: Path | None = None) -> dict[st
         "spark.sql.streaming.stopTimeout": "30s",
         "spark.sql.streaming.numRecentProgressUpdates": "20",
     }
-    if master.startswith("local"):
+    if is_local(master):
         cores = _cores(master)
         found |= {
             "spark.driver.host": "127.0.0.1",
@@ -122,11 +126,32 @@ def _cores(master: str) -> int:
     return int(given) if given.isdigit() else (os.cpu_count() or 1) if given == "*" else 1
 
 
-def _prepare_environment(master: str, state_dir: Path | None) -> None:
+def is_local(master: str) -> bool:
+    """Whether tasks run in the driver's own process, and so see its files.
+
+    >>> is_local("local[2]"), is_local("local-cluster[2,1,1024]"), is_local("spark://host:7077")
+    (True, False, False)
+    """
+    return master == "local" or master.startswith("local[")
+
+
+def _carried(archive: Path | None) -> dict[str, str]:
+    """Settings by which executors unpack an archive and run from it."""
+    if archive is None:
+        return {}
+    if not archive.exists():
+        raise SessionError(f"there is no archive {archive}", hint="make it with `headgate job pack`")
+    return {"spark.archives": f"{local_uri(archive)}#{UNPACKED}", "spark.executorEnv.PYTHONPATH": UNPACKED}
+
+
+def _prepare_environment(master: str, state_dir: Path | None, archive: Path | None) -> None:
     os.environ["JAVA_HOME"] = str(java_home(state_dir))
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    if archive is not None:  # by name: executors have their own, and what plans reads on this machine has ours
+        os.environ["PYSPARK_PYTHON"] = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    if master.startswith("local"):
+    if is_local(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         if state_dir is not None:
             os.environ.setdefault("SPARK_LOCAL_DIRS", str(state_dir.absolute() / "spark" / "local"))

@@ -133,6 +133,10 @@ class Staged:
         """
         return pc.sum(self.table.column(column), min_count=0).as_py()
 
+    def count(self, kind: str) -> int:
+        """How many rows of a kind were told."""
+        return int(pc.sum(pc.equal(self.table.column("kind"), kind), min_count=0).as_py())
+
     def most(self, column: str) -> Any:
         """The largest value of a column, 0 where nothing was told."""
         return pc.max(self.table.column(column)).as_py() or 0

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from headgate.fabric import SyncFabric
 from headgate.matching import ContextState, ContextUpdate, MatchingError
@@ -33,6 +34,8 @@ class IndexRef:
     directory: str
     version: int
     base: int = 0
+    files: tuple[Any, ...] = field(default=(), compare=False, repr=False)
+    """Its files where Spark carries them to executors (`headgate.pipeline.sharing`); none where workers see them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from headgate.fabric import SyncFabric
+from headgate.fabric.address import directory_of
+from headgate.fabric.place import PORT_FILE, ServerPlace
 from headgate.filters.cost import evaluation
 from headgate.filters.profiles import relational
-from headgate.matching import RowFilter
+from headgate.matching import MatchingError, RowFilter
 from headgate.matching.metering import Meter
+from headgate.pipeline.sharing import fetched
 from headgate.pipeline.states import Held, IndexRef, hold, hold_stricter
 from headgate.wire.logs import Logs
 
@@ -30,10 +34,25 @@ class Address:
     url: str
     logs: Logs
     options: Mapping[str, Any] = field(default_factory=dict)
+    credentials_text: str = field(default="", repr=False)
+    """What is in the credentials file of the options, for who has no such file."""
 
     def connect(self) -> SyncFabric:
         """A connection of its own."""
-        return SyncFabric(self.url, self.logs, **self.options)
+        if not self.credentials_text:
+            return SyncFabric(self.url, self.logs, **self.options)
+        options = {name: value for name, value in self.options.items() if name != "user_credentials"}
+        return SyncFabric(self.url, self.logs, credentials_text=self.credentials_text, **options)
+
+    def portable(self) -> Address:
+        """The same for processes that do not see the files of this machine.
+
+        The directory of an embedded server becomes the address of the network that it listens on now.
+        """
+        directory, file = directory_of(self.url), self.options.get("user_credentials")
+        place = None if directory is None else ServerPlace.read(directory / PORT_FILE)
+        text = "" if file is None else Path(file).read_text(encoding="utf-8")
+        return replace(self, url=self.url if place is None else place.url, credentials_text=text)
 
 
 class PartLog(Protocol):
@@ -86,7 +105,13 @@ class Worker:
 
     def state(self, stream: str, version: int, ref: IndexRef | None, context: int) -> Held:
         """A stream's index under a version, with its context log read up to a place; moved in place if it can be."""
-        held = hold(self.fabric, stream, version, ref, self._held.get(stream), context)
+        here, trouble = ref, ""
+        try:
+            here = None if ref is None else fetched(ref, stream)
+        except (MatchingError, OSError) as error:
+            here, trouble = None, f"the index of version {version} is compiled from the catalog: {error}"
+        held = hold(self.fabric, stream, version, here, self._held.get(stream), context)
+        held = replace(held, trouble=trouble) if trouble else held
         self._held[stream] = held
         meter = self.meter(stream)
         meter.forget(held.state.classes)

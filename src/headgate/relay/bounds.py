@@ -78,15 +78,13 @@ class Bounds:
         size: Floats = np.zeros(len(self.groups))
         if not self.groups or not len(block.seqs) or block.classes is None:
             return np.zeros(len(self.groups), dtype=np.int64), size
-        ids = block.classes.ids
+        sizes = row_bytes(block.rows) if self._weighs else None
+        ids, counts, sums = block.classes.class_sums(np.zeros(len(block.seqs)) if sizes is None else sizes)
         at = np.minimum(np.searchsorted(self._classes, ids), len(self._classes) - 1)
         mine = self._classes[at] == ids
-        at = at[mine]
-        rows: Ints = np.bincount(at, minlength=len(self._classes))[self._class_of].astype(np.int64)
-        sizes = row_bytes(block.rows) if self._weighs else None
+        rows: Ints = np.bincount(at[mine], counts[mine], len(self._classes))[self._class_of].astype(np.int64)
         if sizes is not None:
-            heavy = sizes[block.classes.row_of_id()[mine]]
-            size = np.bincount(at, heavy, minlength=len(self._classes))[self._class_of].astype(np.float64)
+            size = np.bincount(at[mine], sums[mine], len(self._classes))[self._class_of].astype(np.float64)
         if block.patches:
             for index, group in enumerate(self.groups):
                 patch = block.patches.get(int(group.receivers[0]))

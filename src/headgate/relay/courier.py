@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -126,19 +126,33 @@ class Couriers:
         self._options = dict(options or {})
         if isinstance(fabric, HostFabric) and isinstance(self._home, RoleFabric):
             self._home.opener = self._open_at_home
+        self.standbys: Callable[[], set[str]] = set
+        """Who serves this site at the moment in place of a parent."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.problems: dict[str, str] = {}
         """By the site of a server that cannot be read now, why."""
 
     async def run(self) -> None:
         """Carry until cancelled. A server of an earlier plan is read on, as rows may still come from there."""
+        standing_in = asyncio.create_task(self._follow_standbys())
         try:
             async for snapshot in self._tables.heads():
-                for place in await self._places(snapshot):
-                    if place not in self._tasks:
-                        self._tasks[place] = asyncio.create_task(self._keep(place), name=f"courier from {place}")
+                self._start(await self._places(snapshot))
         finally:
-            await cancel_all(list(self._tasks.values()))
+            await cancel_all([standing_in, *self._tasks.values()])
+
+    async def _follow_standbys(self) -> None:
+        """Carry also from the servers of standbys, once they serve this site: before that nobody connects to them."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            in_use = self.standbys()
+            if in_use:
+                deployment = (await self._tables.newest()).deployment
+                self._start({place_of(deployment, each) for each in in_use} - {place_of(deployment, self._site)})
+
+    def _start(self, places: set[str]) -> None:
+        for place in places - self._tasks.keys():
+            self._tasks[place] = asyncio.create_task(self._keep(place), name=f"courier from {place}")
 
     async def _places(self, snapshot: Snapshot) -> set[str]:
         """The servers where parents of this site are, and have been as far as its log knows."""

@@ -104,7 +104,7 @@ async def past_counts(
             nobody = Routes("", manifest.stream, manifest.version, None, schema, (), ())
             block = match_again(await load_block(port, manifest, schema, nobody), newest, class_id)
             assert block.classes is not None
-            found.append(len(block.classes.ids))
+            found.append(len(block.classes.rows_matched()))
         else:
             found.append(int(manifest.matched(np.array([class_id], dtype=np.uint64))[0]))
     return found

@@ -64,7 +64,7 @@ def leave(
             each.block,
             seqs=each.block.seqs[inside],
             rows=rows.slice(low, high - low),
-            classes=each.block.classes if lists is None else _part(lists, low, high),
+            classes=each.block.classes if lists is None else lists.slice(low, high),
             declared=merge_declared(each.block.declared, declared[index]),
             digests=merge_digests(each.block.digests, digests[index]),
             patches=restricted(patches, each.block.after, each.block.upto),
@@ -72,8 +72,3 @@ def leave(
         changed = len(inside) < len(each.block.seqs) or bool(declared[index])
         result.append(replace(each, block=block, decided=each.decided or changed))
     return result, reasons_of_all
-
-
-def _part(lists: ClassLists, low: int, high: int) -> ClassLists:
-    offsets = lists.offsets[low : high + 1]
-    return ClassLists(offsets - offsets[0], lists.ids[offsets[0] : offsets[-1]])

@@ -31,16 +31,13 @@ class LinkRows:
 
     def __init__(self, run: Sequence[Waiting], held: Held, by_class: Mapping[int, list[Group]]) -> None:
         self._held = held
-        self._lists = ClassLists.concat(each.block.classes for each in run if each.block.classes is not None)
-        self._row_of = self._lists.row_of_id()
+        lists = ClassLists.concat(each.block.classes for each in run if each.block.classes is not None)
+        self._rows_of = lists.rows_by_class()
         self._patches = concat_patches([each.block.patches for each in run])
         self.views: dict[int, Held] = {}
-        order = np.argsort(self._lists.ids, kind="stable")
-        ids, starts = np.unique(self._lists.ids[order], return_index=True)
-        rows_of = dict(zip(ids.tolist(), np.split(self._row_of[order], starts[1:]) if len(ids) else [], strict=True))
-        self.groups = [group for class_id in rows_of for group in by_class.get(class_id, ())]
+        self.groups = [group for class_id in self._rows_of for group in by_class.get(class_id, ())]
         for group in self.groups:
-            group.refs = rows_of[group.class_id].astype(np.int64)
+            group.refs = self._rows_of[group.class_id].astype(np.int64)
             if self._patches:
                 self._put_on(group)
 
@@ -62,18 +59,14 @@ class LinkRows:
         kept_by = {group.class_id: np.zeros(len(self._held), dtype=np.bool_) for group in self.groups}
         for group in self.groups:
             kept_by[group.class_id][group.refs] = True
-        stays = np.zeros(len(self._lists.ids), dtype=np.bool_)
-        for class_id, kept in kept_by.items():
-            mine = self._lists.ids == class_id
-            stays[mine] = kept[self._row_of[mine]]
+        hits = {class_id: rows[kept[rows]] for class_id, kept in kept_by.items() for rows in (self._rows_of[class_id],)}
+        lists = ClassLists.from_hits(hits, len(self._held))
         notes: list[Note] = []
         patches: dict[int, Patch] = {}
         for group in self.groups:
             notes += self._notes(group, sharing, kept_by[group.class_id])
             patches.update(self._patched(group, sharing, kept_by[group.class_id]))
-        counts = np.bincount(self._row_of[stays], minlength=len(self._held))
-        offsets = np.concatenate([[0], np.cumsum(counts[counts > 0])]).astype(np.int64)
-        return counts > 0, ClassLists(offsets, self._lists.ids[stays]), notes, patches
+        return lists.counts() > 0, lists.take(lists.rows_matched()), notes, patches
 
     def _notes(self, group: Group, sharing: Sharing, kept: Bools) -> Iterable[Note]:
         bound = np.zeros(len(self._held), dtype=np.bool_)

@@ -179,10 +179,8 @@ class Reducer:
         """Rows and bytes of each group in a link's block; a row of k classes counts 1/k for each."""
         if not len(block.seqs) or block.classes is None:
             return
-        counts = np.diff(block.classes.offsets)
-        size = np.repeat(1.0 / np.maximum(counts, 1), counts) * (block.rows.nbytes / len(block.seqs))
-        ids, inverse = np.unique(block.classes.ids, return_inverse=True)
-        sizes = zip(ids.tolist(), np.bincount(inverse).tolist(), np.bincount(inverse, size).tolist(), strict=True)
+        size = block.rows.nbytes / len(block.seqs) / np.maximum(block.classes.counts(), 1)
+        sizes = zip(*(each.tolist() for each in block.classes.class_sums(size)), strict=True)
         for class_id, count, bytes_ in sizes:
             for group in self._by_class.get(class_id, ()):
                 yield group, count, bytes_
@@ -303,10 +301,10 @@ class Reducer:
             notes.append((each.target.id, np.zeros(count, dtype=np.int64), (reason,)))
         elif block.classes is not None:
             lists = ClassLists.empty(0)
-            row_of = np.repeat(np.arange(count), np.diff(block.classes.offsets))
+            rows_of = block.classes.rows_by_class()
             for receiver in each.target.receivers:
                 why = np.full(count, -1, dtype=np.int64)
-                why[row_of[block.classes.ids == receiver.class_id]] = 0
+                why[rows_of.get(receiver.class_id, [])] = 0
                 notes.append((receiver.id, without_patched(block.patches, receiver.id, block.seqs, why), (reason,)))
         gone = np.zeros(count, dtype=np.bool_)
         return self._written([each], block.rows, gone, notes, lists)[0]

@@ -1,4 +1,4 @@
-"""Splitting a block over the outputs of a site: one sort of the class ids, one take of the rows, then slices."""
+"""Splitting a block over the outputs of a site: by distinct sets of classes, one take of the rows, then slices."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _masked(block: Block, child: Child) -> pa.RecordBatch:
         needing = child.needing[name]
         needed = np.ones(1, dtype=np.bool_)
         if len(needing) < len(child.class_ids):
-            needed = np.logical_or.reduceat(np.isin(lists.ids, needing), lists.offsets[:-1])
+            needed = lists.restrict(needing).counts() > 0
         nothing = pa.scalar(None, column.type)
         columns.append(column if needed.all() else pc.if_else(pa.array(needed), column, nothing))
     return pa.RecordBatch.from_arrays(columns, schema=block.rows.schema)
@@ -83,7 +83,7 @@ def without_unwanted(block: Block, child: Child) -> Block:
     Rows that are left without any class stay, for the caller to take out.
     """
     assert block.classes is not None
-    lists, patches = block.classes, dict(block.patches)
+    lists, patches = block.classes.plain(), dict(block.patches)
     stays = np.ones(len(lists.ids), dtype=np.bool_)
     for class_id in {receiver.class_id for receiver in child.receivers if receiver.id in patches}:
         members = child.receivers_of[class_id]
@@ -119,22 +119,24 @@ def for_local(block: Block, receivers: tuple[Receiver, ...]) -> Iterator[tuple[R
         return
     assert block.classes is not None
     groups = _group_by_class(block.classes, receivers)
-    order = np.concatenate(list(groups.values())) if groups else np.zeros(0, dtype=np.int64)
+    distinct = {id(rows): rows for rows in groups.values()}
+    order = np.concatenate(list(distinct.values())) if distinct else np.zeros(0, dtype=np.int64)
     seqs = block.seqs[order]
     names = {name for receiver in receivers for name in receiver.schema.names}
     taken = block.rows.select([name for name in block.rows.schema.names if name in names])
-    if len(groups) != 1 or len(order) < len(block.seqs):  # else it is every row, in order
+    if len(distinct) != 1 or len(order) < len(block.seqs):  # else it is every row, in order
         taken = taken.take(pa.array(order))
     starts: dict[int, tuple[int, int]] = {}
     position = 0
-    for class_id, rows in groups.items():
-        starts[class_id] = (position, len(rows))
+    for number, rows in distinct.items():
+        starts[number] = (position, len(rows))
         position += len(rows)
     shared: dict[tuple[int, tuple[str, ...]], Block] = {}
     for receiver in receivers:
-        start, count = starts.get(receiver.class_id, (0, 0))
-        # What has no rows is the same for every class.
-        key = (receiver.class_id if count else -1, tuple(receiver.schema.names))
+        # Classes of the same rows share a block, as do all that have none.
+        number = id(groups[receiver.class_id]) if receiver.class_id in groups else -1
+        start, count = starts.get(number, (0, 0))
+        key = (number, tuple(receiver.schema.names))
         mine = shared.get(key)
         if mine is None:
             rows = taken.slice(start, count).select(receiver.schema.names)
@@ -152,10 +154,6 @@ def for_local(block: Block, receivers: tuple[Receiver, ...]) -> Iterator[tuple[R
 
 
 def _group_by_class(lists: ClassLists, receivers: tuple[Receiver, ...]) -> dict[int, npt.NDArray[np.int64]]:
-    """For each class with rows, the rows in order."""
+    """For each class with rows, the rows in order; classes of the same rows share one array."""
     wanted = np.unique(np.array([receiver.class_id for receiver in receivers], dtype=np.uint32))
-    mine = lists.restrict(wanted)
-    order = np.argsort(mine.ids, kind="stable")
-    ids, starts = np.unique(mine.ids[order], return_index=True)
-    rows = mine.row_of_id()[order]
-    return dict(zip(ids.tolist(), np.split(rows, starts[1:]) if len(ids) else [], strict=True))
+    return lists.restrict(wanted).rows_by_class()

@@ -160,8 +160,7 @@ def _matching(subscription: Subscription, stream: Stream, rows: pa.RecordBatch) 
 
 def _carried(classes: ClassLists, wanted: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
     """Which rows satisfy one of some classes already."""
-    hits = np.concatenate([[0], np.cumsum(np.isin(classes.ids, wanted))])
-    found: npt.NDArray[np.bool_] = hits[classes.offsets[1:]] > hits[classes.offsets[:-1]]
+    found: npt.NDArray[np.bool_] = classes.restrict(np.sort(wanted)).counts() > 0
     return found
 
 

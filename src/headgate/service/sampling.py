@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -36,13 +35,12 @@ def sample(block: Block, version: int, message_rows: int) -> Sample:
     assert block.classes is not None
     count, lists = len(block.seqs), block.classes
     step = max(1, count // MOST_ROWS)
-    found: Counter[bytes] = Counter(
-        lists.ids[lists.offsets[row] : lists.offsets[row + 1]].tobytes() for row in range(0, count, step)
-    )
-    looked = max(1, sum(found.values()))
-    classes = {
-        frozenset(np.frombuffer(ids, np.uint32).tolist()): number * count / looked for ids, number in found.items()
-    }
+    _, firsts, numbers = np.unique(lists.set_of_row()[::step], return_index=True, return_counts=True)
+    looked = max(1, int(numbers.sum()))
+    classes: dict[frozenset[int], float] = {}
+    for row, number in zip((firsts * step).tolist(), numbers.tolist(), strict=True):
+        ids = frozenset(lists.row(row).tolist())
+        classes[ids] = classes.get(ids, 0.0) + number * count / looked
     size = min(max(message_rows, 1), count)
     if not size:
         return Sample(version, block.upto - block.after, classes, {}, 0.0)

@@ -31,6 +31,7 @@ class Settings:
     namespace: str = "hg"
     catalog: str | None = None
     master: str = "local[*]"
+    job_archive: Path | None = None
     trigger_s: float = 1.0
     partitions: int | None = None
     new_lineage: bool = False

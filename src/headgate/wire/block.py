@@ -145,10 +145,20 @@ class Block:
 
     def take(self, indices: npt.NDArray[np.int64]) -> Block:
         """The same coverage with only these rows."""
-        classes = None if self.classes is None else take_lists(self.classes, indices)
+        classes = None if self.classes is None else self.classes.take(indices)
         seqs = self.seqs[indices]
         patches = {receiver: part for receiver, patch in self.patches.items() if (part := patch.only(seqs))}
         return replace(self, seqs=seqs, rows=self.rows.take(pa.array(indices)), classes=classes, patches=patches)
+
+    def exact_at(self, place: int) -> bool:
+        """Whether it may be cut here although one half is taken from elsewhere.
+
+        What it declares has no place inside of its last commit, so half of that commit cannot be told apart: whoever
+        had the other half from somebody else would count what was given up twice, or not at all.
+        """
+        if not self.declared or not self.after < place < self.upto:
+            return True
+        return bool(len(self.seqs)) and place <= self.commits[-1].after
 
     def since(self, after: int) -> Block:
         """The part of it that covers what comes after a sequence number: what was covered before is left out."""
@@ -174,10 +184,7 @@ class Block:
         return replace(kept, upto=upto, commits=commits, patches=patches, withheld=withheld)
 
     def _slice(self, start: int, stop: int) -> Block:
-        classes = None
-        if self.classes is not None:
-            offsets = self.classes.offsets[start : stop + 1]
-            classes = ClassLists(offsets - offsets[0], self.classes.ids[offsets[0] : offsets[-1]])
+        classes = None if self.classes is None else self.classes.slice(start, stop)
         return replace(self, seqs=self.seqs[start:stop], rows=self.rows.slice(start, stop - start), classes=classes)
 
     def pieces(self, max_rows: int) -> Iterable[Block]:
@@ -214,15 +221,6 @@ class Block:
                 withheld=self.withheld[(self.withheld > after) & (self.withheld <= upto)],
             )
             start, after = stop, upto
-
-
-def take_lists(lists: ClassLists, indices: npt.NDArray[np.int64]) -> ClassLists:
-    """The lists of some rows."""
-    sizes = np.diff(lists.offsets)[indices]
-    offsets = np.zeros(len(indices) + 1, dtype=np.int64)
-    np.cumsum(sizes, out=offsets[1:])
-    places = np.repeat(lists.offsets[indices] - offsets[:-1], sizes) + np.arange(offsets[-1])
-    return ClassLists(offsets, lists.ids[places])
 
 
 def concat(blocks: Sequence[Block]) -> Block:

@@ -22,7 +22,8 @@ from headgate.matching import ClassLists
 from headgate.reduction import Digest
 from headgate.wire.block import Block, Commit, Declared
 from headgate.wire.frame import WireError, decode_frame, encode_frame
-from headgate.wire.integers import decode_lists, decode_sorted, encode_lists, encode_sorted
+from headgate.wire.integers import decode_sorted, encode_sorted
+from headgate.wire.lists import Sections, decode_classes, encode_classes
 from headgate.wire.patch import Patches, decode_patches, encode_patches
 from headgate.wire.rows import decode_rows, encode_rows
 from headgate.wire.unsent import Unsent
@@ -108,8 +109,9 @@ def encode_block(block: Block) -> bytes:
     base = np.uint64(block.after)
     sections = [encode_sorted(block.seqs - base), encode_rows(block.rows)] if len(block.seqs) else []
     if sections and block.classes is not None:
-        header["ids"] = len(block.classes.ids)
-        sections.extend(encode_lists(block.classes.offsets, block.classes.ids))
+        named, lists = encode_classes(block.classes)
+        header |= named
+        sections.extend(lists)
         if block.patches:
             header["patches"], patches = encode_patches(block.patches, block.after)
             sections.extend(patches)
@@ -133,9 +135,10 @@ def decode_block(data: bytes, schema: pa.Schema) -> Block:
     if count:
         seqs = decode_sorted(frame.sections[0], count) + np.uint64(after)
         rows = decode_rows(frame.sections[1], schema, count)
+        rest: Sections = frame.sections[2:]
         if "ids" in header:
-            classes = ClassLists(*decode_lists(frame.sections[2], frame.sections[3], count, int(header["ids"])))
-        patches = decode_patches(header.get("patches", ()), frame.sections[4:], after, schema)
+            classes, rest = decode_classes(header, rest, count)
+        patches = decode_patches(header.get("patches", ()), rest, after, schema)
     else:
         seqs, rows = np.zeros(0, dtype=np.uint64), schema.empty_table().to_batches()
         rows = rows[0] if rows else pa.RecordBatch.from_pylist([], schema=schema)

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from headgate.matching import ClassLists
 from headgate.wire.frame import decode_frame, encode_frame
-from headgate.wire.integers import decode_lists, decode_sorted, encode_lists, encode_sorted
+from headgate.wire.integers import decode_sorted, encode_sorted
+from headgate.wire.lists import decode_classes, encode_classes
 from headgate.wire.rows import decode_rows, encode_rows
 
 
@@ -28,22 +29,20 @@ class Part:
     classes: ClassLists
 
 
-def encode_part(part: Part, classes: tuple[bytes, bytes] | None = None) -> bytes:
+def encode_part(part: Part, classes: tuple[dict[str, int], list[bytes]] | None = None) -> bytes:
     """The bytes of a part; its schema is the stream's. `classes` are its lists if they are encoded already."""
-    header = {"evaluated": part.evaluated, "rows": part.rows.num_rows, "ids": len(part.classes.ids)}
-    lengths, ids = classes or encode_lists(part.classes.offsets, part.classes.ids)
-    return encode_frame("p", header, [encode_sorted(part.positions), encode_rows(part.rows), lengths, ids])
+    header, sections = classes or encode_classes(part.classes)
+    header = {"evaluated": part.evaluated, "rows": part.rows.num_rows, **header}
+    return encode_frame("p", header, [encode_sorted(part.positions), encode_rows(part.rows), *sections])
 
 
 def decode_part(data: bytes, schema: pa.Schema) -> Part:
     """Read a part of a stream with this schema."""
     frame = decode_frame(data, "p")
-    positions, rows, lengths, ids = frame.sections
     count = int(frame.header["rows"])
-    offsets, found = decode_lists(lengths, ids, count, int(frame.header["ids"]))
     return Part(
         int(frame.header["evaluated"]),
-        decode_sorted(positions, count),
-        decode_rows(rows, schema, count),
-        ClassLists(offsets, found),
+        decode_sorted(frame.sections[0], count),
+        decode_rows(frame.sections[1], schema, count),
+        decode_classes(frame.header, frame.sections[2:], count)[0],
     )

@@ -18,7 +18,7 @@ from headgate.matching.compiled.labels import Labels
 from headgate.matching.compiled.pieces import Pieces, attributes_of, boxes_of, text_columns, texts_of
 from headgate.matching.index import ClassSpec, MatchingError, check_unique
 from headgate.matching.lists import ClassLists, Ids
-from headgate.matching.recheck import join, recheck
+from headgate.matching.recheck import recheck
 from headgate.matching.scan import ScanIndex
 from headgate.model import Schema
 
@@ -66,8 +66,8 @@ class ClassIndex:
         scanned = self._scan.match(batch)
         if self._boxes is None:
             return scanned
-        found = recheck(self._boxes.match(batch), batch, self._checked)
-        return join(found, scanned)
+        found = recheck(self._boxes.match(batch, plain=bool(self._checked)), batch, self._checked)
+        return found.joined(scanned)
 
     def add(self, classes: Iterable[ClassSpec]) -> None:
         """Add classes; an id that is known already is refused and nothing is changed."""

@@ -167,12 +167,16 @@ class IndexStore:
         """The versions that there is a file of, ascending."""
         return sorted({int(path.stem.rpartition("-")[2]) for path in self.directory.glob("*-*.hga")})
 
+    def files(self, version: int) -> list[Path]:
+        """The files that a version is opened from: a snapshot, then deltas."""
+        base, *following = self.chain(version)
+        return [self.snapshot(base), *(self.delta(each) for each in following)]
+
     def clean(self, keep: Iterable[int]) -> list[Path]:
         """Delete every file that none of these versions needs; returns which. A worker keeps what it has mapped."""
         needed: set[Path] = set()
         for version in keep:
-            base, *following = self.chain(version)
-            needed |= {self.snapshot(base), *(self.delta(each) for each in following)}
+            needed |= set(self.files(version))
         gone = [path for path in self.directory.glob("*.hga*") if path not in needed]
         for path in gone:
             path.unlink(missing_ok=True)

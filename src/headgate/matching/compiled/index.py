@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from sys import getrefcount
 
 import numpy as np
 import numpy.typing as npt
@@ -16,14 +17,24 @@ from headgate.matching.compiled.coding import Codes, Flags, Keys, encode_rows, m
 from headgate.matching.compiled.keys import column_keys
 from headgate.matching.compiled.labels import Labels
 from headgate.matching.compiled.moving import change_ranges
-from headgate.matching.compiled.ordering import order_rows
+from headgate.matching.compiled.ordering import find_sets, order_rows, write_ids
 from headgate.matching.compiled.packing import Integers
-from headgate.matching.compiled.search import gather, make_work, match_rows
-from headgate.matching.compiled.tree import LIVE, MISPLACED, MOVED, Tree, arrays_of, build_tree, summarise, tree_of
+from headgate.matching.compiled.search import make_work, match_rows
+from headgate.matching.compiled.tree import (
+    LANES,
+    LIVE,
+    MISPLACED,
+    MOVED,
+    REPEATED,
+    Tree,
+    arrays_of,
+    build_tree,
+    summarise,
+    tree_of,
+)
 from headgate.matching.index import MatchingError
 from headgate.matching.lists import ClassLists, Ids
 
-CELL_BITS = {1: (12,), 2: (7, 6), 3: (5, 4, 4), 4: (4, 3, 3, 3)}
 REPACK_SHARE = 1 / 8
 TIGHTEN_SHARE = 1
 # Tightening costs as much for so many boxes as one row of a batch gains by it when every box has changed once.
@@ -32,6 +43,8 @@ GROWTH = 0.25
 # Changes a kernel takes at once: more of them share leaves, fewer of them fit into the cache.
 BULK = 1 << 17
 MAX_ROOMS, MAX_ROOM_BYTES = 2, 1 << 27
+# Rows with the same codes are looked for when so many rows of a batch have at least an eighth that repeat others.
+SAMPLED = 512
 
 
 class BoxIndex:
@@ -138,56 +151,81 @@ class BoxIndex:
         return codes, keys
 
     def _order(self, codes: Codes) -> Integers:
-        """Rows by cell of the attributes that were split most."""
-        splits, coder = self._tree.splits, self._tree.coder
-        shares = np.bincount(splits[:, 0] >> 1, minlength=codes.shape[1])
-        chosen = np.argsort(-shares, kind="stable")[:4]
-        limits = (coder.starts[chosen + 1] - coder.starts[chosen] + 2).astype(np.int64)
+        """Rows in the order in which they are looked up."""
         order = np.empty(len(codes), np.int64)
-        order_rows(codes, chosen, np.array(CELL_BITS[len(chosen)], np.int64), limits, order)
+        order_rows(codes, self._tree.splits, len(self._tree.used), order)
         return order
 
-    def match(self, batch: pa.RecordBatch, threads: int = 1, *, adapt: bool = True) -> ClassLists:
-        """The ids of the boxes that contain each row, on that many threads; `adapt`: tightened first if that pays."""
+    def match(self, batch: pa.RecordBatch, threads: int = 1, *, adapt: bool = True, plain: bool = False) -> ClassLists:
+        """The ids of the boxes that contain each row, on that many threads; `adapt`: tightened first if that pays.
+
+        The lists name boxes by their places in the tree, which the walk meets in order, so that nothing is sorted.
+        They name them by id where a class has several boxes, and where there are fewer matches than places: a table of
+        names costs more than it saves then. `plain` lists have no sets either.
+        """
         codes, keys = self._encode(batch)
         rows = len(codes)
         if rows == 0 or len(self) == 0:
             return ClassLists.empty(rows)
         if adapt:
             self._adapt(rows)
-        keys = np.ascontiguousarray(keys.T) if self._tree.coder.inexact.any() else np.empty((rows, 0), np.int64)
+        exact = not self._tree.coder.inexact.any()
+        keys = np.empty((rows, 0), np.int64) if exact else np.ascontiguousarray(keys.T)
+        sets = None
+        if exact and _repetitive(codes[:SAMPLED]):
+            sets, chosen = _sets(codes)
+            codes, keys = codes[chosen], keys[chosen]
         order = self._order(codes)
-        spans = np.zeros((rows, 2), np.int64)
         parts = np.array_split(order, threads) if threads > 1 else [order]
+        rooms = [self._room(len(part)) for part in parts]
+        search = partial(self._search, codes, keys)
         if threads > 1:
             with ThreadPoolExecutor(threads) as pool:
-                found = list(pool.map(partial(self._search, codes, keys, spans), parts))
+                found = list(pool.map(search, rooms, parts))
+            lists = ClassLists.concat(found)
         else:
-            found = [self._search(codes, keys, spans, order)]
-        offsets = np.zeros(rows + 1, np.int64)
-        np.cumsum(spans[:, 1] - spans[:, 0], out=offsets[1:])
-        ids = np.empty(offsets[-1], np.uint32)
-        for part, source in zip(parts, found, strict=True):
-            gather(source, spans, part, offsets, ids)
-            if len(self._rooms) < MAX_ROOMS and source.nbytes <= MAX_ROOM_BYTES:
-                self._rooms.append(source)
-        return ClassLists(offsets, ids)
+            lists = search(rooms[0], order)
+        walked = np.empty(len(order), np.int64)
+        walked[order] = np.arange(len(order))
+        return self._named(lists, walked if sets is None else walked[sets], plain)
 
-    def _search(self, codes: Codes, keys: Keys, spans: Integers, order: Integers) -> Ids:
-        """Ids of rows in order, in a buffer that grows until all fit; buffers are used again by later batches."""
-        try:
-            out = self._rooms.pop()
-        except IndexError:
-            out = np.empty(max(64 * len(order), 1 << 16), np.uint32)
+    def _named(self, found: ClassLists, sets: Integers, plain: bool) -> ClassLists:
+        """Lists of places as lists of classes; `sets` is where in the walk each row's list was written."""
+        tree = self._tree
+        if not (plain or tree.state[REPEATED]) and len(found.numbers) >= len(tree.lane_ids):
+            return ClassLists(found.starts, found.numbers, tree.lane_ids.copy(), sets)
+        shared = not plain and found.rows < len(sets)
+        wanted = np.arange(found.rows) if shared else sets
+        work, offsets = make_work(tree), np.zeros(len(wanted) + 1, np.int64)
+        ids = np.empty(int(found.set_sizes()[wanted].sum()), np.uint32)
+        write_ids(tree, found.numbers, found.starts, wanted, offsets, ids, work.spare, work.heads)
+        return ClassLists(offsets, ids[: offsets[-1]], None, sets if shared else None)
+
+    def _room(self, rows: int) -> Ids:
+        """A buffer for the matches of so many rows: one of an earlier batch whose lists are gone, or a new one."""
+        for _ in range(len(self._rooms)):
+            try:
+                room = self._rooms.pop(0)
+            except IndexError:
+                break
+            if getrefcount(room) == 2:  # this name and the call's: no list is a view of it any more
+                return room
+            self._rooms.append(room)
+        return np.empty(max(64 * rows, 1 << 16), np.uint32)
+
+    def _search(self, codes: Codes, keys: Keys, out: Ids, order: Integers) -> ClassLists:
+        """The places of rows in order, in a buffer that grows until all fit and is used again by later batches."""
         tree, work = self._tree, make_work(self._tree)
-        place = end = 0
+        starts = np.zeros(len(order) + 1, np.int64)
+        place = match_rows(tree, codes, keys, order, 0, out, starts, work)
         while place < len(order):
-            place, end = match_rows(tree, codes, keys, order, place, out, spans, work, end)
-            if place < len(order):
-                grown = np.empty(2 * len(out) + len(tree.lane_ids), np.uint32)
-                grown[:end] = out[:end]
-                out = grown
-        return out
+            grown = np.empty(2 * len(out) + len(tree.lane_ids) + 2 * LANES, np.uint32)
+            grown[: starts[place]] = out[: starts[place]]
+            out = grown
+            place = match_rows(tree, codes, keys, order, place, out, starts, work)
+        if len(self._rooms) < MAX_ROOMS and out.nbytes <= MAX_ROOM_BYTES:
+            self._rooms.append(out)
+        return ClassLists(starts, out[: starts[-1]])
 
     def change(
         self,
@@ -285,3 +323,15 @@ class BoxIndex:
 
 def _flat(values: npt.ArrayLike, dtype: type[np.generic] = np.int64) -> np.ndarray:
     return np.ascontiguousarray(values, dtype)
+
+
+def _sets(codes: Codes) -> tuple[Integers, Integers]:
+    """The set of each row, where rows with the same codes have the same, and a row of each set."""
+    sets, chosen = np.empty(len(codes), np.int64), np.empty(len(codes), np.int64)
+    table = np.full(2 << len(codes).bit_length(), -1, np.int32)
+    return sets, chosen[: find_sets(codes, table, sets, chosen)]
+
+
+def _repetitive(codes: Codes) -> bool:
+    """Whether many rows have the codes of another one."""
+    return len(codes) > 1 and len(_sets(codes)[1]) <= len(codes) * 7 // 8

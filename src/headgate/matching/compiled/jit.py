@@ -63,3 +63,13 @@ def inner(function: F) -> F:
 def bare_inner(function: F) -> F:
     """A function that only kernels call, that allocates nothing and returns numbers or nothing."""
     return cast("F", numba.njit(nogil=True, error_model="numpy", forceinline=True, _nrt=False)(function))
+
+
+def shared(function: F) -> F:
+    """A function that only kernels call, not woven into them: for what is long or called in several places."""
+    return cast("F", numba.njit(nogil=True, error_model="numpy")(function))
+
+
+def bare_shared(function: F) -> F:
+    """As `shared`, for what allocates nothing and returns numbers or nothing."""
+    return cast("F", numba.njit(nogil=True, error_model="numpy", _nrt=False)(function))

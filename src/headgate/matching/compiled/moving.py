@@ -14,11 +14,9 @@ import numpy.typing as npt
 from headgate.matching.compiled.change import AHEAD, clear, prefetch, prefetch_leaf, roomy, take_lane, widen, write
 from headgate.matching.compiled.coding import Codes, Keys, encode_changes
 from headgate.matching.compiled.jit import Int, bare_inner, inner, kernel
+from headgate.matching.compiled.ordering import ABREAST
 from headgate.matching.compiled.packing import Integers
 from headgate.matching.compiled.tree import MISPLACED, MOVED, Tree
-
-# Descents of the splits that run side by side, so that one waits for memory while the others go on.
-ABREAST = 8
 
 # A slot's place while its box is in no leaf: this bit and its number among those taken out.
 OUT = np.uint32(0x80000000)

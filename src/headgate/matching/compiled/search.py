@@ -1,9 +1,12 @@
-"""Kernels that walk the tree for rows and write the ids of the boxes that contain them.
+"""Kernels that walk the tree for rows and write the places of the boxes that contain them.
 
 The tree is blocks of 32 lanes in struct-of-arrays order: for each attribute 32 lower and 32 upper codes of 16 bits, so
 one block tests 32 boxes against a row with two saturating subtractions an attribute and no branch. The same block form
 serves leaves (lanes are boxes) and inner nodes (lanes are bounding boxes of children). The vector type is 32 x i16 in
 LLVM's terms: one register with AVX-512, two with AVX2, four with SSE2 or NEON, from the same source.
+
+A walk meets leaves in ascending order and lanes within them, so the places that a row gets ascend by themselves and
+nothing is sorted here. Who needs ids translates places by `Tree.lane_ids` (see `headgate.matching.lists`).
 """
 
 from __future__ import annotations
@@ -19,14 +22,20 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from headgate.matching.compiled.coding import Codes, Flags, Keys, below
-from headgate.matching.compiled.jit import Int, inner, kernel
-from headgate.matching.compiled.ordering import BUCKET_BITS, drop_repeats, sort_ids
+from headgate.matching.compiled.jit import Int, bare_shared, inner, kernel
+from headgate.matching.compiled.ordering import BUCKET_BITS, sorted_ids
 from headgate.matching.compiled.packing import Integers
-from headgate.matching.compiled.tree import LANES, REPEATED, TOP_ID, Tree
+from headgate.matching.compiled.tree import LANES, Tree
 from headgate.matching.lists import Ids
 
 # Up to how many attributes a row stays in registers while blocks are tested.
 UNROLLED = 12
+
+
+# Row b lists the set bits of the byte b, ascending: eight lanes are written at once, and as many counted as there are.
+_LANES_OF_BYTE = np.array(
+    [([bit for bit in range(8) if byte >> bit & 1] + [0] * 8)[:8] for byte in range(256)], np.uint8
+)
 
 
 class Work(NamedTuple):
@@ -41,6 +50,7 @@ class Work(NamedTuple):
     heads: npt.NDArray[np.int32]
     hits: Ids
     sure: Ids
+    lanes: npt.NDArray[np.uint8]
 
 
 def make_work(tree: Tree) -> Work:
@@ -56,6 +66,7 @@ def make_work(tree: Tree) -> Work:
         np.empty((1 << BUCKET_BITS) + 2, np.int32),
         np.empty(nodes, np.uint32),
         np.empty(nodes, np.uint32),
+        _LANES_OF_BYTE,
     )
 
 
@@ -194,6 +205,41 @@ def _first_bit(typing_context: Any, mask: Any) -> Any:
     return types.intp(types.uint32), codegen
 
 
+@intrinsic  # type: ignore[untyped-decorator]  # numba ships no types
+def _put_byte(typing_context: Any, table: Any, byte: Any, base: Any, target: Any) -> Any:
+    """Write eight places to the address `target`: `base` plus the lanes that a byte of hits names in the table.
+
+    Returns how many of them are hits; what is behind those is overwritten by the next ones.
+    """
+    del typing_context, table, byte, base, target
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        del context, signature
+        table, byte, base, target = arguments
+        i64, i32 = ir.IntType(64), ir.IntType(32)
+        narrow, wide = ir.VectorType(ir.IntType(8), 8), ir.VectorType(i32, 8)
+        wanted = builder.inttoptr(builder.add(table, builder.shl(byte, i64(3))), ir.PointerType(narrow))
+        lanes = builder.load(wanted)
+        lanes.align = 1
+        one = builder.insert_element(ir.Constant(wide, ir.Undefined), builder.trunc(base, i32), i32(0))
+        bases = builder.shuffle_vector(one, ir.Constant(wide, ir.Undefined), ir.Constant(wide, [0] * 8))
+        stored = builder.store(
+            builder.add(builder.zext(lanes, wide), bases), builder.inttoptr(target, ir.PointerType(wide))
+        )
+        stored.align = 4
+        return builder.ctpop(byte)
+
+    return types.intp(types.intp, types.intp, types.intp, types.intp), codegen
+
+
+@bare_shared
+def _tested(
+    blocks: Int, stride: Int, nodes: Int, count: Int, below: Int, above: Int, attributes: Int, hits: Int
+) -> None:
+    """`_test_blocks` as one function that all kernels call: it is long, and compiled once."""
+    _test_blocks(blocks, stride, nodes, count, below, above, attributes, hits)
+
+
 @inner
 def _leaves(blocks: npt.NDArray[np.uint16], levels: Integers, row: Int, work: Work) -> tuple[Int, Integers]:
     """The leaves whose bounding box contains the row whose codes are at that address: how many, and which."""
@@ -205,7 +251,7 @@ def _leaves(blocks: npt.NDArray[np.uint16], levels: Integers, row: Int, work: Wo
         if count == 0:
             return 0, here
         first = address + levels[level] * stride
-        _test_blocks(first, stride, here.ctypes.data, count, row, row, attributes, hits.ctypes.data)
+        _tested(first, stride, here.ctypes.data, count, row, row, attributes, hits.ctypes.data)
         found = 0
         for k in range(count):
             base, lanes = here[k] * LANES, hits[k]
@@ -215,31 +261,6 @@ def _leaves(blocks: npt.NDArray[np.uint16], levels: Integers, row: Int, work: Wo
                 lanes &= lanes - np.uint32(1)
         here, there, count = there, here, found
     return count, here
-
-
-@inner
-def _collect(
-    blocks: npt.NDArray[np.uint16], leaves: Integers, count: Int, row: Int, lane_ids: Ids, hits: Ids, out: Ids, end: Int
-) -> Int:
-    """Append the ids of the boxes in those leaves whose codes contain the row's; returns the new end of `out`."""
-    if count > 0:
-        _test_blocks(
-            blocks.ctypes.data,
-            blocks.strides[0],
-            leaves.ctypes.data,
-            count,
-            row,
-            row,
-            blocks.shape[1] // 2,
-            hits.ctypes.data,
-        )
-    for k in range(count):
-        base, lanes = leaves[k] * LANES, hits[k]
-        while lanes != 0:
-            out[end] = lane_ids[base + _first_bit(lanes)]
-            end += 1
-            lanes &= lanes - np.uint32(1)
-    return end
 
 
 @inner
@@ -254,72 +275,71 @@ def _confirm(inexact: Flags, exact: Keys, codes: Codes, keys: Keys) -> bool:
 
 
 @inner
-def _rechecked(
-    tree: Tree, leaves: Integers, count: Int, codes: Codes, keys: Keys, work: Work, out: Ids, end: Int
-) -> Int:
-    """As `_collect`, and boxes with a bound that has the same inexact code as the row are compared by key."""
-    if count == 0:
-        return end
-    address, stride, nodes = tree.blocks.ctypes.data, tree.blocks.strides[0], leaves.ctypes.data
+def _recheck(tree: Tree, leaves: Integers, count: Int, codes: Codes, keys: Keys, work: Work) -> None:
+    """Take back hits that only the codes say, comparing keys.
+
+    A box is in doubt where one of its bounds has the same inexact code as the row. A second test, with the row a code
+    wider on both sides, finds those among the leaves that were hit.
+    """
     attributes, inexact, hits, sure = len(codes), tree.coder.inexact, work.hits, work.sure
     for attribute in range(attributes):
         slack = np.uint16(inexact[attribute] != 0 and codes[attribute] != 0)
         work.below[attribute] = codes[attribute] - slack
         work.above[attribute] = codes[attribute] + slack
-    row, low, high = codes.ctypes.data, work.below.ctypes.data, work.above.ctypes.data
-    _test_blocks(address, stride, nodes, count, row, row, attributes, hits.ctypes.data)
-    _test_blocks(address, stride, nodes, count, low, high, attributes, sure.ctypes.data)
+    low, high = work.below.ctypes.data, work.above.ctypes.data
+    address, stride = tree.blocks.ctypes.data, tree.blocks.strides[0]
+    _tested(address, stride, leaves.ctypes.data, count, low, high, attributes, sure.ctypes.data)
     for k in range(count):
-        base, lanes = leaves[k] * LANES, hits[k]
-        doubtful = lanes & ~sure[k]
+        doubtful = hits[k] & ~sure[k]
         while doubtful != 0:
             lane = _first_bit(doubtful)
-            if not _confirm(inexact, tree.exact[tree.lane_slots[base + lane]], codes, keys):
-                lanes &= ~(np.uint32(1) << np.uint32(lane))
+            if not _confirm(inexact, tree.exact[tree.lane_slots[leaves[k] * LANES + lane]], codes, keys):
+                hits[k] &= ~(np.uint32(1) << np.uint32(lane))
             doubtful &= doubtful - np.uint32(1)
-        while lanes != 0:
-            out[end] = tree.lane_ids[base + _first_bit(lanes)]
-            end += 1
-            lanes &= lanes - np.uint32(1)
-    return end
+
+
+@inner
+def _collect(tree: Tree, codes: Codes, keys: Keys, recheck: Any, work: Work, out: Ids, end: Int) -> Int:
+    """Append the places of the boxes that contain a row, ascending; returns the new end of `out`, -1 if it is short."""
+    blocks, row, hits = tree.blocks, codes.ctypes.data, work.hits
+    count, leaves = _leaves(blocks, tree.levels, row, work)
+    if end + (count + 1) * LANES > len(out):
+        return -1
+    if count == 0:
+        return end
+    attributes, nodes = blocks.shape[1] // 2, leaves.ctypes.data
+    _tested(blocks.ctypes.data, blocks.strides[0], nodes, count, row, row, attributes, hits.ctypes.data)
+    hit: Int = 0
+    for k in range(count):  # which leaf is hit cannot be predicted, so there is no branch on it
+        leaves[hit], hits[hit] = leaves[k], hits[k]
+        hit += np.int64(hits[hit] != 0)
+    if recheck and hit > 0:
+        _recheck(tree, leaves, hit, codes, keys, work)
+    table, target = work.lanes.ctypes.data, out.ctypes.data + 4 * end
+    for k in range(hit):
+        base, lanes = leaves[k] * LANES, np.int64(hits[k])
+        for shift in range(0, LANES, 8):
+            target += 4 * _put_byte(table, (lanes >> shift) & 255, base + shift, target)
+    return (target - out.ctypes.data) >> 2
 
 
 @kernel
 def match_rows(
-    tree: Tree,
-    codes: Codes,
-    keys: Keys,
-    order: Integers,
-    first: Int,
-    out: Ids,
-    spans: Integers,
-    work: Work,
-    start: Int,
-) -> tuple[Int, Int]:
-    """Match rows in the given order from its `first` entry, writing sorted ids to `out` from `start`.
+    tree: Tree, codes: Codes, keys: Keys, order: Integers, first: Int, out: Ids, starts: Integers, work: Work
+) -> Int:
+    """Match rows in the given order from its `first` entry, writing the places of their boxes to `out`.
 
-    `spans[row]` becomes (start, end) in `out`. Stops early when `out` is short; returns the next entry and the end.
+    Those of entry k come to lie from `starts[k]` to `starts[k + 1]`. Stops early when `out` is short; returns the next
+    entry.
     """
     recheck = tree.coder.inexact.any()
-    repeats = tree.state[REPEATED] > 0
     for k in range(first, len(order)):
         row = order[k]
-        address = codes.ctypes.data + row * codes.strides[0]
-        count, leaves = _leaves(tree.blocks, tree.levels, address, work)
-        if start + count * LANES > len(out):
-            return k, start
-        if recheck:
-            end = _rechecked(tree, leaves, count, codes[row], keys[row], work, out, start)
-        else:
-            end = _collect(tree.blocks, leaves, count, address, tree.lane_ids, work.hits, out, start)
-        if end - start > 1:
-            sort_ids(out[start:end], work.spare, work.heads, tree.state[TOP_ID], repeats)
-            if repeats:
-                end = start + drop_repeats(out[start:end])
-        spans[row, 0] = start
-        spans[row, 1] = end
-        start = end
-    return len(order), start
+        end = _collect(tree, codes[row], keys[row], recheck, work, out, starts[k])
+        if end < 0:
+            return k
+        starts[k + 1] = end
+    return len(order)
 
 
 @kernel
@@ -330,19 +350,8 @@ def match_one(tree: Tree, keys: Keys, valid: Flags, out: Ids, work: Work) -> Int
         codes[attribute] = 0
         if valid[attribute]:
             codes[attribute] = 1 + below(tree.coder, attribute, keys[attribute])
-    count, leaves = _leaves(tree.blocks, tree.levels, codes.ctypes.data, work)
-    if count * LANES > len(out):
-        return -1
-    if tree.coder.inexact.any():
-        end = _rechecked(tree, leaves, count, codes, keys, work, out, 0)
-    else:
-        end = _collect(tree.blocks, leaves, count, codes.ctypes.data, tree.lane_ids, work.hits, out, 0)
-    repeats = tree.state[REPEATED] > 0
-    if end > 1:
-        sort_ids(out[:end], work.spare, work.heads, tree.state[TOP_ID], repeats)
-        if repeats:
-            end = drop_repeats(out[:end])
-    return end
+    end = _collect(tree, codes, keys, tree.coder.inexact.any(), work, out, 0)
+    return end if end <= 0 else sorted_ids(tree, out[:end], out, work.spare, work.heads)
 
 
 @kernel
@@ -353,14 +362,3 @@ def float_row_keys(values: npt.NDArray[np.float64], keys: Keys) -> None:
         if np.isnan(values[k]):
             size = np.int64(0x7FF0000000000001)
         keys[k] = -size if values[k] < 0 else size
-
-
-@kernel
-def gather(sources: Ids, spans: Integers, rows: Integers, offsets: Integers, ids: Ids) -> None:
-    """Copy the spans of rows to where the rows' lists belong."""
-    for k in range(len(rows)):
-        row = rows[k]
-        place = offsets[row]
-        for j in range(spans[row, 0], spans[row, 1]):
-            ids[place] = sources[j]
-            place += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.pipeline.sources.jsontext import JSON_OPTIONS
@@ -52,7 +53,7 @@ class Settings:
     partitions: int
     namespace: str
     unsent: str | None = None
-    access: Mapping[str, str] = field(default_factory=dict)
+    access: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Settings:
@@ -75,6 +76,16 @@ class Settings:
         if start not in ("first", "new") and not (start.isdigit() and int(start) > 0):
             raise SourceError(f"{start!r} is not a value for 'start'", hint="write first, new or a sequence from 1")
         words = ("committed", "never") if own else ("never", "committed")
+        access: dict[str, str] = {
+            name: options[name]
+            for name in ("user", "password", "token", "user_credentials", "tls_ca", "tls_cert", "tls_key", "plain")
+            if name in options
+        }
+        if "user_credentials" in access:  # executors may not have the file; what is in it travels with their tasks
+            file = Path(access.pop("user_credentials"))
+            if not file.exists():
+                raise SourceError(f"there is no credentials file {file}", hint="check the option `user_credentials`")
+            access["credentials_text"] = file.read_text(encoding="utf-8")
         return cls(
             url=options["url"],
             log=log,
@@ -87,11 +98,7 @@ class Settings:
             partitions=count(options, "partitions", 2) or 2,
             namespace=namespace,
             unsent=Logs(namespace).unsent(stream) if own and stream is not None else None,
-            access={
-                name: options[name]
-                for name in ("user", "password", "token", "user_credentials", "tls_ca", "tls_cert", "tls_key", "plain")
-                if name in options
-            },
+            access=access,
         )
 
     def connect(self) -> SyncFabric:

@@ -134,7 +134,6 @@ def _has(block: Block, wanted: Wanted) -> bool:
     rows = [number for number, seq in enumerate(block.seqs.tolist()) if seq == wanted.seq]
     if not rows or block.classes is None:
         return bool(rows)
-    lists = block.classes
-    ids = lists.ids[lists.offsets[rows[0]] : lists.offsets[rows[0] + 1]].tolist()
+    ids = block.classes.row(rows[0]).tolist()
     patch = block.patches.get(wanted.id)
     return wanted.class_id in ids and (patch is None or wanted.seq not in patch.without.tolist())

@@ -97,8 +97,7 @@ async def row_at(fabric: Fabric, stream: Stream, manifest: Manifest, seq: int) -
         place = int(np.searchsorted(found.positions, seq - base - 1))
         if place >= len(found.positions) or int(found.positions[place]) != seq - base - 1:
             return CommittedRow(manifest, seq)
-        ids = found.classes.ids[found.classes.offsets[place] : found.classes.offsets[place + 1]]
-        return CommittedRow(manifest, seq, found.rows.slice(place, 1), frozenset(ids.tolist()))
+        return CommittedRow(manifest, seq, found.rows.slice(place, 1), frozenset(found.classes.row(place).tolist()))
     return CommittedRow(manifest, seq, kept=False)
 
 

@@ -26,6 +26,10 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "relay": Benchmark(
         "headgate_studies.bench.relay", "live: what eight relays cost and how long rows take, beside another version"
     ),
+    "latency": Benchmark(
+        "headgate_studies.bench.latency",
+        "live: where the time from an event to its reader goes, beside a version before",
+    ),
     "links": Benchmark(
         "headgate_studies.bench.links", "live: how much of a long link relays use, between hosts of the laboratory"
     ),
@@ -40,6 +44,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     ),
     "planning": Benchmark(
         "headgate_studies.bench.planning", "constructions, incremental evaluation, growth to 10,000 sites"
+    ),
+    "tuner": Benchmark(
+        "headgate_studies.bench.tuner_live", "live: the tuner between twelve relays, beside the same in virtual time"
     ),
     "joins": Benchmark(
         "headgate_studies.bench.joins", "a site joins a running deployment of 500 to 50,000 subscriptions"

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,10 +30,11 @@ from headgate.matching.compiled.index import BoxIndex
 from headgate.matching.compiled.keys import float_keys
 from headgate.matching.compiled.single import RowMatcher
 from headgate_studies.bench.matching_peers import BULKS, PEERS, Case, Measured, Updates
-from headgate_studies.workloads.matching import FEW_MATCHES, MANY_MATCHES, Floats, Workload
+from headgate_studies.workloads.matching import FEW_MATCHES, MANY_MATCHES, SELECTIVE, Floats, Workload
 
 UPDATES = 200_000
 SAMPLE = 5000
+CASES = {"a": FEW_MATCHES, "b": MANY_MATCHES, "c": SELECTIVE}
 
 
 def run(
@@ -44,25 +46,25 @@ def run(
     growth: list[int] | None = None,
     portable: bool = True,
     repeats: int = 7,
+    before: str = "",
 ) -> dict[str, Any]:
     """Print the tables and return the figures.
 
-    `peers` names those to run on workload (a); on (b) only `rtree` runs. `growth` lists numbers of profiles.
+    `peers` names those to run on workload (a); on the others only `rtree` runs. `growth` lists numbers of profiles.
+    `before` is the folder of another version's sources, which match the same messages in turn with this one's.
     """
     console = Console(width=160)
     figures: dict[str, Any] = {"profiles": profiles, "batch": batch, "cpus": os.cpu_count()}
     wanted = [name for name in peers.split(",") if name]
     mismatches = 0
-    for name, workload, chosen in (
-        ("a", FEW_MATCHES, wanted),
-        ("b", MANY_MATCHES, [p for p in wanted if p == "rtree"]),
-    ):
+    for name, workload in CASES.items():
+        chosen = wanted if name == "a" else [peer for peer in wanted if peer == "rtree"]
         case = make_case(replace(workload, profiles=profiles), batch, seed)
         found, wrong = _workload(console, name, case, chosen, repeats)
         figures |= found
         mismatches += wrong
-    if portable:
-        figures |= _portable(console, profiles, seed, figures)
+    if portable or before:
+        figures |= _portable(console, profiles, seed, repeats, before, figures)
     figures |= _growth(console, growth or [10_000, 100_000, 500_000, 1_000_000, 5_000_000], seed, repeats)
     figures["oracle_mismatches"] = mismatches
     if mismatches:
@@ -125,16 +127,16 @@ def _workload(console: Console, name: str, case: Case, peers: list[str], repeats
     wrong = oracle(case.lows, case.highs, case.messages[SAMPLE:], found, range(0, rows, max(1, rows // 60)))
     figures: dict[str, Any] = {
         f"{name}_us_per_message": round(message_us, 3),
-        f"{name}_matches": round(len(found.ids) / rows, 1),
+        f"{name}_matches": round(len(found.numbers) / rows, 1),
     }
     measured: dict[str, Measured] = {}
     for peer in peers:
         shifted = replace(case, messages=case.messages[SAMPLE:])
         measured[peer] = PEERS[peer](shifted)
-        wrong += int(measured[peer].matches != found.offsets[min(rows, measured[peer].messages)])
+        wrong += int(measured[peer].matches != found.counts()[: measured[peer].messages].sum())
         figures[f"{name}_vs_{peer}"] = round(measured[peer].message_us / message_us, 1)
     if name == "a":
-        figures |= _details(console, index, case, batch, found, message_us, repeats)
+        figures |= _details(console, index, case, batch, message_us, repeats)
         figures["bytes_per_profile"] = round(index.nbytes / len(case.lows), 1)
         figures["build_s"] = round(building, 2)
     updated, changed_wrong = _updates(index, case, batch, measured)
@@ -148,7 +150,6 @@ def _details(
     index: BoxIndex,
     case: Case,
     batch: pa.RecordBatch,
-    found: ClassLists,
     message_us: float,
     repeats: int,
 ) -> dict[str, Any]:
@@ -177,7 +178,6 @@ def _details(
         f"two threads: {walls[0] / walls[1]:.2f} times one; reading memory: {bandwidth[0]:.1f} GB/s with one thread, "
         f"{bandwidth[1]:.1f} with two"
     )
-    assert len(found.offsets)
     return {
         "single_message_p50_us": round(single, 2),
         "single_vs_batched": round(single / message_us, 2),
@@ -294,7 +294,7 @@ def _growth(console: Console, sizes: list[int], seed: int, repeats: int) -> dict
         building = time.process_time() - start
         batch = case.workload.batch(case.messages[SAMPLE:])
         message_us = _best(partial(index.match, batch), min(3, repeats)) / batch.num_rows * 1e6
-        matches = len(index.match(batch).ids) / batch.num_rows
+        matches = int(index.match(batch).counts().sum()) / batch.num_rows
         size_bytes = index.nbytes / size
         update_us = _updates(index, case, case.workload.batch(case.messages[SAMPLE : SAMPLE + 1]), {})[0]["update_us"]
         table.add_row(
@@ -310,27 +310,52 @@ def _growth(console: Console, sizes: list[int], seed: int, repeats: int) -> dict
     return figures
 
 
-def _portable(console: Console, profiles: int, seed: int, figures: dict[str, Any]) -> dict[str, Any]:
-    """The same kernels compiled for a processor without AVX-512, in a process of their own."""
-    code = f"from headgate_studies.bench.matching import portable; portable({profiles}, {seed})"
-    environment = {**os.environ, "NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx2,+bmi,+bmi2,+popcnt,+lzcnt"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout.splitlines()[-1])
-    ours = figures["a_us_per_message"]
-    result = {"portable_us_per_message": round(found["message_us"], 3)}
-    if "a_vs_rtree" in figures:
-        result["portable_vs_rtree"] = round(figures["a_vs_rtree"] * ours / found["message_us"], 1)
-    console.print(
-        f"without AVX-512: {found['message_us']:.2f} us a message ({result.get('portable_vs_rtree')} x rtree)"
-    )
+def _portable(
+    console: Console, profiles: int, seed: int, repeats: int, before: str, figures: dict[str, Any]
+) -> dict[str, Any]:
+    """The same kernels compiled for a processor without AVX-512, in processes of their own, beside a version before."""
+    places = {"now": "", **({"before": before} if before else {})}
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in places}
+    for _ in range(3 if before else 1):
+        for name, place in places.items():
+            found[name].append(_measure(place, profiles, seed, repeats))
+    least = {name: {case: min(each[case] for each in runs) for case in CASES} for name, runs in found.items()}
+    result: dict[str, Any] = {"portable_us_per_message": round(least["now"]["a"], 3)}
+    for case, ours in least["now"].items():
+        result[f"portable_{case}_us_per_message"] = round(ours, 3)
+        if f"{case}_vs_rtree" in figures:
+            peer = figures[f"{case}_vs_rtree"] * figures[f"{case}_us_per_message"]
+            result[f"portable_{case}_vs_rtree"] = round(peer / ours, 1)
+        if before:
+            result[f"before_{case}_us_per_message"] = round(least["before"][case], 3)
+            result[f"ratio_{case}"] = round(least["before"][case] / ours, 3)
+        told = {key: value for key, value in result.items() if f"_{case}" in key}
+        console.print("without AVX-512: " + ", ".join(f"{key} {value}" for key, value in told.items()))
+    if "portable_a_vs_rtree" in result:
+        result["portable_vs_rtree"] = result["portable_a_vs_rtree"]
     return result
 
 
-def portable(profiles: int, seed: int) -> None:
-    """Measure workload (a) in this process and print the figure; run by `run` with another target processor."""
-    case = make_case(replace(FEW_MATCHES, profiles=profiles), 20_000, seed)
-    index = build(case)
-    batch = case.workload.batch(case.messages[SAMPLE:])
-    index.match(batch)
-    spent = _best(lambda: index.match(batch), 5)
-    sys.stdout.write(json.dumps({"message_us": spent / batch.num_rows * 1e6}) + "\n")
+def _measure(place: str, profiles: int, seed: int, repeats: int) -> dict[str, float]:
+    """Microseconds per message of each workload, by a process that takes the sources in `place` if one is named."""
+    environment = {**os.environ, "NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx2,+bmi,+bmi2,+popcnt,+lzcnt"}
+    if place:
+        environment["PYTHONPATH"] = os.pathsep.join([place, str(Path(__file__).parents[2])])
+    code = f"from headgate_studies.bench.matching import portable; portable({profiles}, {seed}, {repeats})"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise HeadgateError(f"matching failed on {place or 'this version'}: {done.stderr.strip()[-2000:]}")
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def portable(profiles: int, seed: int, repeats: int) -> None:
+    """Measure all workloads in this process and print the figures; run by `run` with another target processor."""
+    found = {}
+    for name, workload in CASES.items():
+        case = make_case(replace(workload, profiles=profiles), 20_000, seed)
+        index = build(case)
+        batch = case.workload.batch(case.messages[SAMPLE:])
+        index.match(batch)
+        found[name] = _best(partial(index.match, batch), repeats) / batch.num_rows * 1e6
+    sys.stdout.write(json.dumps(found) + "\n")

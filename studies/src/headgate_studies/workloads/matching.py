@@ -3,7 +3,8 @@
 Profiles are conjunctions of one range per attribute around a context value. Range widths rise geometrically from the
 most to the least selective attribute, which gives the paper's global order of selectivity. Values lie in [0, 10000],
 rounded to three significant digits unless asked otherwise. The paper gives no widths; ours are set so that a message
-matches about 44 profiles (a) or about 900 (b) of 500,000.
+matches about 44 profiles (a) or about 900 (b) of 500,000. In (c) the two most selective attributes select 5 and 10 %
+and the others most of the rows, so that a message matches about 940.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Workload:
     distinct: int = 1000
     zipf: float = 1.0
     rounded: bool = True
+    selective: tuple[float, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -49,10 +51,11 @@ class Workload:
 
     @property
     def widths(self) -> Floats:
-        """Width of each attribute's ranges, in units of values."""
-        steps = np.arange(self.attributes) / max(1, self.attributes - 1)
+        """Width of each attribute's ranges, in units of values; `selective` gives those of the first ones as shares."""
+        first = len(self.selective)
+        steps = np.arange(self.attributes - first) / max(1, self.attributes - first - 1)
         found: Floats = self.span * self.narrowest * (self.widest / self.narrowest) ** steps
-        return found
+        return np.concatenate([self.span * np.array(self.selective), found])
 
     def _values(self, rng: np.random.Generator, shape: Any) -> Floats:
         drawn = rng.uniform(0, self.span, shape)
@@ -86,3 +89,4 @@ class Workload:
 
 FEW_MATCHES = Workload()
 MANY_MATCHES = Workload(narrowest=0.309)
+SELECTIVE = Workload(narrowest=1.03, widest=1.5, selective=(0.05, 0.10))
