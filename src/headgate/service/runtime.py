@@ -46,6 +46,7 @@ from headgate.service.face import FaceConfig, FaceProcess, listen
 from headgate.service.following import Following
 from headgate.service.gate import Gate
 from headgate.service.heads import HeadMachine
+from headgate.service.inviting import Inviting
 from headgate.service.joining import Joiner
 from headgate.service.keeper import KeeperMachine, store_books
 from headgate.service.lines import Lines
@@ -101,6 +102,10 @@ class Runtime:
         self.audit = Audit(settings.state_dir)
         self.people = self.control.people = People(server, fabric.logs, self.audit)
         self.control.more |= DeviceDesk(server, fabric.logs, self.audit).verbs
+        self.inviting: Inviting | None = None
+        if server is not None:
+            self.inviting = Inviting(fabric, server, self.people, lambda: self.control.contexts.snapshot.deployment)
+            self.control.more |= self.inviting.verbs
         directory = directory_of(self.url)
         self.roles = Roles(directory, fabric) if directory is not None and has_keys(directory) else None
         self.control.roles = self.people.roles = self.roles
@@ -175,6 +180,8 @@ class Runtime:
             )
             self._spawn(gate.run(), "gate")
             self._spawn(self.people.run(), "users")
+        if self.inviting is not None:
+            self._spawn(self.inviting.run(), "hosts that join")
         self._spawn(self.control.suspender.run(), "filters that take too long")
         self._spawn(keep_anchor(self.fabric, self.audit), "audit")
         self._spawn(self.control.run(), "revisions")
