@@ -56,7 +56,7 @@ CLOSED = (
     "service/books.py", "service/keeper.py", "service/named.py", "service/purging.py", "service/room.py",
     "service/reports.py", "service/heads.py",
 )  # fmt: skip
-RUNNERS = ("relay/node.py", "relay/courier.py", "relay/hosted.py")
+RUNNERS = ("relay/node.py", "relay/unit_node.py", "relay/courier.py", "relay/hosted.py")
 ENGINES = ("model", "filters", "matching", "grid", "planning", "reduction", "tuning")
 MAX_PARAMETERS = 8
 CROWDED = (

@@ -78,6 +78,14 @@ def test_a_subscriber_and_a_relay_import_nothing_heavy(module: str) -> None:
     assert packages & {"filters", "catalog", "grid", "planning", "tuning", "pipeline", "service", "cli"} == set()
 
 
+def test_spark_reads_subscriptions_with_the_base_beside_it() -> None:
+    base = BASE.replace(repr(HIDDEN), repr([name for name in HIDDEN if name not in ("pyspark", "py4j")]))
+    assert base != BASE
+    loaded = json.loads(run(base + "import headgate.spark.source\nprint(json.dumps(sorted(sys.modules)))"))
+    packages = {name.split(".")[1] for name in loaded if name.startswith("headgate.")}
+    assert packages & {"filters", "catalog", "grid", "planning", "tuning", "pipeline", "service", "cli"} == set()
+
+
 def test_the_base_reduces_by_every_kind_of_policy() -> None:
     assert json.loads(run(BASE + REDUCTION)) == {"delta": 4, "thin_space": 8, "priority": 4, "drop_where": 8}
 

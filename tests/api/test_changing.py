@@ -162,5 +162,8 @@ def test_a_plan_is_proposed_rejected_approved_and_remembered(tmp_path: Path, nat
         late = await api.json("POST", "/api/plan/approve", 409, json={"proposal": stale["id"]})
         assert "leaves out far for fleet" in late["detail"]
         await api.json("POST", "/api/plan/propose", 422, json={"algorithm": "brooom"})
+        assert (await api.json("GET", "/api/plan/tuning"))["tuning"] is None
+        central = await api.json("POST", "/api/plan/tuning", 409, json={"mode": "random"})
+        assert "the central planner owns the plan" in central["detail"]
 
     api_test(tmp_path, nats_url, document, work)

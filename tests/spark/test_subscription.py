@@ -47,6 +47,7 @@ def test_batches_have_every_row_once_and_a_replay_the_same_ones(tmp_path: Path, 
         seen: list[tuple[Any, Any, pa.Table]] = []
         while len(seqs) < 600:
             end, found = next_batch(reader, offset)
+            assert reader.initialOffset() == start  # as Spark asks again while it plans the first batch
             assert 0 < found.num_rows <= 90
             seqs += [each["seq"] for each in found["_headgate"].to_pylist()]
             seen.append((offset, end, found))

@@ -14,9 +14,10 @@ from headgate.api.gateway import known
 from headgate.api.routing import Here, open_to_users, router
 from headgate.api.subscriptions import BulkUnsubscribe, RequestKey, Strict, request_id
 from headgate.catalog.written import links_document, site_document, stream_document, stream_names
+from headgate.protocol.reports import TuningReport
 from headgate.service.audit import redacted
 from headgate.service.proposals import read_proposal
-from headgate.service.reports import shown
+from headgate.service.reports import read_reports, shown
 
 routes = router("changes")
 
@@ -212,3 +213,27 @@ async def reject_plan(here: Here, body: ProposalBody, key: RequestKey = None) ->
 async def list_plans(here: Here, limit: Annotated[int, Query(ge=1, le=200)] = 50) -> dict[str, Any]:
     """As far back as the catalog keeps revisions."""
     return await here.client.control("plan-history", limit=limit)
+
+
+class TuningWishes(Strict):
+    """What the live tuner is to do instead of what the deployment file says; what is missing is the file's."""
+
+    objective: Annotated[str | None, Field(max_length=10_000)] = None
+    constraints: Annotated[list[Annotated[str, Field(max_length=10_000)]] | None, Field(max_length=100)] = None
+    mode: Annotated[str | None, Field(max_length=100)] = None
+    every: Annotated[str | None, Field(max_length=40)] = None
+    levels: Annotated[int | None, Field(ge=3, le=6)] = None
+    approximate: Annotated[float | None, Field(ge=0)] = None
+
+
+@routes.get("/plan/tuning", summary="The live tuner: cost over time, each transformation as predicted and as measured")
+async def show_tuning(here: Here) -> dict[str, Any]:
+    """Null as long as the tuner has never owned the plan; `state` is off, running or settled."""
+    return {"tuning": shown((await read_reports(here.client.fabric, TuningReport)).get("_")) or None}
+
+
+@routes.post("/plan/tuning", summary="Let the live tuner go on by other wishes; none of them are the file's")
+async def change_tuning(here: Here, body: TuningWishes, key: RequestKey = None) -> dict[str, Any]:
+    """Refused where the central planner owns the plan."""
+    wishes = body.model_dump(exclude_none=True)
+    return await here.client.control("tune", request=request_id(key, "tun"), **(wishes or {"file": True}))

@@ -38,11 +38,16 @@ from headgate.model.roots import members_of
 
 _KEYS: tuple[Callable[[pa.DataType], bool], ...] = (pa.types.is_nested, pa.types.is_binary)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
-DURATIONS = frozenset(("shed_after", "replan_every", ROW_COST))
+DURATIONS = frozenset(("shed_after", "replan_every", "tuner_every", ROW_COST))
 """Options of a whole deployment that are durations."""
 SWITCHES = frozenset(("replan_approve",))
 """Options of a whole deployment that are true or false."""
-PARTS = frozenset(("replan_move_gain",))
+CHOICES = {
+    "planner": ("central", "tuner"),
+    "tuner_mode": ("bottleneck", "opportunistic", "random", "concurrent"),
+}
+"""Options of a whole deployment that are one of some words, or several with commas between them for a mode."""
+PARTS = frozenset(("replan_move_gain", "tuner_approximate"))
 """Options of a whole deployment that are parts: numbers of at least 0."""
 FORMATS = (
     "generator", "nats", "netcdf", "zarr", "json", "csv", "xml", "text", "parquet", "orc", "avro", "kafka",
@@ -206,6 +211,21 @@ def check_subscription(
         yield from _check_wishes(subscription, stream, limit_us)
 
 
+def _check_thinning(subscription: Subscription, stream: Stream) -> Iterator[Finding]:
+    """Rows are thinned where they are delivered, so what they are thinned by has to be among what is delivered."""
+    asked = [
+        name
+        for name, value in (("every", subscription.every_s), ("at_most", subscription.at_most_rows_per_s))
+        if value is not None
+    ]
+    needed = [*(stream.key if "every" in asked else ()), *([stream.event_time] if stream.event_time else [])]
+    for name in needed if asked and subscription.select is not None else ():
+        if name not in (subscription.select or ()):
+            what = "the event time" if name == stream.event_time else "the key"
+            message = f"rows are thinned by {what} {name!r}, which is not selected"
+            yield Finding((asked[0],), message, "add it to `select`")
+
+
 def _check_wishes(subscription: Subscription, stream: Stream, limit_us: float) -> Iterator[Finding]:
     """Findings about the rows and columns that a subscription wants of its stream."""
     schema = stream.schema
@@ -216,6 +236,7 @@ def _check_wishes(subscription: Subscription, stream: Stream, limit_us: float) -
         elif name in seen:
             yield Finding(("select", index), f"column {name!r} is selected twice", "name each column once")
         seen.add(name)
+    yield from _check_thinning(subscription, stream)
     if subscription.profile in PROFILES:
         yield from _check_filter(subscription, schema, limit_us)
     for key, alone in (
@@ -285,6 +306,12 @@ def check_settings(
     for name in sorted(SWITCHES & set(given)):
         if not isinstance(given[name], bool):
             yield Finding(("options", name), f"{given[name]!r} is not a truth value", "write true or false")
+    for name in sorted(CHOICES.keys() & set(given)):
+        words = [word.strip() for word in str(given[name]).split(",")] if name == "tuner_mode" else [given[name]]
+        for word in words:
+            if word not in CHOICES[name]:
+                hint = suggestion(str(word), CHOICES[name], "choices")
+                yield Finding(("options", name), f"{word!r} is nothing that {name!r} can be", hint)
     for path, text, read in texts:
         try:
             read(text)

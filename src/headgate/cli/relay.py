@@ -139,6 +139,7 @@ async def run_relay(
     """Run the relay of a site until stopped."""
     from headgate.protocol.trace import Trace
     from headgate.relay.node import RelayNode
+    from headgate.relay.unit_node import UnitNode
 
     async with await connecting as client:
         snapshot = await client.snapshot()
@@ -149,7 +150,9 @@ async def run_relay(
         tracer = Trace(keep=0, echo=typer.echo) if trace else None
         stop = stopping()
         async with _site_fabric(home, site, snapshot, place) as fabric:
-            node = asyncio.create_task(RelayNode(fabric, site, tracer=tracer, connecting=place.options).run())
+            relay = RelayNode(fabric, site, tracer=tracer, connecting=place.options)
+            node = asyncio.create_task(relay.run())
+            unit = asyncio.create_task(UnitNode(fabric, site, relay.tables).run())
             aside = asyncio.create_task(keep_quarantine(home, f"relay-{site}"))
             vitals = asyncio.create_task(keep_vitals(home, f"relay-{site}"))
             where = snapshot.deployment.sites[site].nats
@@ -157,4 +160,4 @@ async def run_relay(
             await first_of(stop, node)
             if node.done():
                 await node
-            await cancel_all([node, aside, vitals])
+            await cancel_all([node, unit, aside, vitals])

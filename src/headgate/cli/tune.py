@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 
 def tune(
-    file: Annotated[Path, typer.Argument(help="The deployment file.")],
+    file: Annotated[Path | None, typer.Argument(help="The deployment file; not needed with --live.")] = None,
     objective: Annotated[str | None, typer.Option(help="An objective instead of the file's.")] = None,
     constraint: Annotated[
         list[str] | None, typer.Option(help="A constraint besides the file's; may be given several times.")
@@ -40,6 +40,19 @@ def tune(
         bool,
         typer.Option(help="Look at the running deployment (or at --measured) again and again and propose steps."),
     ] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Show the tuner between the running relays, which carries its steps out.")
+    ] = False,
+    mode: Annotated[
+        list[str] | None,
+        typer.Option(help="With --live: bottleneck, opportunistic, random, concurrent; may be given several times."),
+    ] = None,
+    period: Annotated[str | None, typer.Option(help="With --live: the optimisation period, such as 30s.")] = None,
+    approximate: Annotated[
+        float | None, typer.Option(help="With --live: the constant p of the statistics approximation.", min=0.0)
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="With --live: look on for so long; 0 until interrupted.")] = 0.0,
+    settled: Annotated[bool, typer.Option(help="With --live: look on until nothing changes for some periods.")] = False,
     every: Annotated[float, typer.Option(help="Seconds between two looks with --watch.")] = 10.0,
     looks: Annotated[int, typer.Option(help="Stop --watch after so many looks; 0 goes on until interrupted.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Write the tuned plan there, as the file's `plan:` part.")] = None,
@@ -54,7 +67,33 @@ def tune(
     With --watch the plan in force and what the running deployment measured (rows and bytes, link latencies, loss,
     relay CPU per block, bandwidths that nobody declared and that bind) take the place of the file's figures, and the
     steps are proposed, not carried out. The output says of every metric what is measured and what is not.
+
+    With --live the sites of a running deployment whose plan the tuner owns (`options: {planner: tuner}`) decide by
+    messages between them and carry their steps out; the options change what they do, and the effect of every step is
+    shown as predicted and as measured. With --json alone it tells how things stand now.
     """
+    if live:
+        from headgate.cli.tune_live import Watching, tune_live
+
+        given = {
+            "objective": objective,
+            "constraints": constraint,
+            "mode": ",".join(mode) if mode else None,
+            "every": period,
+            "levels": levels if levels != 3 else None,
+            "approximate": approximate,
+            "measured": _read(measured) if measured else None,
+        }
+
+        async def show() -> None:
+            async with await o.connect(nats, state_dir, namespace, creds) as client:
+                wanted = {name: value for name, value in given.items() if value is not None}
+                await tune_live(client, wanted, Watching(seconds, settled, as_json))
+
+        o.run(show())
+        return
+    if file is None:
+        raise HeadgateError("give the deployment file", hint="headgate tune headgate.yaml, or --live without a file")
     from headgate.cli.deployment import read_deployment
     from headgate.tuning.search import Options
     from headgate.tuning.transformations import STANDARD, WIDE, installed
@@ -64,13 +103,13 @@ def tune(
         transformations=(*(STANDARD if levels == 3 else WIDE), *installed()), levels=levels, periods=periods
     )
     wishes = (*deployment.constraints, *(constraint or ()))
-    live = watch and measured is None
+    running = watch and measured is None
     plan: Plan | None = None
     result: TuneResult | None = None
     seen: dict[str, Any] | None = None
     count = 0
     while True:
-        if live:
+        if running:
             found = o.run(_look(nats, state_dir, namespace, creds, every))
             result = tuned_live(found, deployment, objective, wishes, options)
         else:
@@ -85,7 +124,7 @@ def tune(
         count += 1
         if not watch or count == looks:
             return
-        if not live:  # a look at the running deployment takes its time itself
+        if not running:  # a look at the running deployment takes its time itself
             time.sleep(every)
 
 

@@ -54,8 +54,8 @@ class RoleFabric(Fabric):
         super().__init__(client, logs)
         self._js = client.jetstream(timeout=_JETSTREAM_S, prefix=HOME_API)
         self.role = JOB
-        self.guard: Guard | None = None
-        """Says what other sites may ask of this one; nothing where there is none."""
+        self.guards: dict[str, Guard] = {}
+        """By the subject of a service, what other sites may ask of this one; nothing where there is none."""
 
     @property
     def site(self) -> str:
@@ -85,9 +85,12 @@ class RoleFabric(Fabric):
 
     async def request(self, subject: str, data: bytes, timeout_s: float = 10.0) -> bytes:
         """Ask a service; another site is asked in this one's name."""
-        asked = self.logs.repair("x")[:-1]
-        if self.site and subject.startswith(asked):
-            subject = self.logs.asked_at(subject.removeprefix(asked), self.site)
+        logs = self.logs
+        for service, named in ((logs.repair, logs.asked_at), (logs.tune, logs.tuned_by)):
+            beginning = service("x")[:-1]
+            if self.site and subject.startswith(beginning):
+                subject = named(subject.removeprefix(beginning), self.site)
+                break
         return await super().request(subject, data, timeout_s)
 
     async def listen(self, subject: str, *wake: asyncio.Event) -> Callable[[], Awaitable[None]]:
@@ -98,15 +101,15 @@ class RoleFabric(Fabric):
     async def serve(self, subject: str, handler: Handler) -> Callable[[], Awaitable[None]]:
         """Answer requests of `home`, and those of other sites that the guard lets through."""
         ends = [await super().serve(subject, handler)]
-        if self.site and subject == self.logs.repair(self.site):
+        if self.site and subject in (self.logs.repair(self.site), self.logs.tune(self.site)):
             waiting: set[asyncio.Task[None]] = set()
 
             async def take(call: RequestCall) -> None:
-                task = asyncio.create_task(self._answer(call, handler))
+                task = asyncio.create_task(self._answer(subject, call, handler))
                 waiting.add(task)
                 task.add_done_callback(waiting.discard)
 
-            ends.append(await receive(self._client, self.logs.asked_at(self.site, "*"), take))
+            ends.append(await receive(self._client, f"{subject}.*", take))
 
         async def end() -> None:
             for each in ends:
@@ -114,9 +117,9 @@ class RoleFabric(Fabric):
 
         return end
 
-    async def _answer(self, call: RequestCall, handler: Handler) -> None:
-        asker = call.subject.rsplit(".", 1)[1]
-        if self.guard is None or not await self.guard(asker, call.data):
+    async def _answer(self, subject: str, call: RequestCall, handler: Handler) -> None:
+        asker, guard = call.subject.rsplit(".", 1)[1], self.guards.get(subject)
+        if guard is None or not await guard(asker, call.data):
             await call.reply(b"", f"{asker} may not ask this of {self.site}")
             return
         await call.answer(handler)

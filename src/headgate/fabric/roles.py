@@ -33,6 +33,8 @@ EXPORTS: Final = (
     "*.quarantine.*",
     "*.root.*.*",
     "*.repair.*.*",
+    "*.tune.*.*",
+    "*.tuner.*",
     "*.linked.*.*.*",
     "*.host.*.*",
     f"{GET}.*",
@@ -69,7 +71,7 @@ def local_subject(subject: str) -> str:
 
 def site_answers(logs: Logs, site: str) -> tuple[str, ...]:
     """Where a site's relay answers: requests of `home`, and of other sites, each under its own name."""
-    return logs.repair(site), logs.asked_at(site, "*"), logs.hosted(site), logs.entered(site, "*")
+    return logs.repair(site), logs.asked_at(site, "*"), logs.hosted(site), logs.entered(site, "*"), *_tuned(logs, site)
 
 
 def guest_rights(logs: Logs, child: str) -> Rights:
@@ -78,13 +80,24 @@ def guest_rights(logs: Logs, child: str) -> Rights:
     return Rights((f"{GET}.{log}", f"{GET}.{log}.>", *_managed(log)), (logs.news(logs.links_into(child)),))
 
 
+def _tuned(logs: Logs, site: str) -> tuple[str, str]:
+    return logs.tune(site), logs.tuned_by(site, "*")
+
+
 def site_rights(
-    logs: Logs, site: str, roots: Iterable[Stream], edges: Iterable[Edge], hosts: Collection[str] = ()
+    logs: Logs,
+    site: str,
+    roots: Iterable[Stream],
+    edges: Iterable[Edge],
+    hosts: Collection[str] = (),
+    tuned: Iterable[str] = (),
 ) -> Rights:
     """What the relay of a site may do: its own logs, blocks for its children, and questions to those above it.
 
     `roots` are all streams, as each has a root that may be asked. `edges` are those of the plan in force, and of plans
-    before it that still have rows under way. `hosts` are the sites that have a server of their own.
+    before it that still have rows under way. `hosts` are the sites that have a server of their own. `tuned` are all
+    sites where the tuner owns the plan: it measures links to sites that may become neighbours, so that each may write
+    to each, in its own name.
     """
     own = [logs.site(site).name, logs.inbox(site).name]
     services = [logs.held_at(site), logs.inboxes_at(site), logs.stats("relay", site), logs.hold(site)]
@@ -116,6 +129,8 @@ def site_rights(
             if parent in hosts:  # what it sends is carried into the site's log by the site itself
                 services += [logs.entered(parent, site), *(() if site in hosts else (logs.link(*edge),))]
     services += [logs.asked_at(other, site) for other in sorted(asked - {site})]
+    others = sorted(set(tuned) - {site})
+    services += [*([logs.tuner(site)] if others else []), *(logs.tuned_by(other, site) for other in others)]
     return Rights(tuple(dict.fromkeys(services)), tuple(news), site_answers(logs, site))
 
 

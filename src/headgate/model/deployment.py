@@ -65,3 +65,8 @@ class Deployment:
     nats: NatsPlace = field(default_factory=NatsPlace, compare=False)
     limits: RequestLimits = field(default_factory=RequestLimits, compare=False)
     alerts: AlertRules = field(default_factory=AlertRules, compare=False)
+
+    @property
+    def tuned(self) -> bool:
+        """Whether the live tuner owns the plan (`options: {planner: tuner}`); else the central planner does."""
+        return self.options.get("planner") == "tuner"

@@ -16,11 +16,15 @@ class Tree:
     >>> tree = Tree("wind", "oslo", {"paris": "oslo", "lyon": "paris"})
     >>> tree.children("oslo"), tree.below("oslo")
     (('paris',), ('paris', 'lyon'))
+
+    `standbys` are the sites that serve a member while its parent is dead, the best first, as the planner chose them
+    (`headgate.planning.standby`). They are no part of what makes two trees equal: nobody moves when they change.
     """
 
     stream: str
     root: str
     parents: Mapping[str, str] = field(default_factory=dict)
+    standbys: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         if self.root in self.parents:
@@ -63,6 +67,15 @@ class Tree:
         while steps[-1] != self.root:
             steps.append(self.parents[steps[-1]])
         return tuple(reversed(steps))
+
+    def standbys_of(self, site: str) -> tuple[str, ...]:
+        """Who serves a site while its parent is dead: as planned, else the sites above its parent, the nearest first.
+
+        >>> Tree("wind", "oslo", {"paris": "oslo", "lyon": "paris"}).standbys_of("lyon")
+        ('oslo',)
+        """
+        named = self.standbys.get(site)
+        return self.path(site)[-3::-1] if named is None else tuple(named)
 
 
 @dataclass(frozen=True)

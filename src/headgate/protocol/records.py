@@ -98,7 +98,9 @@ class RangeRequest(Record, frozen=True, kw_only=True):
     in some `columns`, from the commit on that a subscription's `start` takes first. With `past` a root says only how
     far it has forgotten the range, with `owed` which rows are the first that are owed to that site, with `served` which
     were for a stay of that subscription before `stay` (`Owed`). With `sent` a site says only how far it has sent the
-    range to the child.
+    range to the child. With `beat` it gives a sign of life and says how far it has come, whatever the range. With
+    `serve` the child may be further below, as its parent is dead: its rows are wanted all the same, with `beat` as they
+    come, for the next seconds.
     """
 
     kind_name = "range-request"
@@ -115,6 +117,8 @@ class RangeRequest(Record, frozen=True, kw_only=True):
     served: Count | None = None
     stay: Count = 0
     sent: bool = False
+    beat: bool = False
+    serve: bool = False
 
 
 class HostedLogs(Record, frozen=True, kw_only=True):

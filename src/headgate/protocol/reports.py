@@ -52,7 +52,9 @@ class RelayReport(Report, frozen=True, kw_only=True):
     comes later was routed under that version or a newer one. It holds for the incarnations that are named beside it: in
     another one the same numbers mean other rows. `taken` has, by parent, the bytes that came from it, how many came a
     second lately, and how many a second the link can carry as far as it was seen. `stopped` names streams that cannot
-    go on, and why. Links are named by stream and child.
+    go on, and why. `standbys` has, by stream, who serves the site in place of a parent that has fallen silent. Links
+    are named by stream and child. `outputs` has all links, and the inboxes where something waits, was given up, or
+    stands; `inboxes` counts them all, and `passed` is how far the best of a stream's outputs has got.
     """
 
     kind_name = "relay-report"
@@ -77,7 +79,10 @@ class RelayReport(Report, frozen=True, kw_only=True):
     settled: dict[str, tuple[Count, Count]] = msgspec.field(default_factory=dict)
     incarnations: dict[str, str] = msgspec.field(default_factory=dict)
     outputs: dict[str, OutputReport] = msgspec.field(default_factory=dict)
+    inboxes: Count = 0
+    passed: dict[str, Count] = msgspec.field(default_factory=dict)
     stopped: dict[str, str] = msgspec.field(default_factory=dict)
+    standbys: dict[str, str] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse links that are none."""
@@ -204,6 +209,62 @@ class ProposalReport(Report, frozen=True, kw_only=True):
     quality: float | None = None
     quality_proposed: float | None = None
     gain: float | None = None
+
+
+class CostPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """What the tuner's objective costs at a time, as the judge knows it from messages; constraints that are missed."""
+
+    time_ms: Count
+    at_s: float
+    period: Count
+    cost: float | None
+    missed: dict[str, float] = msgspec.field(default_factory=dict)
+    sites: Count = 0
+
+
+class TunedStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A transformation of the live tuner: `in force` since a revision, or `refused`.
+
+    `predicted` and `measured` are how much better the objective becomes; the first as its owner priced it, the second
+    as the judge saw it one period later (with all transformations of the same period).
+    """
+
+    time_ms: Count
+    at_s: float
+    period: Count
+    stream: str
+    transformation: str
+    owner: str
+    moves: dict[str, str]
+    revision: Count
+    state: str
+    why: str = ""
+    random: bool = False
+    relief: float = 0.0
+    cost_before: float | None = None
+    predicted: float | None = None
+    predicted_cost: float | None = None
+    measured: float | None = None
+    measured_cost: float | None = None
+
+
+class TuningReport(Report, frozen=True, kw_only=True):
+    """The live tuner: `off`, `running` or `settled`; its cost over time and what it has done."""
+
+    kind_name = "tuning-report"
+    time_ms: Count
+    state: str
+    run: Count = 0
+    began_ms: Count = 0
+    objective: str | None = None
+    constraints: list[str] = msgspec.field(default_factory=list)
+    modes: list[str] = msgspec.field(default_factory=list)
+    every_s: float = 0.0
+    maintenance_s: float = 0.0
+    cost: float | None = None
+    costs: list[CostPoint] = msgspec.field(default_factory=list)
+    steps: list[TunedStep] = msgspec.field(default_factory=list)
+    trees: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
 
 
 class ProcessReport(Report, frozen=True, kw_only=True):

@@ -21,8 +21,7 @@ async def ask_blocks(port: LogPort, site: str, request: RangeRequest, tries: int
 
     A site that cannot answer now, as it does not reach what it would have to read, is an error.
     """
-    timeout_s = min(_FIRST_TIMEOUT_S * 2 ** min(tries, _PATIENT), _TIMEOUT_S)
-    answer = await port.request(port.logs.repair(site), request.encode(), timeout_s)
+    answer = await port.request(port.logs.repair(site), request.encode(), _timeout_s(tries))
     if answer == b"":
         raise FabricError(f"{site} cannot say what it has of {request.stream!r} in ({request.after}, {request.upto}]")
     return port.codec.split(answer)
@@ -36,9 +35,13 @@ async def fetch_blocks(port: LogPort, site: str, request: RangeRequest, tries: i
     return found
 
 
-async def ask_owed(port: LogPort, root: str, request: RangeRequest) -> Owed:
+def _timeout_s(tries: int) -> float:
+    return min(_FIRST_TIMEOUT_S * float(1 << min(tries, _PATIENT)), _TIMEOUT_S)
+
+
+async def ask_owed(port: LogPort, root: str, request: RangeRequest, tries: int = _PATIENT) -> Owed:
     """Which rows of the range are the first that are `owed` to a site, or were `served` to an earlier stay."""
-    answer = await port.request(port.logs.repair(root), request.encode(), _TIMEOUT_S)
+    answer = await port.request(port.logs.repair(root), request.encode(), _timeout_s(tries))
     if not answer:
         raise FabricError(f"{root} cannot say what of {request.stream!r} in ({request.after}, {request.upto}] is owed")
     return Owed.decode(answer)
@@ -46,7 +49,7 @@ async def ask_owed(port: LogPort, root: str, request: RangeRequest) -> Owed:
 
 async def ask_sent(port: LogPort, site: str, request: RangeRequest) -> int:
     """How far a site has `sent` the range to a child; the start of the range where it has sent nothing of it."""
-    answer = await port.request(port.logs.repair(site), request.encode(), _TIMEOUT_S)
+    answer = await port.request(port.logs.repair(site), request.encode(), _FIRST_TIMEOUT_S)
     if not answer:
         raise FabricError(f"{site} cannot say what of {request.stream!r} in ({request.after}, {request.upto}] it sent")
     return int(answer)

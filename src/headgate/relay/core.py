@@ -194,7 +194,8 @@ class RelayCore:
         if source.coverage is not None and block.after > source.coverage:
             source.hold(block, routes, self._max_held)
             return Gap(block.stream, source.coverage, source.held[0][0].after)
-        self._continue(source, block, routes, now)
+        if not self._continue(source, block, routes, now):
+            return self.gap(block.stream)
         self._release(source, now)
         return None
 
@@ -204,10 +205,26 @@ class RelayCore:
         source.coverage = max(upto, source.coverage or 0)
         self._release(source, now)
 
-    def _continue(self, source: _Input, block: Block, routes: Routes, now: float) -> None:
-        """Route the part of a block that is new."""
+    def _continue(self, source: _Input, block: Block, routes: Routes, now: float) -> bool:
+        """Route the part of a block that is new; False where that part cannot be told, and has to be asked for."""
+        if not self._exact(source, block, routes):
+            source.coverage = max(source.coverage or 0, block.after)
+            source.expected = max(source.expected, block.upto)
+            return False
         self._route(block if source.coverage is None else block.since(source.coverage), routes, now)
         source.coverage = block.upto
+        return True
+
+    def _exact(self, source: _Input, block: Block, routes: Routes) -> bool:
+        """Whether what the block declares is new to the site and to each of its outputs, or to none of them.
+
+        The first half of it may have come from another site, before a restart or a change of parent.
+        """
+        if not block.declared:
+            return True
+        keys = (key_of(block.stream, target) for target in routes.targets)
+        reached = [output.reach for key in keys if (output := self.outputs.get(key)) is not None]
+        return all(place is None or block.exact_at(place) for place in (source.coverage, *reached))
 
     def _release(self, source: _Input, now: float) -> None:
         """Route held blocks that the coverage has reached."""

@@ -44,6 +44,13 @@ class Gaps:
         """Let a stream go on from what this site has had of it, before its first block."""
         self._state.core.begin(stream, self._had.get(stream, 0))
 
+    def expect(self, stream: str, sender: str, upto: int) -> None:
+        """Somebody who serves this site has come so far: what has not come here is a gap from now on."""
+        if upto > max(self._state.core.coverage(stream) or 0, self._had.get(stream, 0)):
+            self.begin(stream)
+            self._state.core.expect(stream, upto)
+            self.mend(stream, sender, same=False)
+
     def mend(self, stream: str, parent: str, *, same: bool) -> None:
         """See to a gap, if nobody does yet. `same`: the block before it had the same version."""
         self._parents[stream] = parent or self._parents.get(stream, "")
@@ -74,14 +81,18 @@ class Gaps:
             at_root = turn % 3 == 1
             try:
                 if at_root and gap.upto != asked:
-                    await self._pass_over(gap)
+                    await self._pass_over(gap, max(turn - 1, failed))
                     turn, asked = 0, gap.upto
                     continue
                 if turn % 3 == 2 or not (gap.shown or at_root):
                     answers = await self._sent_before(gap, max(turn, failed))
                 else:
-                    place, upto = (await self._root_of(stream), gap.upto) if at_root else self._sender(gap, failed)
-                    request = RangeRequest(stream=stream, after=gap.after, upto=upto, child=state.site, past=at_root)
+                    root = await self._root_of(stream)
+                    place, upto = (root, gap.upto) if at_root else self._sender(gap, failed, root)
+                    serve = stream in state.standbys or state.vital.silent(self._parents[stream], state.port.now)
+                    request = RangeRequest(
+                        stream=stream, after=gap.after, upto=upto, child=state.site, past=at_root, serve=serve
+                    )
                     answers = await fetch_blocks(state.port, place, request, max(turn, failed))
                 await self._take_all(stream, answers)
             except (FabricError, WireError):
@@ -98,16 +109,21 @@ class Gaps:
         message of its own. So the answer ends where one of its messages does, and is taken in at once.
         """
         state, stream = self._state, gap.stream
-        owed = await self._owed(gap)
+        owed = await self._owed(gap, tries)
         routes = await state.tables.routes(owed.version, state.site, stream) if owed.version else None
         if routes is None or routes.parent is None or owed.begins > gap.after:
             raise FabricError(f"nothing of {stream!r} in ({gap.after}, {gap.upto}] was sent to {state.site} before")
-        reached, found = gap.after, []
-        request = RangeRequest(stream=stream, after=reached, upto=owed.ends, child=state.site, sent=True)
-        end = await ask_sent(state.port, routes.parent, request)
+        reached, found, place, end = gap.after, [], routes.parent, owed.ends
+        state.vital.wait_for(place, stream, state.port.now)
+        dead = state.vital.silent(place, state.port.now)
+        if dead:
+            place = await self._root_of(stream)  # what the dead parent had decided on and not sent is void
+        else:
+            request = RangeRequest(stream=stream, after=reached, upto=end, child=state.site, sent=True)
+            end = await ask_sent(state.port, place, request)
         while reached < end:
-            request = RangeRequest(stream=stream, after=reached, upto=end, child=state.site)
-            answers = await fetch_blocks(state.port, routes.parent, request, tries)
+            request = RangeRequest(stream=stream, after=reached, upto=end, child=state.site, serve=dead)
+            answers = await fetch_blocks(state.port, place, request, tries)
             found += answers
             reached = state.port.codec.coverage(answers[-1])[1]
         if not found:
@@ -121,38 +137,40 @@ class Gaps:
         """
         state, stream = self._state, request.stream
         mine = max(state.core.coverage(stream) or 0, self._had.get(stream, 0))
-        if mine < request.upto and stream not in state.roots:
-            self.begin(stream)
-            state.core.expect(stream, request.upto)
-            self.mend(stream, "", same=False)
+        if stream not in state.roots:
+            self.expect(stream, "", request.upto)
         output = state.core.outputs.get(Key(stream, child=request.child))
         if output is not None and (output.queue or output.busy is not None or output.packing):
             mine = min(mine, output.coverage or 0)
         return min(max(mine, request.after), request.upto)
 
-    def _sender(self, gap: Gap, failed: int) -> tuple[str, int]:
+    def _sender(self, gap: Gap, failed: int, root: str) -> tuple[str, int]:
         """Whom to ask for rows, and up to where: the parent, or after failures those whose later messages have come.
 
-        Messages of one sender come in order, so it has sent everything of its own before the last of them.
+        Messages of one sender come in order, so it has sent everything of its own before the last of them. In place of
+        a parent that has fallen silent its standby is asked, and after a failure the root.
         """
-        sent = {self._parents[gap.stream]: gap.upto}
-        for each in self._state.taken.get(gap.stream, ()):
+        state, parent = self._state, self._parents[gap.stream]
+        sent = {parent: gap.upto}
+        if state.vital.silent(parent, state.port.now):
+            sent = {state.standbys.get(gap.stream, root): gap.upto, root: gap.upto}
+        for each in state.taken.get(gap.stream, ()):
             if each.upto > gap.after:
                 sent.setdefault(each.subject.rsplit(".", 1)[-1], min(each.upto, gap.upto))
         return list(sent.items())[failed % len(sent)]
 
-    async def _pass_over(self, gap: Gap) -> None:
+    async def _pass_over(self, gap: Gap, tries: int) -> None:
         """Count the beginning of a gap as received where nothing of it is owed to this site."""
-        state, owed = self._state, await self._owed(gap)
+        state, owed = self._state, await self._owed(gap, tries)
         if owed.begins > gap.after:
             async with state.routing:
                 state.core.cover(gap.stream, owed.begins, state.port.now)
                 await state.pack_overfull()
 
-    async def _owed(self, gap: Gap) -> Owed:
+    async def _owed(self, gap: Gap, tries: int) -> Owed:
         """What of a gap is owed to this site, as the root knows."""
         request = RangeRequest(stream=gap.stream, after=gap.after, upto=gap.upto, owed=self._state.site)
-        return await ask_owed(self._state.port, await self._root_of(gap.stream), request)
+        return await ask_owed(self._state.port, await self._root_of(gap.stream), request, tries)
 
     async def _take_all(self, stream: str, answers: list[Any]) -> None:
         """Take in an answer, after stating that its versions are in use here."""
@@ -172,6 +190,7 @@ class Gaps:
         # A version that does not route the stream here has nothing in its range but the coverage.
         routes = routes or Routes(state.site, stream, version, self._parents[stream], pa.schema([]), (), ())
         block = state.port.codec.block(data, routes.schema)
+        routes = await state.serving(routes)
         await restore_outputs(state, routes)
         state.core.receive(block, routes, state.port.now)
         await state.pack_overfull()

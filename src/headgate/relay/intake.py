@@ -88,6 +88,7 @@ class Intakes:
                 state.core.cover(stream, state.port.codec.coverage(stored.data)[1], state.port.now)
                 await state.pack_overfull()
             return
+        state.vital.heard(parent, state.port.now)
         wait_s = max(state.port.wall_s - stored.time_s, 0.0)
         state.meters.took(parent, stored.size, wait_s, state.port.now)
         if routes is None:
@@ -99,6 +100,7 @@ class Intakes:
         """Route a block, and see to what is missing before it."""
         state, stream = self._state, routes.stream
         async with state.routing:
+            routes = await state.serving(routes)
             if state.routed.get(stream) is not routes:
                 await restore_outputs(state, routes)
                 state.current[stream] = frozenset(key_of(stream, target) for target in routes.targets)

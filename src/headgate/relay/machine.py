@@ -23,8 +23,10 @@ from headgate.relay.intake import Intakes
 from headgate.relay.output import QueueLimits, limits_of
 from headgate.relay.repair import RepairService
 from headgate.relay.sending import Sending
+from headgate.relay.stand_in import StandIn
 from headgate.relay.state import SiteState
 from headgate.relay.upkeep import Upkeep
+from headgate.relay.watch import ParentWatch
 from headgate.wire.logs import Logs
 
 
@@ -53,7 +55,8 @@ class RelayMachine(Machine):
         self._intakes = Intakes(self.state, self._gaps)
         self._sending = Sending(self.state)
         self._upkeep = Upkeep(self.state, held)
-        port.serve(self.service, RepairService(port, site, self.state.tables, self._gaps.sent).answer)
+        self._watch = ParentWatch(self.state, self._gaps)
+        port.serve(self.service, RepairService(port, site, self.state.tables, StandIn(self.state, self._gaps)).answer)
         self._following: set[str] = set()
         self.spawn(self._begin(), "start")
 
@@ -65,6 +68,7 @@ class RelayMachine(Machine):
             await state.insist(partial(state.port.ensure, log))
         snapshot = await state.tables.newest()
         deployment = snapshot.deployment
+        state.newest = snapshot
         state.take_incarnations(snapshot)
         state.budgets = state.budgets or Budgets(deployment)
         state.core.limits = limits_of(deployment, state.core.limits)
@@ -74,6 +78,7 @@ class RelayMachine(Machine):
         self.spawn(self._follow_head(state.budgets), "head")
         self.spawn(self._sending.run(), "sending")
         self.spawn(self._upkeep.run(), "upkeep")
+        self.spawn(self._watch.run(), "watch")
 
     def _take_roots(self, deployment: Deployment) -> None:
         """Follow the streams that start here; one that is gone is followed on, as rows may be on their way."""
@@ -91,7 +96,7 @@ class RelayMachine(Machine):
         state, place = self.state, 0
         while True:
             place = (await state.port.next(state.port.logs.state, state.port.logs.head, place))[-1].sequence
-            snapshot = await state.tables.newest()
+            snapshot = state.newest = await state.tables.newest()
             state.take_incarnations(snapshot)
             budgets.update(snapshot.deployment)
             self._take_roots(snapshot.deployment)

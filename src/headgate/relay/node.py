@@ -50,7 +50,7 @@ class RelayNode:
         self.couriers = Couriers(fabric, site, self.tables, connecting)
         home = fabric.home if isinstance(fabric, HostFabric) else fabric
         if isinstance(home, RoleFabric):
-            home.guard = self._may_ask
+            home.guards[home.logs.repair(site)] = self._may_ask
         self.machine = self._make()
 
     async def _may_ask(self, asker: str, data: bytes) -> bool:

@@ -15,22 +15,25 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
+import numpy as np
+
 from headgate.model import Deployment, parse_duration
 from headgate.protocol.reports import OutputReport
+from headgate.reduction.always import Thinner
 from headgate.reduction.backlog import Limit
 from headgate.relay.aging import Aging
 from headgate.relay.bounds import LEFT_BEHIND
 from headgate.relay.reducer import Reducer
 from headgate.relay.routes import Child, Receiver
 from headgate.relay.shared import SharedWork
-from headgate.relay.waiting import Waiting, WaitingBlocks, for_decisions, front_of, meant_for
+from headgate.relay.waiting import Waiting, WaitingBlocks, apart_from_declared, for_decisions, front_of, meant_for
 from headgate.relay.waits import age_s, waits_by_class, withheld_rows
-from headgate.wire.block import Block
+from headgate.wire.block import Block, merge_declared
 
 OLDEST: Final = "oldest"
 OVERSIZE: Final = "oversize"
@@ -113,6 +116,7 @@ class Output:
         self._sent_s = -math.inf
         self._most_rows = _MOST_ROWS
         self._expire_s = math.inf
+        self._thinner: Thinner | None = None
 
     @property
     def queue(self) -> deque[Waiting]:
@@ -159,8 +163,12 @@ class Output:
         span_s = self._aging.offered(len(block.seqs), now)
         known = bool(self.queue) and self.queue[-1].target is target
         self.reducer.offered(block, target)
-        self._blocks.add(Waiting(block, target, now, self.came, block.after, span_s), self.reducer.bounds(target))
-        self.came += len(block.seqs)
+        for piece in apart_from_declared(block):
+            entry = Waiting(piece, target, now, self.came, piece.after, span_s, decided=bool(piece.declared))
+            whole = isinstance(target, Child) or target.thinning is None
+            for each in (entry,) if whole else self._thinned(entry, target):
+                self._blocks.add(each, self.reducer.bounds(target))
+            self.came += len(piece.seqs)
         self._expire_s = min(self._expire_s, self.reducer.next_expiry([self.queue[-1]], now) if known else -math.inf)
         limit = self.reducer.limit(target, self.limits.max_rows, self.limits.max_bytes)
         if self.rows > (limit.rows or 0) or self.bytes > (limit.bytes or 0) or self._blocks.bounds.over:
@@ -168,6 +176,23 @@ class Output:
                 self.overfull = True
             else:
                 self._reduce(limit, now)
+
+    def _thinned(self, whole: Waiting, target: Child | Receiver) -> Iterator[Waiting]:
+        """A block in pieces without what its subscription wants thinned always: each declares what it lacks."""
+        assert isinstance(target, Receiver)
+        assert target.thinning is not None
+        if self._thinner is None or self._thinner.thinning != target.thinning:
+            self._thinner = Thinner(target.thinning)
+        for each in for_decisions(whole, self.reducer.piece_rows):
+            times_s = np.full(len(each.block.seqs), each.block.commits[-1].time_ms / 1000)
+            mask, gone = self._thinner.keep(each.block.rows, times_s)
+            if gone:
+                declared = merge_declared(each.block.declared, {target.id: gone})
+                thin = replace(each.block.take(np.flatnonzero(mask)), declared=declared)
+                each = replace(each, block=thin, decided=True)  # noqa: PLW2901 - the same piece, decided on
+                self.reducer.reasons.update(gone)
+                self.reduced += sum(gone.values())
+            yield each
 
     def _heavy(self, target: Child | Receiver) -> bool:
         """Whether a pack is better done apart; an inbox that expires changes its queue at any time, so not there."""
@@ -268,6 +293,11 @@ class Output:
         self._blocks.refill(waiting, self.busy.upto if self.busy is not None else -1)
         self.reduced += before - self.rows
 
+    @property
+    def remarkable(self) -> bool:
+        """Whether there is something to report: rows wait, were given up, or the output stands."""
+        return bool(self.rows or self.reduced or self.stalled or self.reducer.packs)
+
     def report(self, now: float) -> OutputReport:
         """What waits here, and what was done with what came, for status displays."""
         waited_s = age_s(self.queue, now)
@@ -325,8 +355,10 @@ class Output:
         taken, rows = [first], len(first.block.seqs)
         for each in islice(self.queue, 1, 1 if self._alone else None):
             rows += len(each.block.seqs)
-            # What is declared belongs to the last commit of a message, so nothing comes behind it.
-            if taken[-1].block.declared or each.block.version != first.block.version or rows > max_rows:
+            # What is declared belongs to the last commit of a message, so nothing comes behind it. A site below that
+            # is served now and then in place of its parent is not sent what came in between.
+            last = taken[-1].block
+            if last.declared or last.upto != each.block.after or last.version != each.block.version or rows > max_rows:
                 break
             taken.append(each)
         message = self._shared.join([each.block for each in taken])

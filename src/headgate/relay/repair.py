@@ -9,9 +9,9 @@ subscription's rows passed through can answer for it, the root always, so that a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from headgate.model.start import takes
 from headgate.protocol.port import FabricError, GoneError, MachinePort
 from headgate.protocol.records import RangeRequest
 from headgate.relay.asking import fetch_blocks, forgotten_past
-from headgate.relay.history import match_again, matches_again
+from headgate.relay.history import conform, match_again, matches_again
 from headgate.relay.owed import is_served, owed_from, was_at
 from headgate.relay.root import commit_of, committed, load_block, readable
 from headgate.relay.routes import Receiver, Routes
@@ -51,22 +51,30 @@ def _coverage(stream: str, after: int, upto: int, commits: tuple[Commit, ...]) -
     return Block(stream, after, upto, commits, np.zeros(0, dtype=np.uint64), rows, ClassLists.empty(0))
 
 
+class OwnProgress(Protocol):
+    """What a relay knows of itself."""
+
+    def reached(self, request: RangeRequest) -> int:
+        """How far this site has come, or has sent a range to a child."""
+        ...
+
+
 class RepairService:
     """Answers requests for ranges at one site."""
 
-    def __init__(
-        self, port: MachinePort, site: str, tables: TableCache, sent: Callable[[RangeRequest], int] | None = None
-    ) -> None:
-        """`sent` says how far this site has sent a range to a child."""
+    def __init__(self, port: MachinePort, site: str, tables: TableCache, own: OwnProgress | None = None) -> None:
+        """`own` knows how far this site has come itself."""
         self._port = port
         self._site = site
         self._tables = tables
-        self._sent = sent
+        self._own = own
 
     async def answer(self, data: bytes) -> Any:
         """The blocks that a request asks for; nothing where it cannot be read or cannot be answered now."""
         try:
             request = RangeRequest.decode(data)
+            if request.beat:
+                return self._progress(request)
             streams = (await self._tables.newest()).deployment.streams
             return await self._answer(request, streams[request.stream].root)
         except (FabricError, WireError, ValueError, KeyError, TypeError):
@@ -81,7 +89,7 @@ class RepairService:
             owed = await owed_from(port, request, lambda version: was_at(tables, version, mine, request.stay))
             return owed.encode()
         if request.sent:
-            return b"" if self._sent is None else str(self._sent(request)).encode()
+            return self._progress(request)
         forgotten = None
         if request.child and not request.subscription and root == self._site:
             forgotten = await self._forgotten(request)
@@ -95,6 +103,10 @@ class RepairService:
             further = structs.replace(request, child="")
             return port.codec.join(await fetch_blocks(port, root, further, _PATIENCE))
         return self._joined([await self._for(block.until(request.upto), routes, request) for block, routes in blocks])
+
+    def _progress(self, request: RangeRequest) -> bytes:
+        """How far this site has come, or has sent a range."""
+        return b"" if self._own is None else str(self._own.reached(request)).encode()
 
     def _joined(self, pieces: Iterable[Block | None]) -> Any:
         """As many blocks as fit an answer, up to the first that this site cannot say."""
@@ -129,9 +141,11 @@ class RepairService:
     async def _for(self, block: Block, routes: Routes | None, request: RangeRequest) -> Block | None:
         """The block as the asker would have been sent it, None when this version serves the asker from elsewhere."""
         if routes is not None:
-            for target in routes.children:
-                if target.site == request.child:
-                    return for_child(block, target)
+            target = next((each for each in routes.children if each.site == request.child), None)
+            if target is None and request.serve:
+                target = await self._tables.stand_in(block.version, self._site, block.stream, request.child)
+            if target is not None:
+                return for_child(block, target)
             mine = tuple(receiver for receiver in routes.receivers if receiver.id == request.subscription)
             for _, piece in for_local(block, mine):
                 return piece
@@ -160,6 +174,8 @@ class RepairService:
                     if routes is None:
                         continue
                     block = codec.block(stored.data, routes.schema)
+                    if not (block.exact_at(reached) and block.exact_at(upto)):
+                        continue  # half of what was given up cannot be told: the sites above know the rows themselves
                 except (GoneError, WireError):  # settled long ago, or spoilt: the sites above may have it
                     continue
                 found.append((block.since(reached), routes))
@@ -202,9 +218,11 @@ class RepairService:
             snapshot = await self._tables.snapshot(manifest.version)
             schema = snapshot.deployment.streams[stream].schema
             subscription = Subscription("history", stream, self._site)
-            mine = Receiver(HISTORY, class_id, subscription, schema.select(request.columns).arrow)
+            now = newest.deployment.streams[stream].schema  # who asks has its columns, whatever they were then
+            mine = Receiver(HISTORY, class_id, subscription, now.select(request.columns).arrow)
             routes = Routes(self._site, stream, manifest.version, None, schema.arrow, (), (mine,))
             block = await load_block(self._port, manifest, schema.arrow, routes)
+            block = replace(block, rows=conform(block.rows, now))
             if matches_again(snapshot, newest, manifest, class_id):
                 block = match_again(block, newest, class_id)
             found.extend(piece for _, piece in for_local(block, (mine,)))

@@ -7,7 +7,7 @@ one: everything that has to survive is in the logs.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from headgate.relay.meters import Meters
 from headgate.relay.output import Output, QueueLimits
 from headgate.relay.routes import Child, Receiver, Routes
 from headgate.relay.tables import MachineTables
+from headgate.relay.vital import VitalSigns
 from headgate.wire.frame import WireError
 from headgate.wire.logs import Log
 from headgate.wire.snapshot import Snapshot
@@ -104,6 +105,11 @@ class SiteState:
         self.roots: tuple[str, ...] = ()
         self.incarnations: dict[str, str] = {}
         self.stopped: dict[str, str] = {}
+        self.newest: Snapshot | None = None
+        self.vital = VitalSigns()
+        self.standbys: dict[str, str] = {}  # by stream, who serves this site in place of its parent
+        self._served: dict[str, tuple[tuple[int, tuple[str, ...]], Routes]] = {}
+        self.stand_ins: dict[tuple[str, str], float] = {}  # by stream and site below, until when this one serves it
         self.recorded: set[Key] = set()  # outputs with decisions in the site log, which may be out of date
         self.waiting = Signal(machine)  # set when an output may have something to send
 
@@ -167,6 +173,25 @@ class SiteState:
             for stream, settled in report.settled.items()
             if report.incarnations.get(stream) == self.incarnations.get(stream)
         }
+
+    async def serving(self, routes: Routes) -> Routes:
+        """The routes with the sites below that this one serves in place of their parents for now."""
+        wanted = [
+            child
+            for (stream, child), until_s in self.stand_ins.items()
+            if stream == routes.stream
+            and until_s > self.port.now
+            and all(each.site != child for each in routes.children)
+        ]
+        if not wanted:
+            return routes
+        key = (routes.version, tuple(wanted))
+        if routes.stream not in self._served or self._served[routes.stream][0] != key:
+            found = [await self.tables.stand_in(routes.version, self.site, routes.stream, child) for child in wanted]
+            added = tuple(child for child in found if child is not None)
+            more = replace(routes, children=(*routes.children, *added)) if added else routes
+            self._served[routes.stream] = (key, more)
+        return self._served[routes.stream][1]
 
     def take_incarnations(self, snapshot: Snapshot) -> None:
         """Note which rows the streams have; where one began anew, what is known here is of others: start again."""

@@ -17,7 +17,9 @@ class Waiting:
 
     `first` is where the block began when it came and `span_s` the time since the block before it: a micro-batch comes
     at once, but its rows were made over that time. `decided` says that rows of it were given up here: what it declares
-    is known nowhere else until it is published, so it is published as a whole.
+    is known nowhere else until it is published, so it is published as a whole. What sites above gave up has no place
+    inside of a block either, so a commit about which something is declared is not cut any more
+    (`Block.exact_at`).
     """
 
     block: Block
@@ -127,7 +129,7 @@ def _join(first: Block, second: Block) -> bool:
 
     Where rows of a commit cannot be read any more, its reader takes what was declared off the rows that it matched.
     """
-    if len(first.seqs) or len(second.seqs):
+    if len(first.seqs) or len(second.seqs) or first.upto != second.after:
         return False
     if not first.declared or first.commits[-1].upto == second.commits[-1].upto:
         return True
@@ -159,6 +161,14 @@ def for_decisions(each: Waiting, most: int) -> Iterator[Waiting]:
         for piece in rest.until(commit.upto).pieces(most):
             yield replace(each, block=piece)
         rest = rest.since(commit.upto)
+
+
+def apart_from_declared(block: Block) -> tuple[Block, ...]:
+    """The block, or what comes before its last commit and that commit where something is declared of it."""
+    begins = block.commits[-1].after
+    if not block.declared or not len(block.seqs) or begins <= block.after:
+        return (block,)
+    return block.until(begins), block.since(begins)
 
 
 def meant_for(block: Block, target: Child | Receiver) -> Block:

@@ -34,13 +34,14 @@ from headgate.service.people import People
 from headgate.service.proposals import Proposals
 from headgate.service.refining import members, named, refinement
 from headgate.service.requests import Answers, Handler, Request, RequestError, mapping_of, text_of, texts_of
-from headgate.service.reshaping import Change, Reshaper
+from headgate.service.reshaping import Change, MakeChange, Reshaper
 from headgate.service.rights import BY, OPERATOR, ORIGIN, admitted, author_of, check_owned, check_share
 from headgate.service.roles import Roles
 from headgate.service.room import NoRoomError, Room
+from headgate.service.standbys import Standbys
 from headgate.service.starting import resolved
 from headgate.service.suspending import Suspender
-from headgate.wire.snapshot import Snapshot
+from headgate.wire.snapshot import Snapshot, SnapshotWriter
 
 Report = Callable[[], Awaitable[dict[str, Any]]]
 
@@ -62,6 +63,7 @@ class Control:
         self._clerk = clerk
         self._report = report
         self.extender = Extender()
+        self._standbys = Standbys()
         self.figures: Callable[[], Figures] = Figures
         """What was measured by now; nothing unless somebody measures."""
         self.machine: Callable[[], dict[str, Any]] = dict
@@ -81,6 +83,8 @@ class Control:
         reshaper = Reshaper(fabric, lambda: self.contexts.snapshot, self._change, self._extend_now, named)
         self.suspender = Suspender(fabric, lambda: self.contexts.snapshot, self._change)
         self.proposals = Proposals(fabric, clerk, lambda: self.contexts.snapshot, self._change)
+        self.make: MakeChange = self._change
+        """Makes a change of the catalog in its turn, and puts it in force."""
         self.more: dict[str, Handler] = {**reshaper.verbs, **self.proposals.verbs}
         """Requests that change something, beside those of this class."""
         self.followers: list[Callable[[Snapshot], Awaitable[None]]] = []
@@ -88,6 +92,9 @@ class Control:
         self._handlers: dict[str, Handler] = {}
         self._once: set[str] = set()
         self._serving: list[Callable[[], Awaitable[None]]] = []
+        self._writer = SnapshotWriter()
+        self.known: Callable[[Snapshot], None] = lambda _: None
+        """Told of every revision before it is published, so that this process need not read it again."""
         self._changing = asyncio.Lock()
         self._publishing = asyncio.Lock()
         self._unpublished = asyncio.Event()
@@ -177,14 +184,16 @@ class Control:
 
     async def _publish(self) -> Snapshot:
         figures = self.figures()
-        snapshot = await self._clerk.run(lambda catalog: self._planned(catalog, figures))
+        planned = await self._clerk.run(lambda catalog: self._planned(catalog, figures))
+        snapshot = await asyncio.to_thread(self._standbys.named, planned, figures)
         for stream in snapshot.deployment.streams:
             await self._fabric.ensure(self._fabric.logs.root(stream))
         await self.contexts.follow(snapshot)
         if self.roles is not None:
             await self.roles.admit(snapshot)
+        self.known(snapshot)
         try:
-            await publish_snapshot(self._fabric, snapshot)
+            await publish_snapshot(self._fabric, snapshot, writer=self._writer)
         except LogFullError as error:
             raise self.room.error() from error
         await self.room.refresh(self._fabric)

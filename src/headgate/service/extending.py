@@ -95,7 +95,7 @@ class Extender:
         here = (snapshot.plan, replace(snapshot.deployment, plan=None))
         if snapshot.deployment.constraints and here == self._seen:
             return None
-        plan = extend_plan(snapshot, self._known, figures, fixed=self.fixed)
+        plan = extend_plan(snapshot, self._known, figures, fixed=self.fixed or snapshot.deployment.tuned)
         self._seen = (plan or snapshot.plan, here[1])
         return plan
 
@@ -117,7 +117,8 @@ class Extender:
         )
         with noted(SERVICE, "what cannot be planned is served by the root", ProblemError):
             before = terms.missed(_problem(snapshot, snapshot.plan, self._known, figures), snapshot.plan)
-            plan = extend_plan(there, self._known, figures, fixed=self.fixed) or snapshot.plan
+            fixed = self.fixed or snapshot.deployment.tuned
+            plan = extend_plan(there, self._known, figures, fixed=fixed) or snapshot.plan
             problem = _problem(there, plan, self._known, figures)
             if worse(terms.missed(problem, plan), before):
                 which = ": " + "; ".join(map(str, terms.misses(problem, plan))) if quoted else ""

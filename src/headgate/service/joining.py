@@ -209,7 +209,7 @@ class Joiner:
         if self._observer.seconds < self._settle_s:
             return
         snapshot = await asyncio.to_thread(self._catalog.snapshot)
-        if snapshot.plan is None:
+        if snapshot.plan is None or snapshot.deployment.tuned:
             return
         for site, found in snapshot.deployment.sites.items():
             if found.upload_bytes_per_s is None and self._observer.shed(site) > SHEDS:

@@ -92,11 +92,20 @@ class Proposals:
         await self._store(report)
         return report
 
+    def _check_owner(self) -> None:
+        """Refuse plans of the central planner where the tuner owns the plan: two owners would undo each other."""
+        if self._current().deployment.tuned:
+            raise PlanError(
+                "the tuner owns the plan of this deployment, so no other plan is put in force",
+                hint="see `headgate tune --live`; `options: {planner: central}` gives the plan back to the planner",
+            )
+
     async def _store(self, report: ProposalReport) -> None:
         await self._fabric.publish(self._fabric.logs.stats("proposal", "_"), report.encode())
 
     async def _propose(self, request: Request) -> dict[str, Any]:
         """Make a plan by an algorithm (`algorithm`) with what was measured, and propose it."""
+        self._check_owner()
         algorithm = text_of(request, "algorithm") if request.get("algorithm") is not None else "search"
         async with self._turn:
             snapshot = self._current()
@@ -122,6 +131,7 @@ class Proposals:
 
     async def _approve(self, request: Request) -> dict[str, Any]:
         """Put the proposal of an id (`proposal`) in force."""
+        self._check_owner()
         async with self._turn:
             known = await self._pending(request)
             plan = parse_plan(known.plan)

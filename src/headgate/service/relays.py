@@ -11,6 +11,7 @@ from headgate.model import Deployment
 from headgate.relay.budget import Budgets
 from headgate.relay.node import RelayNode
 from headgate.relay.tables import Tables
+from headgate.relay.unit_node import UnitNode
 from headgate.service.roles import Roles
 from headgate.service.settings import Settings
 
@@ -47,6 +48,7 @@ class Relays:
                 connecting=self._settings.nats_options,
             )
             spawn(node.run(), f"relay {site}")
+            spawn(UnitNode(node.fabric, site, self._tables).run(), f"unit {site}")
 
     async def _connect(self, site: str) -> Fabric:
         if self._roles is None:

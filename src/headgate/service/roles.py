@@ -40,9 +40,14 @@ _MOST_BYTES: Final = 16 << 20
 
 
 def edges_of(snapshot: Snapshot) -> frozenset[Edge]:
-    """The links of a revision's plan."""
+    """The links of a revision's plan, and those to standbys, which come into use without anybody being asked."""
     trees = snapshot.plan.trees if snapshot.plan else {}
-    return frozenset((name, parent, child) for name, tree in trees.items() for child, parent in tree.parents.items())
+    return frozenset(
+        (name, above, child)
+        for name, tree in trees.items()
+        for child, parent in tree.parents.items()
+        for above in (parent, *tree.standbys_of(child))
+    )
 
 
 def hosts_of(snapshot: Snapshot) -> frozenset[str]:
@@ -103,8 +108,8 @@ class Roles:
         assert snapshot is not None
         streams = snapshot.deployment.streams.values()
         sources = tuple((each.name, each.root, subject_read(each), each.source.format) for each in streams)
-        sites = frozenset(snapshot.deployment.sites)
-        return edges_of(snapshot), frozenset(self._old), sites, hosts_of(snapshot), sources
+        sites, tuned = frozenset(snapshot.deployment.sites), snapshot.deployment.tuned
+        return edges_of(snapshot), frozenset(self._old), sites, hosts_of(snapshot), sources, tuned
 
     async def _recall(self) -> None:
         """Links of earlier plans: as they were noted, else of every plan that is still published."""
@@ -137,9 +142,10 @@ class Roles:
         assert snapshot is not None
         streams, edges = list(snapshot.deployment.streams.values()), [*edges_of(snapshot), *self._old]
         named = {*snapshot.deployment.sites, *(each for _, *ends in self._old for each in ends)}
-        hosts = hosts_of(snapshot)
+        hosts, tuned = hosts_of(snapshot), snapshot.deployment.sites if snapshot.deployment.tuned else ()
         wanted = {
-            f"{SITE} {site}": site_rights(self._logs, site, streams, sorted(edges), hosts) for site in sorted(named)
+            f"{SITE} {site}": site_rights(self._logs, site, streams, sorted(edges), hosts, tuned)
+            for site in sorted(named)
         }
         held = {each: await self._fabric.names(each) for stream in streams if (each := subject_read(stream))}
         wanted[JOB] = job_rights(self._logs, streams, held)

@@ -36,6 +36,7 @@ from headgate.service.alerts.watch import AlertWatch
 from headgate.service.anchoring import keep_anchor, missing_records, store_anchor
 from headgate.service.audit import HOME, Audit
 from headgate.service.beginning import apply_file, begin_run, fit, rebuild
+from headgate.service.bypass import Bypass
 from headgate.service.clerk import Clerk
 from headgate.service.control import Control
 from headgate.service.devices import DeviceDesk
@@ -48,6 +49,7 @@ from headgate.service.heads import HeadMachine
 from headgate.service.joining import Joiner
 from headgate.service.keeper import KeeperMachine, store_books
 from headgate.service.lines import Lines
+from headgate.service.live_tuner import LiveTuner
 from headgate.service.machine import Machine
 from headgate.service.observer import Observer
 from headgate.service.people import People
@@ -92,6 +94,7 @@ class Runtime:
         self.tables = Tables(fabric)
         self.clerk = Clerk(catalog)
         self.control = Control(fabric, self.clerk, self.status, limits)
+        self.control.known = self.tables.keep
         reserve_bytes = settings.disk_reserve_bytes
         self.machine = Machine(fabric, settings.state_dir, server, reserve_bytes, self._pause, self._resume)
         self.audit = Audit(settings.state_dir)
@@ -112,8 +115,11 @@ class Runtime:
         self.control.lines = Lines(fabric, lambda: self.control.contexts.snapshot, self._sums).answer
         self.purger: PurgerMachine | None = None
         self.observer = Observer(fabric, self.tables, settings.window_s)
+        self.tuner = LiveTuner(fabric, self.observer, self._in_force, self.control.make, self.status)
+        self.control.more |= self.tuner.verbs
         self.replanner: Replanner | None = None
         self.joiner: Joiner | None = None
+        self.bypass = Bypass(fabric, catalog, self.control.publish)
         self.job: JobProcess | None = None
         self.face: FaceProcess | None = None
         self.configure_job: ConfigureJob | None = None
@@ -184,6 +190,8 @@ class Runtime:
         self.control.figures = lambda: replanner.figures
         self.control.proposals.approved = replanner.changed
         self._spawn(replanner.run(), "planner")
+        self._spawn(self.bypass.run(), "silent relays")
+        self._spawn(self.tuner.run(), "tuner")
         self.purger = PurgerMachine(self.control.room, self.settings.tables, logs, **self._own)
         self._run(self.purger, "tables")
         self._spawn(self.witness.run(), "witness")
@@ -258,9 +266,16 @@ class Runtime:
             self.control.publish,
             rules,
             fixed=fixed,
-            held=lambda: self.joiner is not None and self.joiner.busy,
+            held=self._plan_is_others,
             proposals=self.control.proposals,
         )
+
+    def _in_force(self) -> Snapshot:
+        return self.control.contexts.snapshot
+
+    def _plan_is_others(self) -> bool:
+        """Whether the central planner has to leave the plan alone: the tuner owns it, or a site joins or is away."""
+        return self._in_force().deployment.tuned or self.bypass.busy or (self.joiner is not None and self.joiner.busy)
 
     async def _pause(self) -> None:
         """Take nothing more in: stop the job, and let the logs of what clients publish hold what they hold."""

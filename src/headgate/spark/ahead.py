@@ -18,7 +18,8 @@ from headgate.client.client import known_names
 from headgate.client.delivery import closing, read_position
 from headgate.client.extent import held_upto
 from headgate.client.merged import MergedInbox, split_positions
-from headgate.fabric import cancel_all
+from headgate.diagnostics import CLIENT, noted
+from headgate.fabric import FabricError, cancel_all
 from headgate.spark.options import SparkOptions
 from headgate.wire.ledger import Tally
 
@@ -91,14 +92,11 @@ class ReadAhead:
                     self._room.clear()
                     await self._room.wait()
 
+    @property
     def names(self) -> dict[int, str]:
         """The subscriptions that are read, by number: several where the stream has several roots."""
-
-        async def work(client: Client) -> dict[int, str]:
-            snapshot = await client.snapshot()
-            return {snapshot.subscription_ids[name]: name for name in known_names(self._options.reads, snapshot)}
-
-        return self._client.call(work)
+        inboxes = self._inbox.inboxes if isinstance(self._inbox, MergedInbox) else (self._inbox,)
+        return {each.id: each.name for each in inboxes}
 
     def end_here(self) -> None:
         """What comes from now on belongs to a later query."""
@@ -123,7 +121,10 @@ class ReadAhead:
         if not self._marks:
             await self._wait(_WAIT_S)
         if not self._marks:
-            held = await self._held(client) if self._ended is None else self._ended
+            held = self._ended or {}
+            if self._ended is None:
+                with noted(CLIENT, "what the inbox holds is asked at the next trigger", FabricError):
+                    held = await self._held(client)
             known = tallies(self.position)
             if any(upto > (known[number][1].mark if number in known else 0) for number, upto in held.items()):
                 await self._wait(_BEHIND_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,16 +13,18 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from headgate.client import Client, ClientError, SyncClient
+from headgate.client import Client, ClientError, Delivery, SyncClient
 from headgate.client.client import known_names
 from headgate.client.delivery import decode_position, read_position
 from headgate.client.extent import held_upto, position_at
+from headgate.fabric import FabricError
 from headgate.spark.ahead import DeliveryEnd, tallies
 from headgate.spark.columns import batches
 from headgate.spark.options import SparkOptionError, SparkOptions
 from headgate.wire.snapshot import Snapshot
 
 _PATIENCE_S: Final = 60.0
+_AGAIN_S: Final = 0.5
 _LEAST_ROWS: Final = 10_000
 _lock = threading.Lock()
 _clients: dict[tuple[int, str, str], SyncClient] = {}
@@ -49,8 +52,7 @@ def read_range(wanted: SubscriptionRange, options: SparkOptions, target: pa.Sche
     """The rows of a range, in order."""
     reached = 0 if wanted.position is None else read_position(wanted.position).mark
     reading: dict[str, Any] = {"peek": True, "upto": wanted.upto, "after_loss": options.after_loss}
-    client = client_here(options)
-    for delivery in client.subscribe(wanted.name, position=wanted.position, timeout_s=_PATIENCE_S, **reading):
+    for delivery in _opened(wanted, options, reading):
         reached = delivery.upto
         yield from batches(delivery, wanted.name, target)
     if reached < wanted.upto:
@@ -59,6 +61,19 @@ def read_range(wanted: SubscriptionRange, options: SparkOptions, target: pa.Sche
             hint="are the sites' relays running?",
             kind="unavailable",
         )
+
+
+def _opened(wanted: SubscriptionRange, options: SparkOptions, reading: dict[str, Any]) -> Iterator[Delivery]:
+    """The deliveries of a range; a deployment that does not answer, as it is started again, is waited for."""
+    deadline_s = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            client = client_here(options)
+            return client.subscribe(wanted.name, position=wanted.position, timeout_s=_PATIENCE_S, **reading)
+        except FabricError:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(_AGAIN_S)
 
 
 def cut(start: str, marks: Sequence[DeliveryEnd], parts: int) -> list[str]:

@@ -41,6 +41,7 @@ class SubscriptionReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.target = target
         self._ahead: ReadAhead | None = None
         self._closed = False
+        self._initial: Offset | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_ahead": None}
@@ -57,8 +58,10 @@ class SubscriptionReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._ahead
 
     def initialOffset(self) -> Offset:
-        """What was last acknowledged."""
-        return offset_of(self._follow(None).position)
+        """What was acknowledged when the query began; Spark asks again when it plans the first batch."""
+        if self._initial is None:
+            self._initial = offset_of(self._follow(None).position)
+        return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """At most `max_rows_per_trigger`."""
@@ -86,7 +89,7 @@ class SubscriptionReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         cuts = (
             cut(start["position"], marks, self.options.partitions) if planned else [start["position"], end["position"]]
         )
-        return ranges_between(cuts, ahead.names())
+        return ranges_between(cuts, ahead.names)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The rows of a range as Arrow batches."""

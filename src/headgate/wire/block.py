@@ -150,6 +150,16 @@ class Block:
         patches = {receiver: part for receiver, patch in self.patches.items() if (part := patch.only(seqs))}
         return replace(self, seqs=seqs, rows=self.rows.take(pa.array(indices)), classes=classes, patches=patches)
 
+    def exact_at(self, place: int) -> bool:
+        """Whether it may be cut here although one half is taken from elsewhere.
+
+        What it declares has no place inside of its last commit, so half of that commit cannot be told apart: whoever
+        had the other half from somebody else would count what was given up twice, or not at all.
+        """
+        if not self.declared or not self.after < place < self.upto:
+            return True
+        return bool(len(self.seqs)) and place <= self.commits[-1].after
+
     def since(self, after: int) -> Block:
         """The part of it that covers what comes after a sequence number: what was covered before is left out."""
         if after <= self.after:

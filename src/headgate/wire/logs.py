@@ -311,6 +311,18 @@ class Logs:
         """The sites that have a server of their own."""
         return self._subject("catalog", "hosts")
 
+    def tune(self, site: str) -> str:
+        """Where a site's part of the tuner takes letters of other sites (a service, not a log)."""
+        return self._subject("tune", _token(site))
+
+    def tuned_by(self, site: str, asker: str) -> str:
+        """Where it takes letters of one other site: the subject says who has sent them; `*` is any."""
+        return self._subject("tune", _token(site), asker if asker == "*" else _token(asker))
+
+    def tuner(self, site: str) -> str:
+        """Where home answers a site's part of the tuner (a service, not a log); `*` is any site."""
+        return self._subject("tuner", site if site == "*" else _token(site))
+
     def linked(self, parent: str, child: str, stream: str) -> str:
         """Where home reads for a parent what it has sent to a child (a service, not a log); `*` is any."""
         return self._subject("linked", *(each if each == "*" else _token(each) for each in (child, stream, parent)))

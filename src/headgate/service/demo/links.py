@@ -26,9 +26,17 @@ class DelayedLinks:
     def of(cls, fabric: Fabric, tables: Tables, site: str) -> Fabric:
         """A site's connection with the links into it; that of a role is the site's own, others are shared."""
         found = fabric if isinstance(fabric, RoleFabric) else fabric.share(Fabric)
-        found.arriving = cls(tables, site, fabric.logs.links_into(site))
+        found.arriving = here = cls(tables, site, fabric.logs.links_into(site))
+        found.travelling = here.travel
         found.streams = False
         return found
+
+    async def travel(self, subject: str) -> None:
+        """Let a letter of the tuner to another site, or its answer, take as long as their link does."""
+        match subject.split("."):
+            case [_, "tune", other, *_]:
+                links = (await self.tables.newest()).deployment.links
+                await asyncio.sleep(links.between(self.site, other).delay_s)
 
     async def __call__(self, subject: str, found: list[Stored]) -> list[Stored]:
         """The messages that have come all the way, as soon as the first has."""

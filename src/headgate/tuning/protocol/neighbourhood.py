@@ -299,6 +299,11 @@ class Neighbourhood:
         below = self.algebras[index].settle(self.frontier(index).state, prefix[index])
         return self.algebras[index].merge([own, below])
 
+    def known_cost(self, index: int) -> float:
+        """A cost of the whole system over all trees, as a root knows it from messages alone."""
+        algebra = self.algebras[index]
+        return algebra.finish(algebra.merge([self.everything(index), *(each[index] for each in self.rest.values())]))
+
     def surround(self, total: int, beat: int, root: int, branch: int) -> dict[int, Surroundings]:
         """What each child needs to know of the rest of the system."""
         if not self.children:

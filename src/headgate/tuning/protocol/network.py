@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from headgate.tuning.protocol.messages import HEADER, MAINTENANCE, TuningMessage
+from headgate.tuning.protocol.messages import HEADER, MAINTENANCE, Proposal, TuningMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,16 @@ class Probe:
     to: int
 
 
-Action: TypeAlias = TuningSend | Timer | Probe
+@dataclass(frozen=True, slots=True)
+class PutInForce:
+    """Put a change in force before anybody moves; `SiteAgent.put_in_force` hears whether that was done."""
+
+    proposal: Proposal
+    moves: tuple[tuple[int, int, int], ...]
+    """Site, new parent and old parent, in the order in which the tree is a tree after each."""
+
+
+Action: TypeAlias = TuningSend | Timer | Probe | PutInForce
 
 
 class Core(Protocol):
@@ -48,6 +57,9 @@ class Core(Protocol):
 
     def wake(self, now: float, note: tuple[Any, ...]) -> list[Action]:
         """React to a timer."""
+
+    def put_in_force(self, now: float, period: int, *, done: bool) -> list[Action]:
+        """React to a change that was put in force, or was refused."""
 
 
 @dataclass(slots=True)
@@ -102,6 +114,8 @@ class Network:
             elif isinstance(action, Probe):
                 self.counts.note("optimisation", site, HEADER, "Probe")
                 self.counts.note("optimisation", action.to, HEADER, "Probe")
+            elif isinstance(action, PutInForce):  # in virtual time nobody refuses
+                self.act(site, self.cores[site].put_in_force(self.now, action.proposal.period, done=True))
             else:
                 self._push(action.at, site, site, action.note)
 

@@ -24,7 +24,7 @@ from headgate.tuning.protocol.messages import (
     UnitRequest,
 )
 from headgate.tuning.protocol.neighbourhood import ROOT
-from headgate.tuning.protocol.network import Action, Probe, Timer, TuningSend
+from headgate.tuning.protocol.network import Action, Probe, PutInForce, Timer, TuningSend
 from headgate.tuning.protocol.optimiser import Round
 from headgate.tuning.protocol.settings import TuningSettings
 from headgate.tuning.protocol.upkeep import SiteUpkeep
@@ -76,7 +76,7 @@ class SiteAgent(SiteUpkeep):
         period = round(self.now / settings.optimisation_s)
         actions: list[Action] = [Timer((period + 1) * settings.optimisation_s, ("optimise",))]
         self.round, self.asked = None, {}
-        if self._judges:
+        if self.judges:
             self.proposals = []
             actions.append(Timer(self.now + settings.optimisation_s / 2, ("decide",)))
         elif here.surroundings is None and here.parent != ROOT:
@@ -90,7 +90,7 @@ class SiteAgent(SiteUpkeep):
         return [*actions, *self._ask(self.round)]
 
     @property
-    def _judges(self) -> bool:
+    def judges(self) -> bool:
         """Whether this core decides: at the root, and of several trees at the one that all agreed on."""
         if self.station is None:
             return self.here.parent == ROOT
@@ -213,7 +213,7 @@ class SiteAgent(SiteUpkeep):
         if not offers:
             return []
         self.round.proposal = offers[0]
-        if self._judges:
+        if self.judges:
             self.proposals.extend(offers)
             return []
         if self.station is None:
@@ -252,7 +252,21 @@ class SiteAgent(SiteUpkeep):
         state = self.round
         if state is None or state.period != message.period or state.proposal is None:
             return []
-        state.moving, state.tries = order_moves(state.units[0].parents, state.proposal.moves), 0
+        if state.moving:
+            return []  # it was told before
+        parents = state.units[0].parents
+        state.moving, state.tries = order_moves(parents, state.proposal.moves), 0
+        moves = tuple((site, parent, parents[site]) for site, parent in state.moving)
+        return [PutInForce(state.proposal, moves)]
+
+    def put_in_force(self, now: float, period: int, *, done: bool) -> list[Action]:
+        """The change of a period is in force, so that its members may move; or it was refused."""
+        self.now = now
+        state = self.round
+        if state is None or state.period != period:
+            return []
+        if not done:
+            state.moving = []
         return self._next_move(again=False)
 
     def _next_move(self, *, again: bool) -> list[Action]:

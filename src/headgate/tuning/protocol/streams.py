@@ -43,7 +43,7 @@ class StreamSimulation:
     ) -> None:
         """Refuses what the trees cannot work out together; `settings.setting` is replaced by each stream's own."""
         if len(overlays) > 1:
-            _check(settings)
+            check_trees(settings)
         self.settings, self.size = settings, overlays[0].size
         delay_s, size = delay_of(overlays[0]), self.size
         self.network = Network(lambda sender, to: delay_s(sender % size, to % size), loss=loss, seed=seed)
@@ -104,9 +104,7 @@ class StreamSimulation:
 
     def known_cost(self) -> float:
         """The cost over all trees as the judge knows it, from messages alone."""
-        here = self.trees[0].sites[self.roots[0]].here
-        algebra = here.algebras[0]
-        return algebra.finish(algebra.merge([here.everything(0), *(results[0] for results in here.rest.values())]))
+        return self.trees[0].sites[self.roots[0]].here.known_cost(0)
 
     def applied(self) -> list[tuple[float, Proposal]]:
         """Every transformation that the judge decided on, with its time; `stream` says of which tree."""
@@ -180,8 +178,11 @@ class _Placed:
     def wake(self, now: float, note: tuple[Any, ...]) -> list[Action]:
         return self.lane.addressed(self.core.wake(now, note))
 
+    def put_in_force(self, now: float, period: int, *, done: bool) -> list[Action]:
+        return self.lane.addressed(self.core.put_in_force(now, period, done=done))
 
-def _check(settings: TuningSettings) -> None:
+
+def check_trees(settings: TuningSettings) -> None:
     """Refuse what one tree's unit cannot price, because it changes costs in other trees that the unit does not see."""
     if settings.concurrent:
         raise ObjectiveError(

@@ -78,6 +78,11 @@ class SiteUpkeep:
         heir = self.here.parent
         return [TuningSend(heir, Detach()), *(TuningSend(child, Leaving(heir)) for child in self.here.children)]
 
+    def follow(self, now: float, parent: int) -> list[Action]:
+        """Hang below another site because the plan in force says so."""
+        self.now = now
+        return self._attach(parent)
+
     def _attach(self, parent: int) -> list[Action]:
         self.wish = parent
         was, self.here.parent = self.here.parent, parent  # the report describes the link that is to be

@@ -42,6 +42,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "planning": Benchmark(
         "headgate_studies.bench.planning", "constructions, incremental evaluation, growth to 10,000 sites"
     ),
+    "tuner": Benchmark(
+        "headgate_studies.bench.tuner_live", "live: the tuner between twelve relays, beside the same in virtual time"
+    ),
     "joins": Benchmark(
         "headgate_studies.bench.joins", "a site joins a running deployment of 500 to 50,000 subscriptions"
     ),

@@ -16,7 +16,6 @@ import asyncio
 import contextlib
 import json
 import os
-import random
 import socket
 import sqlite3
 import subprocess
@@ -28,34 +27,26 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from headgate.catalog import parse_deployment
-from headgate.client import BusyError, Client
+from headgate.client import Client
 from headgate.errors import HeadgateError
 from headgate.fabric import Crew
 from headgate.fabric.place import HOST
-from headgate.filters import parse_filter
-from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
+from headgate.pipeline.sources import GENERATOR_SCHEMAS
 from headgate.pipeline.worker import Address
 from headgate.relay.root import committed_head
-from headgate.service.demo.run import drained
 from headgate.service.runtime import Runtime, open_runtime
 from headgate.service.settings import Settings
 from headgate.wire.logs import Logs
-from headgate_studies.direct import DirectCommits
+from headgate_studies.testing.fleet_load import BATCH_ROWS, BATCH_S, FleetLoad, Tallies
 
 FULL, LOCKED, PORT = "full disk", "locked catalog", "taken port"
 KINDS: Final = (FULL, LOCKED, PORT)
 SHARE: Final = 0.2
 DISK_MB: Final = 64
 RESERVE_BYTES: Final = 8_000_000
-_BATCH_ROWS: Final = 20
-_BATCH_S: Final = 0.2
-_MOVE_S: Final = 1.0
 _RECOVERED_S: Final = 60.0
 _JOB_RECOVERED_S: Final = 180.0  # a job that was paused starts a new Spark session
-_DRAIN_S: Final = 120.0
 
 DEPLOYMENT: Final = """
 streams:
@@ -74,28 +65,20 @@ subscriptions:
 
 
 @dataclass
-class Outcome:
+class Outcome(Tallies):
     """What a run did and found."""
 
-    seed: int
+    seed: int = 0
     seconds: float = 0.0
     running_s: float = 0.0
     faulty_s: float = 0.0
     faults: dict[str, int] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
-    rows: int = 0
-    matched: int = 0
-    refused_batches: int = 0
-    moves: int = 0
-    busy: int = 0
-    repeated: int = 0
-    reader_restarts: int = 0
     ledger_looks: int = 0
     ledger_unreadable: int = 0
     server_restarts: int = 0
     ports: int = 1
     recovery_s: dict[str, float] = field(default_factory=dict)
-    wrong: list[str] = field(default_factory=list)
 
 
 @contextlib.contextmanager
@@ -157,80 +140,35 @@ def taken_port(runtime: Runtime) -> Iterator[None]:
         yield
 
 
-class Campaign:
+class Campaign(FleetLoad):
     """One run: feeding, moving, reading, watching and breaking side by side."""
 
     def __init__(self, runtime: Runtime, client: Client, directory: Path, outcome: Outcome) -> None:
         assert runtime.server is not None
+        deployment = runtime.catalog.snapshot().deployment
+        address = Address(runtime.server.url, Logs(runtime.settings.namespace))
+        super().__init__(client, deployment, address, outcome.seed, outcome)
         self.runtime = runtime
-        self.client = client
         self.directory = directory
         self.outcome = outcome
-        self.random = random.Random(outcome.seed)
-        self.deployment = runtime.catalog.snapshot().deployment
-        self.address = Address(runtime.server.url, Logs(runtime.settings.namespace))
-        self.seqs: dict[str, list[int]] = {name: [] for name in self.deployment.subscriptions}
-        self.stopping = False
-        self.moved: list[str] = []
 
-    async def read(self, name: str) -> None:
-        """Read a subscription; a reader that ends by an error goes on from its position, as an application would."""
-        position: str | None = None
-        while True:
-            try:
-                async for delivery in await self.client.subscribe(name, position=position):
-                    self.seqs[name] += delivery.seqs.tolist()
-                    position = delivery.position
-            except HeadgateError:
-                self.outcome.reader_restarts += 1
-                await asyncio.sleep(0.2)
-
-    async def feed(self) -> None:
-        """Commit a batch every so often, and again until it is in."""
-        with DirectCommits(self.address, "machines") as direct:
-            batch = 0
-            while not self.stopping:
-                start = batch * _BATCH_ROWS
-                rows = generate("fleet", 11, start, start + _BATCH_ROWS, rate=150.0)
-                try:
-                    await asyncio.to_thread(direct.commit, "fleet", rows, batch)
-                    batch += 1
-                    self.outcome.rows = batch * _BATCH_ROWS
-                except (HeadgateError, TimeoutError):
-                    self.outcome.refused_batches += 1
-                await asyncio.sleep(_BATCH_S)
+    async def status(self) -> dict[str, Any]:
+        """As the service says it."""
+        return await self.runtime.status()
 
     async def follow_job(self) -> None:
         """See how much the Spark job has committed."""
         while not self.stopping:
             with contextlib.suppress(HeadgateError):
                 self.outcome.rows = await committed_head(self.runtime.fabric, "fleet") or 0
-            await asyncio.sleep(_BATCH_S)
-
-    async def move(self) -> None:
-        """Move a subscription from site to site; a request that is not answered is repeated under its id."""
-        while not self.stopping:
-            await asyncio.sleep(_MOVE_S)
-            here = self.moved[-1] if self.moved else "root"
-            site = self.random.choice([each for each in self.deployment.sites if each != here])
-            identity = f"move-{len(self.moved)}"
-            while True:
-                try:
-                    await self.client.control("move", request=identity, name="wanderer", site=site)
-                    break
-                except BusyError:
-                    self.outcome.busy += 1
-                except HeadgateError:
-                    self.outcome.repeated += 1
-                await asyncio.sleep(0.2)
-            self.moved.append(site)
+            await asyncio.sleep(BATCH_S)
 
     async def watch(self) -> None:
         """Look at the ledger all the while."""
         while True:
             try:
                 async with asyncio.timeout(15.0):
-                    self._balanced(await self.runtime.status())
+                    self.balance(await self.runtime.status())
                 self.outcome.ledger_looks += 1
             except (HeadgateError, TimeoutError):
                 self.outcome.ledger_unreadable += 1
@@ -238,11 +176,6 @@ class Campaign:
                 self.outcome.wrong.append(f"a part of the deployment ended: {self.runtime.failure.exception()!r}")
                 return
             await asyncio.sleep(0.3)
-
-    def _balanced(self, status: dict[str, Any]) -> None:
-        for name, each in status["subscriptions"].items():
-            if each["difference"]:
-                self.outcome.wrong.append(f"{name}: the ledger's difference is {each['difference']}")
 
     async def harm(self, seconds: float, kinds: list[str]) -> None:
         """Break one thing after another, for a fifth of the time, each kind at least once."""
@@ -277,9 +210,9 @@ class Campaign:
     async def _recovered(self, kind: str) -> None:
         """Wait until rows that were committed after the fault have arrived, and note how long that took."""
         began = time.monotonic()
-        wanted = self.outcome.rows + 2 * _BATCH_ROWS
+        wanted = self.outcome.rows + 2 * BATCH_ROWS
         limit_s = _RECOVERED_S if self.runtime.job is None else _JOB_RECOVERED_S
-        while not self.seqs["all"] or self.seqs["all"][-1] < wanted:
+        while self.reached("all") < wanted:
             if time.monotonic() - began > limit_s or self.runtime.failure.done():
                 self.outcome.wrong.append(f"nothing was delivered for {limit_s:.0f} s after a {kind}")
                 return
@@ -302,34 +235,12 @@ class Campaign:
             if spark:
                 await self.runtime.stop_job()
                 self.outcome.rows = await committed_head(self.runtime.fabric, "fleet") or 0
-            await self._drain()
-        self._compare()
+            await self.drain()
+        self.compare()
+        self._count_moves()
 
-    async def _drain(self) -> None:
-        deadline = time.monotonic() + _DRAIN_S
-        while time.monotonic() < deadline and not self.runtime.failure.done():
-            with contextlib.suppress(HeadgateError):
-                status = await self.runtime.status()
-                self._balanced(status)
-                if drained(status):
-                    return
-            await asyncio.sleep(0.2)
-        self.outcome.wrong.append("not everything was delivered in the end")
-
-    def _compare(self) -> None:
-        """Every reader has every matched row once, in order, and every move was made once."""
-        everything = generate("fleet", 11, 0, self.outcome.rows, rate=150.0)
-        schema = self.deployment.streams["fleet"].schema
-        for name, each in self.deployment.subscriptions.items():
-            expected = (np.flatnonzero(parse_filter(each.where, schema).evaluate(everything)) + 1).tolist()
-            self.outcome.matched += len(expected)
-            if self.seqs[name] != expected:
-                got = self.seqs[name]
-                missing, twice = len(set(expected) - set(got)), len(got) - len(set(got))
-                self.outcome.wrong.append(
-                    f"{name}: {len(got)} rows of {len(expected)}, {missing} missing, {twice} twice, in another order"
-                )
-        self.outcome.moves = len(self.moved)
+    def _count_moves(self) -> None:
+        """Every move was made once."""
         self.outcome.server_restarts = self.runtime.machine.restarts
         with contextlib.closing(sqlite3.connect(self.directory / "state" / "catalog.db")) as catalog:
             query = "SELECT change FROM revision WHERE change LIKE 'move %' ORDER BY revision"
@@ -340,7 +251,7 @@ class Campaign:
 
 async def run_campaign(seed: int, seconds: float, directory: Path, *, spark: bool = False) -> Outcome:
     """One run in an empty directory."""
-    outcome, began = Outcome(seed), time.monotonic()
+    outcome, began = Outcome(seed=seed), time.monotonic()
     with small_disk(directory) as mounted:
         kinds = list(KINDS) if mounted else [LOCKED, PORT]
         if not mounted:

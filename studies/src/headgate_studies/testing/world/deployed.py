@@ -90,6 +90,7 @@ class World:
         self._tracer = tracer
         self._instances = 0
         self._quiet = False
+        self._buried: set[str] = set()  # relays that are not started again for now
         self.locked = False
 
     def _instance(self, process: str, machine: Machine, consumer: Callable[..., None] | None = None) -> Instance:
@@ -242,7 +243,7 @@ class World:
         self.fabric.queue.at(self.fabric.queue.now + seconds, action, *arguments)
 
     def _revive(self, site: str) -> None:
-        if not self.relays[site].alive:
+        if not self.relays[site].alive and site not in self._buried:
             self._start_relay(site)
 
     def _revive_reader(self, name: str) -> None:

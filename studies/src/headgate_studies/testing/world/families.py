@@ -250,6 +250,7 @@ FAMILIES: Final[tuple[Callable[[int, Random], Scenario], ...]] = (
     rare.two_packing_relays,
     rare.slow_old_parent,
     rare.loops,
+    rare.dead_parent,
     rare.old_copies,
     rare.first_message_damaged,
     rare.readers_away,

@@ -10,6 +10,7 @@ from typing import Final
 
 from headgate_studies.testing.world.mutant import Mutant
 from headgate_studies.testing.world.reader_faults import READER_MUTANTS
+from headgate_studies.testing.world.standby_faults import STANDBY_MUTANTS
 
 RELAY_MUTANTS: Final = (
     Mutant(
@@ -63,14 +64,14 @@ RELAY_MUTANTS: Final = (
     Mutant(
         "rows behind a declaration in one message",
         "relay.output",
-        "if taken[-1].block.declared or each.block.version != first.block.version or rows > max_rows:",
-        "if each.block.version != first.block.version or rows > max_rows:",
+        "if last.declared or last.upto != each.block.after or",
+        "if last.upto != each.block.after or",
     ),
     Mutant(
         "two versions in one message",
         "relay.output",
-        "if taken[-1].block.declared or each.block.version != first.block.version or rows > max_rows:",
-        "if taken[-1].block.declared or rows > max_rows:",
+        "last.upto != each.block.after or last.version != each.block.version or rows > max_rows:",
+        "last.upto != each.block.after or rows > max_rows:",
     ),
     Mutant(
         "a split decision is taken for whole",
@@ -483,7 +484,7 @@ RELAY_MUTANTS: Final = (
     Mutant(
         "a parent does not look for what its child is owed",
         "relay.gaps",
-        "            state.core.expect(stream, request.upto)\n",
+        '            self.expect(stream, "", request.upto)\n',
         "            pass\n",
     ),
     Mutant(
@@ -505,4 +506,4 @@ RELAY_MUTANTS: Final = (
         "reached",
     ),
 )
-MUTANTS: Final = (*RELAY_MUTANTS, *READER_MUTANTS)
+MUTANTS: Final = (*RELAY_MUTANTS, *READER_MUTANTS, *STANDBY_MUTANTS)

@@ -12,6 +12,7 @@ from headgate_studies.testing.world.small import LIMITED, commits, small_scenari
 _DRIVER: Final = "driver-t0"
 _BOOKS: Final = "books-t0"
 _PURGER: Final = "tables"
+_OFTEN: Final = 0.5
 
 
 def damaged_at_a_switch(seed: int, random: Random) -> Scenario:
@@ -29,6 +30,35 @@ def damaged_at_a_switch(seed: int, random: Random) -> Scenario:
         ]
     mine = [subscription("u0", "s2"), subscription("u1", random.choice(("s1", "s2")))]
     return small_scenario(seed, mine, actions)
+
+
+def dead_parent(seed: int, random: Random) -> Scenario:
+    """A parent dies and stays dead for long while the service is away: nobody makes another plan."""
+    begin = random.uniform(2.0, 5.0)
+    few, small, most = random.choice(((40, 900, 60), (100_000, 1 << 20, 60), (100_000, 700, 6)))
+    actions = [
+        *commits(random, random.choice((0.1, 0.4)), random.choice((most // 5 + 1, most)), 24.0),
+        Action(begin - 0.5, "lock_catalog", number=20.0),
+        Action(begin - 0.4, "kill_service", random.choice((_BOOKS, _PURGER)), number=50.0),
+        Action(begin, "bury", "s1", "s2", random.uniform(12.0, 16.0)),
+    ]
+    # Rows are given up on their way to the site that dies, and to the one that it served: by whom is told once.
+    actions += [
+        Action(begin - random.uniform(0.2, 1.5), "fill_site", place, number=random.uniform(0.5, 2.5))
+        for place in random.sample(("s1", "s2"), random.choice((0, 1, 1, 2)))
+    ]
+    if random.random() < _OFTEN:
+        kind = random.choice(("kill", "pause", "lossy", "cut"))
+        actions.append(Action(begin + random.uniform(0.0, 3.0), kind, random.choice(("s0", "s2")), number=1.5))
+    if random.random() < _OFTEN:
+        actions.append(Action(begin - 1.0, "bandwidth", random.choice(("s0", "s1"))))
+    policies = random.choice(((None,), (LIMITED, None)))
+    mine = [
+        subscription(f"u{number}", random.choice(("s1", "s2")), policy=random.choice(policies)) for number in (0, 1)
+    ]
+    return small_scenario(
+        seed, [*mine, subscription("u2", "s2")], actions, length_s=26.0, max_rows=few, max_block=small
+    )
 
 
 def joining_late(seed: int, random: Random) -> Scenario:

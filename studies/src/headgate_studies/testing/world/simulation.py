@@ -117,6 +117,7 @@ class Simulation(Commits, Changes, OldTables, Troubles):
         self._think_s.clear()
         for zombie in self.zombies:
             zombie.kill()
+        self._buried.clear()
         for site, relay in self.relays.items():
             relay.resume()
             self._revive(site)

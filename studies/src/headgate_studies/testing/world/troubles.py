@@ -19,6 +19,8 @@ from headgate_studies.testing.world.scenario import Action
 
 _STORED_S: Final = 5.0  # so long a consumer that goes away waits for its last acknowledgement
 
+_SERVED_S: Final = 6.0  # a parent that is dead is noticed, replaced and made up for within so long
+
 
 class Troubles(World):
     """Breaks things for a while; each method with one `Action` is a kind of fault of the scenario."""
@@ -26,6 +28,28 @@ class Troubles(World):
     def _kill(self, action: Action) -> None:
         self.relays[action.place].kill()
         self._later(action.number / 3, self._revive, action.place)
+
+    def _bury(self, action: Action) -> None:
+        """A relay dies and stays dead for long: who is at the other place gets everything all the same."""
+        self._buried.add(action.place)
+        self.relays[action.place].kill()
+        self._later(action.number, self._dig_up, action.place)
+        self._later(action.number - _SERVED_S, self._look_at, action.other)
+
+    def _dig_up(self, place: str) -> None:
+        self._buried.discard(place)
+        self._revive(place)
+
+    def _look_at(self, place: str) -> None:
+        """What was committed by now has to be read a little later."""
+        for name, each in self.snapshot.deployment.subscriptions.items():
+            commits = self.oracle.streams[each.stream].commits
+            if each.site == place and commits and not self._quiet:
+                self._later(_SERVED_S - 0.1, self._served, name, commits[-1].upto)
+
+    def _served(self, name: str, upto: int) -> None:
+        if self.subscribers[name].done < upto and not self._quiet:
+            self._checks.fail(f"{name} has come to {self.subscribers[name].done} of {upto} while a parent is dead")
 
     def _replace(self, action: Action) -> None:
         """Start another relay for a site while the old one still runs, and end the old one later."""
