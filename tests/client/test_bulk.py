@@ -14,7 +14,7 @@ from headgate.client.bulk import read_subscriptions
 from headgate.pipeline.sources import generate
 from headgate.service.pages import Page
 from headgate.service.status import read_status
-from headgate.wire.packing import is_packed, pack_request, unpack_request
+from headgate.wire.packing import is_packed, pack_text, unpack_text
 
 ROWS = [
     {"name": "a", "stream": "fleet", "site": "leaf", "where": "speed > $low", "context": {"low": 3}, "weight": 2.5},
@@ -61,16 +61,16 @@ def test_a_wrong_file_is_refused_with_the_place(tmp_path: Path, name: str, text:
 
 def test_what_is_packed_is_bounded_before_it_is_allocated() -> None:
     data = b"x" * (1 << 20)
-    packed = pack_request(data)
+    packed = pack_text(data)
     assert is_packed(packed)
-    assert unpack_request(packed, 1 << 20) == data
+    assert unpack_text(packed, 1 << 20) == data
     with pytest.raises(ValueError, match="are taken"):
-        unpack_request(packed, (1 << 20) - 1)
+        unpack_text(packed, (1 << 20) - 1)
     bomb = packed[:3] + (1 << 30).to_bytes(4, "little") + packed[7:]
     with pytest.raises(ValueError, match="cannot hold"):
-        unpack_request(bomb, 1 << 31)
+        unpack_text(bomb, 1 << 31)
     with pytest.raises(ValueError):
-        unpack_request(packed[:7] + b"garbage", 1 << 20)
+        unpack_text(packed[:7] + b"garbage", 1 << 20)
 
 
 def test_many_are_one_revision_or_nothing_and_some_are_looked_at(nats_url: str, tmp_path: Path) -> None:

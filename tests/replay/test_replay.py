@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,32 @@ def test_the_same_rows_in_other_batches_give_the_same_ticks(tmp_path: Path) -> N
         assert [each.tolist() for each in mine.staged.class_counts()] == [
             each.tolist() for each in same.staged.class_counts()
         ]
+
+
+def test_thinning_that_holds_always_is_what_duckdb_finds_and_is_declared(tmp_path: Path) -> None:
+    table, deployment = rows(800), fleet(tmp_path)
+    thin = {
+        "every": replace(deployment.subscriptions["fast"], name="every", every_s=2.0),
+        "most": replace(deployment.subscriptions["all"], name="most", at_most_rows_per_s=10.0),
+    }
+    (variant,) = make_variants(replace(deployment, subscriptions=thin), [], [])
+    (report,) = run([variant], table, Pace(), tmp_path / "out")
+    numbered = 'SELECT *, row_number() OVER (PARTITION BY PLACE ORDER BY "at") AS n FROM recorded'
+    every = numbered.replace("PLACE", 'unit, floor(epoch_us("at") / 2e6)')
+    most = numbered.replace("PLACE", 'floor(epoch_us("at") / 1e6)')
+    queries = {
+        "every": f'SELECT unit, "at" FROM ({every} WHERE speed > 60) WHERE n = 1',
+        "most": f'SELECT unit, "at" FROM ({most}) WHERE n <= 10',
+    }
+    database, recorded = duckdb.connect(), table
+    for name, wanted in queries.items():
+        got = f"SELECT unit, \"at\" FROM '{tmp_path / 'out' / 'received' / 'as-deployed' / name}.parquet'"
+        assert database.sql(f"({got} EXCEPT ALL {wanted}) UNION ALL ({wanted} EXCEPT ALL {got})").fetchall() == []
+        line = report["subscriptions"][name]
+        assert line["reduced"] == {{"every": "every", "most": "at_most"}[name]: line["matched"] - line["delivered"]}
+        assert 0 < line["delivered"] < line["matched"]
+    assert report["difference"] == 0
+    assert recorded is table
 
 
 REFUSED = [

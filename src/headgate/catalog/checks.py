@@ -211,6 +211,21 @@ def check_subscription(
         yield from _check_wishes(subscription, stream, limit_us)
 
 
+def _check_thinning(subscription: Subscription, stream: Stream) -> Iterator[Finding]:
+    """Rows are thinned where they are delivered, so what they are thinned by has to be among what is delivered."""
+    asked = [
+        name
+        for name, value in (("every", subscription.every_s), ("at_most", subscription.at_most_rows_per_s))
+        if value is not None
+    ]
+    needed = [*(stream.key if "every" in asked else ()), *([stream.event_time] if stream.event_time else [])]
+    for name in needed if asked and subscription.select is not None else ():
+        if name not in (subscription.select or ()):
+            what = "the event time" if name == stream.event_time else "the key"
+            message = f"rows are thinned by {what} {name!r}, which is not selected"
+            yield Finding((asked[0],), message, "add it to `select`")
+
+
 def _check_wishes(subscription: Subscription, stream: Stream, limit_us: float) -> Iterator[Finding]:
     """Findings about the rows and columns that a subscription wants of its stream."""
     schema = stream.schema
@@ -221,6 +236,7 @@ def _check_wishes(subscription: Subscription, stream: Stream, limit_us: float) -
         elif name in seen:
             yield Finding(("select", index), f"column {name!r} is selected twice", "name each column once")
         seen.add(name)
+    yield from _check_thinning(subscription, stream)
     if subscription.profile in PROFILES:
         yield from _check_filter(subscription, schema, limit_us)
     for key, alone in (

@@ -199,4 +199,6 @@ def to_subscription(name: str, entry: SubscriptionEntry) -> Subscription:
         expires_s=entry.expires,
         owner=entry.owner,
         require=to_requirement(entry.require),
+        every_s=entry.every,
+        at_most_rows_per_s=entry.at_most,
     )

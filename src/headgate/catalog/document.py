@@ -364,6 +364,10 @@ class SubscriptionEntry(Entry):
         description="Where delivery starts: `now`, `earliest` of what is kept, a time, or the number of a row.",
     )
     expires: Duration | None = Field(default=None, description="How long rows are kept for a subscriber that is away.")
+    every: Duration | None = Field(
+        default=None, gt=0, description="At most one row of each key in so much event time, such as `10 s`, always."
+    )
+    at_most: Rate | None = Field(default=None, gt=0, description="At most so many rows, such as `10/s`, always.")
     profile: str = Field(default="relational", description="The language of `where`.")
     require: Annotated[RequirementEntry, BeforeValidator(_preset)] | None = Field(
         default=None,

@@ -16,7 +16,7 @@ from headgate.catalog.checks import check_plan
 from headgate.catalog.database import CatalogError
 from headgate.catalog.difference import Changed, difference
 from headgate.catalog.identity import put_incarnation
-from headgate.catalog.reading import read_snapshot
+from headgate.catalog.newer import KnownRevision, read_newer
 from headgate.model import Deployment, Plan, Subscription
 from headgate.wire import codec
 from headgate.wire.identity import Incarnation
@@ -29,8 +29,11 @@ KEPT_REQUESTS: Final = 10_000
 class Edit:
     """A change under way, of as many steps as it takes; each step sees those before it. `Catalog.edit` makes one."""
 
-    def __init__(self, change: Change) -> None:
+    def __init__(self, change: Change, known: KnownRevision | None = None, keep: int = 0) -> None:
+        """`known` is a revision before it, of which `keep` are readable: what it says need not be read again."""
         self._change = change
+        self._known = known
+        self._keep = keep
         self._connection = change.connection
         self._folded: dict[str, str] = {}
         self.author: Any = None
@@ -48,7 +51,7 @@ class Edit:
 
     def snapshot(self) -> Snapshot:
         """The catalog as this change leaves it, as far as it has come."""
-        return read_snapshot(self._connection, self.revision)
+        return read_newer(self._connection, self._known, self.revision, self._keep)
 
     def apply(self, deployment: Deployment, incarnations: Mapping[str, Incarnation] | None = None) -> None:
         """Make the catalog agree with a deployment file; see `Catalog.apply`."""

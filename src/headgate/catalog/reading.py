@@ -67,12 +67,12 @@ def _plan(connection: sa.Connection, revision: int) -> Plan:
     return codec.decode_plan({name: json.loads(body) for (kind, name), body in bodies.items() if kind == versions.TREE})
 
 
-def read_snapshot(connection: sa.Connection, revision: int) -> Snapshot:
-    """The catalog at a revision that is kept."""
+def read_snapshot(connection: sa.Connection, revision: int, *, subscriptions: bool = True) -> Snapshot:
+    """The catalog at a revision that is kept, or all of it but the subscriptions."""
     parts: dict[str, dict[str, Any]] = {}
     for (kind, name), body in sorted(versions.bodies(connection, revision).items()):
         parts.setdefault(kind, {})[name] = json.loads(body)
-    lives = {life.name: life for life in versions.lives(connection, revision)}
+    lives = {life.name: life for life in versions.lives(connection, revision)} if subscriptions else {}
     trees = parts.get(versions.TREE)
     plan = None if trees is None else codec.decode_plan(trees)
     links = parts.get(versions.LINKS, {}).get("")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from headgate.catalog.deployment_file import SourceCheck, parse_deployment
+from headgate.catalog.evolution import check_evolution
 from headgate.catalog.problems import DeploymentError
 from headgate.catalog.written import deployment_document, merged
 from headgate.errors import HeadgateError, nearest
@@ -65,7 +66,9 @@ def reshaped(
     except DeploymentError as error:
         said = (f"{each.message} ({each.hint})" if each.hint else each.message for each in error.problems)
         raise HeadgateError("; ".join(said)) from None
-    return replace(found, subscriptions=deployment.subscriptions, plan=deployment.plan)
+    after = replace(found, subscriptions=deployment.subscriptions, plan=deployment.plan)
+    check_evolution(deployment, after)
+    return after
 
 
 def _mapping(value: Any, key: str) -> Mapping[str, Any]:

@@ -18,6 +18,7 @@ from headgate.catalog.change import changing
 from headgate.catalog.database import REPAIR, CatalogError, open_database, reported, writing
 from headgate.catalog.edit import Edit
 from headgate.catalog.identity import add_run, read_mark, read_runs, read_witness, write_witness
+from headgate.catalog.newer import KnownRevision, read_known
 from headgate.catalog.reading import PlanChange, read_answer, read_head, read_plans, read_snapshot
 from headgate.model import Deployment, Plan, Subscription
 from headgate.wire.identity import Incarnation, Run
@@ -39,6 +40,7 @@ class Catalog:
     def __init__(self, engine: sa.Engine, keep: int = KEPT_REVISIONS) -> None:
         self._engine = engine
         self._keep = keep
+        self._known: KnownRevision | None = None
         self.guard: Callable[[], None] | None = None
         """Asked before a revision is made, inside of its transaction: what it raises leaves everything as it was."""
         self.recorder: Callable[[str, Edit], None] | None = None
@@ -77,7 +79,10 @@ class Catalog:
             oldest = max(0, head - self._keep)
             if not oldest <= wanted <= head:
                 raise CatalogError(f"revision {wanted} is not kept", hint=f"revisions {oldest} to {head} are")
-            return read_snapshot(connection, wanted)
+            if wanted < head:
+                return read_snapshot(connection, wanted)
+            self._known = known = read_known(connection, self._known, self._keep)
+            return known.snapshot
 
     def plans(self, limit: int) -> list[PlanChange]:
         """The last changes of the plan, newest first, as far back as revisions are kept."""
@@ -194,7 +199,7 @@ class Catalog:
     def edit(self, what: str) -> Iterator[Edit]:
         """Change as much as it takes in one transaction that makes one revision; an exception undoes all of it."""
         with reported(self._engine.url), changing(self._engine, what, self._keep) as change:
-            edit = Edit(change)
+            edit = Edit(change, self._known, self._keep)
             yield edit
             if change.made and self.guard is not None:
                 self.guard()

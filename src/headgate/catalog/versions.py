@@ -61,17 +61,28 @@ def put(connection: sa.Connection, kind: str, name: str, body: str | None, revis
     return True
 
 
-def lives(connection: sa.Connection, revision: int | None = None) -> Iterator[Life]:
-    """The subscriptions in force at a revision or now, in the order of their ids."""
+def lives(connection: sa.Connection, revision: int | None = None, after: int = 0) -> Iterator[Life]:
+    """The subscriptions in force at a revision or now, in the order of their ids; of contents after one only."""
     life, content = tables.subscription, tables.subscription_version
     query = (
         sa.select(life.c.id, life.c.name, content.c.class_id, life.c.origin, content.c.body, content.c.crc)
         .join(content, content.c.subscription_id == life.c.id)
-        .where(_holds(content, revision))
+        .where(_holds(content, revision), content.c.id > after)
         .order_by(life.c.id)
     )
     for row in connection.execute(query):
         yield _life(*row)
+
+
+def ended_since(connection: sa.Connection, before: int, revision: int) -> list[str]:
+    """Names of subscriptions of which a content was ended after one revision and up to another."""
+    life, content = tables.subscription, tables.subscription_version
+    query = (
+        sa.select(life.c.name)
+        .join(content, content.c.subscription_id == life.c.id)
+        .where(content.c.until > before, content.c.until <= revision)
+    )
+    return list(connection.execute(query).scalars())
 
 
 def life(connection: sa.Connection, name: str) -> Life | None:

@@ -37,7 +37,7 @@ from headgate.relay.tables import Tables
 from headgate.wire.identity import new_id
 from headgate.wire.ledger import Account, Tally
 from headgate.wire.logs import Logs
-from headgate.wire.packing import pack_request
+from headgate.wire.packing import pack_text
 from headgate.wire.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Client:
             ClientError: The request was refused, or the service does not answer.
         """
         identity = request or uuid.uuid4().hex
-        data = pack_request(json.dumps({**arguments, "request": identity, **self._myself}).encode())
+        data = pack_text(json.dumps({**arguments, "request": identity, **self._myself}).encode())
         if len(data) > self.fabric.max_payload:
             taken = f"the request has {len(data):,} bytes, and NATS takes {self.fabric.max_payload:,}"
             raise ClientError(taken, hint="ask for less at a time", kind="too-large")

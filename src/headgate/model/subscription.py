@@ -31,7 +31,8 @@ class Subscription:
     takes no row, and `paused` has the filter and the profile that it gets back. `suspended` says why the service has
     paused it, `suspended_class` which class it had: only an operator resumes it as it is, its owner changes its filter.
     `narrowed` is the catalog's too: the owner's grant, where it allows less than was asked for. The other fields are
-    then what is in force, and `narrowed` has what was asked for.
+    then what is in force, and `narrowed` has what was asked for. `every_s` and `at_most_rows_per_s` thin what it gets
+    always: one row of each key in an interval, and so many rows a second in all.
     """
 
     name: str
@@ -52,6 +53,8 @@ class Subscription:
     start: str = "now"
     expires_s: float | None = None
     require: Mapping[str, Any] | None = None
+    every_s: float | None = None
+    at_most_rows_per_s: float | None = None
     stay: int = 0
     left: tuple[Stay, ...] = ()
     owner: str = ""

@@ -9,6 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headgate.errors import HeadgateError
 from headgate.pipeline.sources.jsontext import RAW
 from headgate.pipeline.validate import DEAD, RAW_LENGTH
 from headgate.wire.frame import encode_frame
@@ -62,6 +63,12 @@ def split_dead(batch: pa.RecordBatch, schema: pa.Schema) -> tuple[pa.RecordBatch
 
 
 def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    missing = [name for name in schema.names if name not in batch.schema.names]
+    if missing:  # its query was begun before the stream had them, and is begun again
+        raise HeadgateError(
+            f"the stream has the new column {missing[0]!r}: the micro-batch is read again with it",
+            hint="nothing need be done",
+        )
     return pa.RecordBatch.from_arrays([batch.column(field.name).cast(field.type) for field in schema], schema=schema)
 
 

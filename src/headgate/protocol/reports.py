@@ -53,7 +53,8 @@ class RelayReport(Report, frozen=True, kw_only=True):
     another one the same numbers mean other rows. `taken` has, by parent, the bytes that came from it, how many came a
     second lately, and how many a second the link can carry as far as it was seen. `stopped` names streams that cannot
     go on, and why. `standbys` has, by stream, who serves the site in place of a parent that has fallen silent. Links
-    are named by stream and child.
+    are named by stream and child. `outputs` has all links, and the inboxes where something waits, was given up, or
+    stands; `inboxes` counts them all, and `passed` is how far the best of a stream's outputs has got.
     """
 
     kind_name = "relay-report"
@@ -78,6 +79,8 @@ class RelayReport(Report, frozen=True, kw_only=True):
     settled: dict[str, tuple[Count, Count]] = msgspec.field(default_factory=dict)
     incarnations: dict[str, str] = msgspec.field(default_factory=dict)
     outputs: dict[str, OutputReport] = msgspec.field(default_factory=dict)
+    inboxes: Count = 0
+    passed: dict[str, Count] = msgspec.field(default_factory=dict)
     stopped: dict[str, str] = msgspec.field(default_factory=dict)
     standbys: dict[str, str] = msgspec.field(default_factory=dict)
 

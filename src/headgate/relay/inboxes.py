@@ -7,6 +7,7 @@ A subscription that moves leaves an inbox at its old site, which its reader drai
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from headgate.model import Subscription
 from headgate.protocol.acks import read_tally
@@ -20,6 +21,9 @@ from headgate.relay.state import SiteState
 from headgate.wire.block import Block
 from headgate.wire.frame import WireError
 from headgate.wire.ledger import Tally
+
+_A_ROUND: Final = 1_000  # inboxes that are looked at in a second at most; with more each has its turn later
+_SIDE_BY_SIDE: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +42,28 @@ class Inboxes:
         self._revision: int | None = None
         self._left: dict[Key, Subscription] = {}
         self._read: dict[Key, int] = {}
+        self._turn = 0
 
     async def keep(self) -> None:
         """Look after each of them once."""
-        for key, output in list(self._state.core.outputs.items()):
-            if key.subscription is not None and output.sequence:
-                await self._keep(key, output)
+        due = [
+            key for key, output in self._state.core.outputs.items() if key.subscription is not None and output.sequence
+        ]
+        begin = self._turn % len(due) if len(due) > _A_ROUND else 0
+        chosen = (due[begin:] + due[:begin])[:_A_ROUND]
+        self._turn = begin + len(chosen)
+        for start in range(0, len(chosen), _SIDE_BY_SIDE):
+            part = chosen[start : start + _SIDE_BY_SIDE]
+            await self._state.port.gather(*(self._keep_one(key) for key in part))
         await self._find_left()
         for key, subscription in self._left.items():
             if key not in self._state.core.outputs:
                 await self._keep_left(key, subscription)
+
+    async def _keep_one(self, key: Key) -> None:
+        output = self._state.core.outputs.get(key)
+        if output is not None:
+            await self._keep(key, output)
 
     async def _keep(self, key: Key, output: Output) -> None:
         """Purge what was read of an inbox that is written to, and let what waits too long expire."""

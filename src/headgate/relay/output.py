@@ -15,13 +15,16 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
+import numpy as np
+
 from headgate.model import Deployment, parse_duration
 from headgate.protocol.reports import OutputReport
+from headgate.reduction.always import Thinner
 from headgate.reduction.backlog import Limit
 from headgate.relay.aging import Aging
 from headgate.relay.bounds import LEFT_BEHIND
@@ -30,7 +33,7 @@ from headgate.relay.routes import Child, Receiver
 from headgate.relay.shared import SharedWork
 from headgate.relay.waiting import Waiting, WaitingBlocks, apart_from_declared, for_decisions, front_of, meant_for
 from headgate.relay.waits import age_s, waits_by_class, withheld_rows
-from headgate.wire.block import Block
+from headgate.wire.block import Block, merge_declared
 
 OLDEST: Final = "oldest"
 OVERSIZE: Final = "oversize"
@@ -113,6 +116,7 @@ class Output:
         self._sent_s = -math.inf
         self._most_rows = _MOST_ROWS
         self._expire_s = math.inf
+        self._thinner: Thinner | None = None
 
     @property
     def queue(self) -> deque[Waiting]:
@@ -161,7 +165,9 @@ class Output:
         self.reducer.offered(block, target)
         for piece in apart_from_declared(block):
             entry = Waiting(piece, target, now, self.came, piece.after, span_s, decided=bool(piece.declared))
-            self._blocks.add(entry, self.reducer.bounds(target))
+            whole = isinstance(target, Child) or target.thinning is None
+            for each in (entry,) if whole else self._thinned(entry, target):
+                self._blocks.add(each, self.reducer.bounds(target))
             self.came += len(piece.seqs)
         self._expire_s = min(self._expire_s, self.reducer.next_expiry([self.queue[-1]], now) if known else -math.inf)
         limit = self.reducer.limit(target, self.limits.max_rows, self.limits.max_bytes)
@@ -170,6 +176,23 @@ class Output:
                 self.overfull = True
             else:
                 self._reduce(limit, now)
+
+    def _thinned(self, whole: Waiting, target: Child | Receiver) -> Iterator[Waiting]:
+        """A block in pieces without what its subscription wants thinned always: each declares what it lacks."""
+        assert isinstance(target, Receiver)
+        assert target.thinning is not None
+        if self._thinner is None or self._thinner.thinning != target.thinning:
+            self._thinner = Thinner(target.thinning)
+        for each in for_decisions(whole, self.reducer.piece_rows):
+            times_s = np.full(len(each.block.seqs), each.block.commits[-1].time_ms / 1000)
+            mask, gone = self._thinner.keep(each.block.rows, times_s)
+            if gone:
+                declared = merge_declared(each.block.declared, {target.id: gone})
+                thin = replace(each.block.take(np.flatnonzero(mask)), declared=declared)
+                each = replace(each, block=thin, decided=True)  # noqa: PLW2901 - the same piece, decided on
+                self.reducer.reasons.update(gone)
+                self.reduced += sum(gone.values())
+            yield each
 
     def _heavy(self, target: Child | Receiver) -> bool:
         """Whether a pack is better done apart; an inbox that expires changes its queue at any time, so not there."""
@@ -269,6 +292,11 @@ class Output:
         before = self.rows
         self._blocks.refill(waiting, self.busy.upto if self.busy is not None else -1)
         self.reduced += before - self.rows
+
+    @property
+    def remarkable(self) -> bool:
+        """Whether there is something to report: rows wait, were given up, or the output stands."""
+        return bool(self.rows or self.reduced or self.stalled or self.reducer.packs)
 
     def report(self, now: float) -> OutputReport:
         """What waits here, and what was done with what came, for status displays."""

@@ -23,7 +23,7 @@ from headgate.model.start import takes
 from headgate.protocol.port import FabricError, GoneError, MachinePort
 from headgate.protocol.records import RangeRequest
 from headgate.relay.asking import fetch_blocks, forgotten_past
-from headgate.relay.history import match_again, matches_again
+from headgate.relay.history import conform, match_again, matches_again
 from headgate.relay.owed import is_served, owed_from, was_at
 from headgate.relay.root import commit_of, committed, load_block, readable
 from headgate.relay.routes import Receiver, Routes
@@ -218,9 +218,11 @@ class RepairService:
             snapshot = await self._tables.snapshot(manifest.version)
             schema = snapshot.deployment.streams[stream].schema
             subscription = Subscription("history", stream, self._site)
-            mine = Receiver(HISTORY, class_id, subscription, schema.select(request.columns).arrow)
+            now = newest.deployment.streams[stream].schema  # who asks has its columns, whatever they were then
+            mine = Receiver(HISTORY, class_id, subscription, now.select(request.columns).arrow)
             routes = Routes(self._site, stream, manifest.version, None, schema.arrow, (), (mine,))
             block = await load_block(self._port, manifest, schema.arrow, routes)
+            block = replace(block, rows=conform(block.rows, now))
             if matches_again(snapshot, newest, manifest, class_id):
                 block = match_again(block, newest, class_id)
             found.extend(piece for _, piece in for_local(block, (mine,)))

@@ -15,7 +15,7 @@ from headgate.wire.frame import WireError
 from headgate.wire.logs import Log
 
 _EVERYTHING: Final = 1 << 62
-_FEW: Final = 8
+_FEW: Final = 1
 _AT_A_TIME: Final = 512
 
 

@@ -6,7 +6,7 @@ columns it carries, and each subscription's class and projection. Nothing of tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headgate.model import LinkQueue, Schema, Subscription, Tree
+from headgate.model import LinkQueue, Schema, Stream, Subscription, Tree
 from headgate.model.site import NO_LIMITS
+from headgate.reduction.always import Thinning
 from headgate.wire.snapshot import Snapshot
 
 
@@ -27,6 +28,7 @@ class Receiver:
     class_id: int
     subscription: Subscription
     schema: pa.Schema
+    thinning: Thinning | None = None
 
 
 @dataclass(frozen=True)
@@ -89,20 +91,52 @@ Target = Child | Receiver
 """What an output leads to."""
 
 
-def stream_receivers(snapshot: Snapshot, stream: str) -> dict[str, list[Receiver]]:
-    """The receivers of a stream by site."""
-    schema = snapshot.deployment.streams[stream].schema
+def stream_receivers(
+    snapshot: Snapshot, stream: str, known: Mapping[int, Receiver] | None = None
+) -> dict[str, list[Receiver]]:
+    """The receivers of a stream by site; those that are `known` from another version are the same objects.
+
+    Outputs that meet the same receiver again have nothing to look up anew.
+    """
+    whole = snapshot.deployment.streams[stream]
+    schema = whole.schema
+    known = known or {}
+    selected: dict[tuple[str, ...] | None, pa.Schema] = {}
     found: dict[str, list[Receiver]] = {}
     for name, subscription in snapshot.deployment.subscriptions.items():
         if subscription.stream == stream:
-            receiver = Receiver(
+            columns = selected.get(subscription.select)
+            if columns is None:
+                columns = selected[subscription.select] = schema.select(subscription.select).arrow
+            fresh = Receiver(
                 snapshot.subscription_ids[name],
                 snapshot.class_ids[name],
                 subscription,
-                schema.select(subscription.select).arrow,
+                columns,
+                _thinning(subscription, whole, columns.names),
             )
+            receiver = known.get(fresh.id)
+            if receiver is None or not _is_same(receiver, fresh):
+                receiver = fresh
             found.setdefault(subscription.site, []).append(receiver)
     return found
+
+
+def _is_same(receiver: Receiver, other: Receiver) -> bool:
+    if receiver.class_id != other.class_id or receiver.thinning != other.thinning:
+        return False
+    if receiver.schema is not other.schema and receiver.schema != other.schema:
+        return False
+    return receiver.subscription is other.subscription or receiver.subscription == other.subscription
+
+
+def _thinning(subscription: Subscription, stream: Stream, columns: Sequence[str]) -> Thinning | None:
+    """What a subscription asks to be thinned by, None where it does not; a grant may have taken columns from it."""
+    every_s, at_most = subscription.every_s, subscription.at_most_rows_per_s
+    if every_s is None and at_most is None:
+        return None
+    key = tuple(name for name in stream.key if name in columns)
+    return Thinning(every_s, at_most, key, stream.event_time if stream.event_time in columns else None)
 
 
 def _union(schema: Schema, receivers: list[Receiver]) -> pa.Schema:
@@ -136,12 +170,17 @@ def build_stand_in(snapshot: Snapshot, site: str, stream: str, child: str) -> Ch
     return _child(snapshot, tree, site, child, stream_receivers(snapshot, stream))
 
 
-def build_routes(snapshot: Snapshot, site: str, stream: str) -> Routes | None:
-    """The routes of a site for a stream, None when the site is not in the stream's tree."""
+def build_routes(
+    snapshot: Snapshot, site: str, stream: str, receivers: Mapping[str, list[Receiver]] | None = None
+) -> Routes | None:
+    """The routes of a site for a stream, None when the site is not in the stream's tree.
+
+    `receivers` are those of the stream by site, where they are known.
+    """
     tree = snapshot.plan.trees.get(stream) if snapshot.plan else None
     if tree is None or (site != tree.root and site not in tree.parents):
         return None
-    receivers = stream_receivers(snapshot, stream)
+    receivers = stream_receivers(snapshot, stream) if receivers is None else receivers
     schema = snapshot.deployment.streams[stream].schema
     children = [found for child in tree.children(site) if (found := _child(snapshot, tree, site, child, receivers))]
     local = tuple(receivers.get(site, []))

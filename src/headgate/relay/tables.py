@@ -14,18 +14,24 @@ from typing import Final
 from headgate.diagnostics import FABRIC
 from headgate.protocol.port import FabricError, GoneError, LogPort, MachinePort
 from headgate.protocol.published import head_revision, load_snapshot, newest_readable
-from headgate.relay.routes import Child, Routes, build_routes, build_stand_in
+from headgate.relay.routes import Child, Receiver, Routes, build_routes, build_stand_in, stream_receivers
 from headgate.wire.sealed import write_number
-from headgate.wire.snapshot import Snapshot, cut_snapshot
+from headgate.wire.snapshot import Snapshot, SnapshotWriter, cut_snapshot
 from headgate.wire.unreadable import UnreadableError
 
 _RETRY_S: Final = 0.1
 _KEPT: Final = 32
+_FEWEST: Final = 4
+_KEPT_SUBSCRIPTIONS: Final = 1_000_000  # in all versions that are kept, unless these are the fewest
 _END: Final = 1 << 62
 
 
-async def publish_snapshot(port: LogPort, snapshot: Snapshot, most: int | None = None) -> None:
+async def publish_snapshot(
+    port: LogPort, snapshot: Snapshot, most: int | None = None, writer: SnapshotWriter | None = None
+) -> None:
     """Publish a revision, then announce it. A revision that was published before is left as it is.
+
+    Whoever publishes one after the other keeps a `writer`.
 
     One that is larger than a message (`most`; by default nine tenths of the server's limit) is in parts: they are there
     before the message that says so.
@@ -38,7 +44,9 @@ async def publish_snapshot(port: LogPort, snapshot: Snapshot, most: int | None =
         await port.purge(logs.tables, logs.table(revision), _END)
         published = False
     if not published:
-        first, *parts = cut_snapshot(snapshot.to_bytes(), most or port.max_payload * 9 // 10)
+        first, *parts = cut_snapshot(
+            (writer or SnapshotWriter()).to_bytes(snapshot), most or port.max_payload * 9 // 10
+        )
         for number, part in enumerate(parts, 1):
             subject = logs.table_part(revision, number)
             stored = await port.last(logs.tables, subject)
@@ -57,6 +65,7 @@ class TableCache(ABC):
         self._snapshots: dict[int, Snapshot] = {}
         self._routes: dict[tuple[int, str, str], Routes | None] = {}
         self._stand_ins: dict[tuple[int, str, str, str], Child | None] = {}
+        self._receivers: dict[str, tuple[int, dict[str, list[Receiver]]]] = {}
 
     @abstractmethod
     async def _load(self, version: int) -> Snapshot:
@@ -65,14 +74,21 @@ class TableCache(ABC):
     async def snapshot(self, version: int) -> Snapshot:
         """A version, waiting for it if need be; `GoneError` when it was deleted."""
         found = self._snapshots.pop(version, None) or await self._load(version)
-        # What was asked for last stays: a reader of old rows needs old versions as often as new ones.
-        self._snapshots[version] = found
-        while len(self._snapshots) > _KEPT:
+        self.keep(found)
+        return found
+
+    def keep(self, snapshot: Snapshot) -> None:
+        """Remember a version that is known; the service that publishes it need not read it again.
+
+        What was asked for last stays: a reader of old rows needs old versions as often as new ones.
+        """
+        self._snapshots[snapshot.revision] = snapshot
+        size = sum(len(each.subscription_ids) for each in self._snapshots.values())
+        while len(self._snapshots) > (_KEPT if size <= _KEPT_SUBSCRIPTIONS else _FEWEST):
             gone = next(iter(self._snapshots))
-            del self._snapshots[gone]
+            size -= len(self._snapshots.pop(gone).subscription_ids)
             self._routes = {key: routes for key, routes in self._routes.items() if key[0] != gone}
             self._stand_ins = {key: child for key, child in self._stand_ins.items() if key[0] != gone}
-        return found
 
     def known(self, version: int) -> Snapshot | None:
         """A version if it was read lately."""
@@ -82,7 +98,8 @@ class TableCache(ABC):
         """A site's routes for a stream under a version."""
         key = (version, site, stream)
         if key not in self._routes:
-            self._routes[key] = build_routes(await self.snapshot(version), site, stream)
+            snapshot = await self.snapshot(version)
+            self._routes[key] = build_routes(snapshot, site, stream, self._receivers_of(snapshot, stream))
         return self._routes[key]
 
     async def stand_in(self, version: int, site: str, stream: str, child: str) -> Child | None:
@@ -91,6 +108,15 @@ class TableCache(ABC):
         if key not in self._stand_ins:
             self._stand_ins[key] = build_stand_in(await self.snapshot(version), site, stream, child)
         return self._stand_ins[key]
+
+    def _receivers_of(self, snapshot: Snapshot, stream: str) -> dict[str, list[Receiver]]:
+        """The receivers of a stream by site, found once for the routes of all sites."""
+        version, last = self._receivers.get(stream, (0, {}))
+        if version != snapshot.revision and stream in snapshot.deployment.streams:
+            known = {receiver.id: receiver for found in last.values() for receiver in found}
+            last = stream_receivers(snapshot, stream, known)
+            self._receivers[stream] = (snapshot.revision, last)
+        return last
 
     @abstractmethod
     async def newest(self) -> Snapshot:

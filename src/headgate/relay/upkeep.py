@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from heapq import nlargest
 from typing import Final
 
 from headgate.protocol.port import FabricError
@@ -13,6 +14,7 @@ from headgate.relay.core import Key
 from headgate.relay.history import MARGIN_S
 from headgate.relay.holds import Held
 from headgate.relay.inboxes import Inboxes
+from headgate.relay.output import Output
 from headgate.relay.root import readable
 from headgate.relay.state import Intake, SiteState
 from headgate.wire.frame import WireError
@@ -22,6 +24,7 @@ from headgate.wire.manifest import Manifest
 _UPKEEP_S: Final = 1.0
 _CACHE_MESSAGES: Final = 64
 _END: Final = 1 << 62
+_REPORTED: Final = 1_000  # inboxes in a report
 _FULL: Final = 0.9  # of a root log: then rows go that were to be kept for longer
 _ASKED_S: Final = 60.0  # for so long a request to give up the past holds
 
@@ -245,6 +248,23 @@ class Upkeep:
         known = (await self._state.tables.newest()).subscription_ids.values()
         return key.subscription not in known or await self._state.read_out(key)
 
+    def _to_report(self) -> list[tuple[Key, Output]]:
+        """Links, and inboxes of which there is something to say; where these are many, those with most waiting."""
+        outputs = self._state.core.outputs.items()
+        links = [(key, output) for key, output in outputs if key.child is not None]
+        inboxes = [(key, output) for key, output in outputs if key.child is None and output.remarkable]
+        if len(inboxes) > _REPORTED:
+            inboxes = nlargest(_REPORTED, inboxes, key=lambda each: (each[1].stalled, each[1].rows))
+        return [*links, *inboxes]
+
+    def _reached(self) -> dict[str, int]:
+        """By stream, how far the output has got that has got furthest."""
+        found: dict[str, int] = {}
+        for key, output in self._state.core.outputs.items():
+            if output.coverage is not None and _END > output.coverage > found.get(key.stream, 0):
+                found[key.stream] = output.coverage
+        return found
+
     async def _report(self) -> None:
         """Publish what was measured, and state what is settled."""
         state, now = self._state, self._port.now
@@ -254,7 +274,9 @@ class Upkeep:
             time_ms=int(self._port.wall_s * 1000),
             settled=stated,
             incarnations=state.incarnations,
-            outputs={key.token: output.report(now) for key, output in state.core.outputs.items()},
+            outputs={key.token: output.report(now) for key, output in self._to_report()},
+            inboxes=sum(key.child is None for key in state.core.outputs),
+            passed=self._reached(),
             stopped=dict(state.stopped),
             standbys=dict(state.standbys),
             blocks=state.meters.blocks,

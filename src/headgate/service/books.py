@@ -66,18 +66,32 @@ def read_tally(data: bytes, subject: str) -> Tally:
     return tally
 
 
+class Acknowledgements:
+    """What every subscriber has acknowledged, as far as it can be read; each look reads what is new."""
+
+    def __init__(self, port: LogPort) -> None:
+        self._port = port
+        self._place = 0
+        self.tallies: dict[int, Tally] = {}
+
+    async def look(self) -> dict[int, Tally]:
+        """Everything that was acknowledged by now. One that cannot be read counts as none."""
+        port, logs = self._port, self._port.logs
+        while batch := await port.read(logs.state, f"{logs.namespace}.ack.*", self._place):
+            self._place = batch[-1].sequence
+            for stored in batch:
+                tally = port.quarantine.take(logs.state, stored, partial(read_tally, subject=stored.subject))
+                if tally is not None:
+                    self.tallies[tally.subscription] = tally
+                else:
+                    token = stored.subject.rsplit(".", 1)[1]
+                    self.tallies.pop(int(token) if token.isdecimal() else -1, None)
+        return self.tallies
+
+
 async def read_tallies(port: LogPort) -> dict[int, Tally]:
     """What every subscriber has acknowledged, as far as it can be read."""
-    logs = port.logs
-    found: dict[int, Tally] = {}
-    place = 0
-    while batch := await port.read(logs.state, f"{logs.namespace}.ack.*", place):
-        place = batch[-1].sequence
-        for stored in batch:
-            tally = port.quarantine.take(logs.state, stored, partial(read_tally, subject=stored.subject))
-            if tally is not None:
-                found[tally.subscription] = tally
-    return found
+    return await Acknowledgements(port).look()
 
 
 async def stored_sums(port: LogPort, stream: str) -> tuple[Matched, int]:

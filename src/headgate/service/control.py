@@ -41,7 +41,7 @@ from headgate.service.room import NoRoomError, Room
 from headgate.service.standbys import Standbys
 from headgate.service.starting import resolved
 from headgate.service.suspending import Suspender
-from headgate.wire.snapshot import Snapshot
+from headgate.wire.snapshot import Snapshot, SnapshotWriter
 
 Report = Callable[[], Awaitable[dict[str, Any]]]
 
@@ -92,6 +92,9 @@ class Control:
         self._handlers: dict[str, Handler] = {}
         self._once: set[str] = set()
         self._serving: list[Callable[[], Awaitable[None]]] = []
+        self._writer = SnapshotWriter()
+        self.known: Callable[[Snapshot], None] = lambda _: None
+        """Told of every revision before it is published, so that this process need not read it again."""
         self._changing = asyncio.Lock()
         self._publishing = asyncio.Lock()
         self._unpublished = asyncio.Event()
@@ -188,8 +191,9 @@ class Control:
         await self.contexts.follow(snapshot)
         if self.roles is not None:
             await self.roles.admit(snapshot)
+        self.known(snapshot)
         try:
-            await publish_snapshot(self._fabric, snapshot)
+            await publish_snapshot(self._fabric, snapshot, writer=self._writer)
         except LogFullError as error:
             raise self.room.error() from error
         await self.room.refresh(self._fabric)

@@ -26,6 +26,8 @@ def subscription_document(subscription: Subscription) -> dict[str, Any]:
     found |= {key: getattr(subscription, key) for key in ("start", "profile", "require", "context_from")}
     found["select"] = None if subscription.select is None else list(subscription.select)
     found["quality"] = quality_document(subscription.quality)
+    found["every"] = None if subscription.every_s is None else f"{subscription.every_s!r} s"
+    found["at_most"] = None if subscription.at_most_rows_per_s is None else f"{subscription.at_most_rows_per_s!r}/s"
     found["expires"] = None if subscription.expires_s is None else f"{subscription.expires_s!r} s"
     found["paused"] = paused or None
     return {key: value for key, value in found.items() if value is not None and value != {}}

@@ -15,11 +15,13 @@ from headgate.protocol.kernel import Machine
 from headgate.protocol.port import FabricError, FencedError, LogPort, MachinePort
 from headgate.protocol.quarantine import Quarantine
 from headgate.relay.tables import MachineTables, TableCache
-from headgate.service.books import Reading, read_tallies, stored_sums
+from headgate.service.books import Acknowledgements, Reading, stored_sums
 from headgate.wire.ledger import Matched
 from headgate.wire.logs import Logs
 
 _STORE_S: Final = 1.0
+_REST: Final = 10.0
+_SELDOM_S: Final = 20.0
 
 
 class Keeper:
@@ -30,6 +32,7 @@ class Keeper:
         self._tables = tables
         self._stream = stream
         self._sequence = 0
+        self._acknowledged = Acknowledgements(port)
         self.reading = Reading(port, tables, Matched(stream))
 
     async def begin(self) -> None:
@@ -53,7 +56,7 @@ class Keeper:
     async def store(self) -> None:
         """Fold what every subscriber has passed, and store."""
         matched = self.reading.matched
-        tallies = await read_tallies(self._port)
+        tallies = await self._acknowledged.look()
         passed = [
             tallies[subscription].boundary if subscription in tallies else starts
             for subscription, starts in matched.starts.items()
@@ -102,12 +105,16 @@ class KeeperMachine(Machine):
             except FabricError:
                 await self._port.sleep(_STORE_S)
         self.spawn(self.keeper.follow(), "follow")
+        pause_s = _STORE_S
         while True:
-            await self._port.sleep(_STORE_S)
+            await self._port.sleep(pause_s)
+            began_s = self._port.now
             try:
                 await self.keeper.store()
             except FabricError:
                 continue
+            # Of many subscriptions the sums are large: they are not stored all the time.
+            pause_s = min(max(_STORE_S, _REST * (self._port.now - began_s)), _SELDOM_S)
 
 
 async def store_books(port: LogPort, tables: TableCache, stream: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from headgate.errors import HeadgateError
 from headgate.fabric import cancel_all
-from headgate.wire.packing import is_packed, unpack_request
+from headgate.wire.packing import is_packed, unpack_text
 
 KEPT_ANSWERS: Final = 1024
 MAX_ID: Final = 64
@@ -61,7 +61,7 @@ def read_request(data: bytes, most: int = UNPACKED_BYTES) -> Request:
 
 def _unpacked(data: bytes, most: int) -> bytes:
     try:
-        return unpack_request(data, most)
+        return unpack_text(data, most)
     except ValueError as error:
         raise RequestError(f"the request cannot be unpacked: {error}", hint="send JSON, or ask for less") from None
 

@@ -94,6 +94,7 @@ class Runtime:
         self.tables = Tables(fabric)
         self.clerk = Clerk(catalog)
         self.control = Control(fabric, self.clerk, self.status, limits)
+        self.control.known = self.tables.keep
         reserve_bytes = settings.disk_reserve_bytes
         self.machine = Machine(fabric, settings.state_dir, server, reserve_bytes, self._pause, self._resume)
         self.audit = Audit(settings.state_dir)

@@ -170,20 +170,12 @@ def _unpassed_ms(snapshot: Snapshot, book: StreamBooks, relays: Relays) -> int |
     """When the oldest row was committed that somebody is owed and that the root has not passed on to anybody."""
     report = relays.get(snapshot.deployment.streams[book.stream].root, _SILENT)
     alive = {
-        snapshot.subscription_ids[name]: Key(
-            each.stream, subscription=snapshot.subscription_ids[name], stay=each.stay
-        ).token
+        snapshot.subscription_ids[name]
         for name, each in snapshot.deployment.subscriptions.items()
         if each.stream == book.stream
     }
-    mine = set(alive.values())
-    covered = [
-        output.coverage or 0
-        for token, output in report.outputs.items()
-        if token in mine or (Key.parse(token).stream == book.stream and Key.parse(token).child is not None)
-    ]
     settled = report.settled.get(book.stream, (0, 0))[0]
-    reached = max([settled, *covered])
+    reached = max(settled, report.passed.get(book.stream, 0))
     begins_ms = next((time_ms for upto, time_ms in book.ends if upto > reached), None)
     if begins_ms is None:
         return None

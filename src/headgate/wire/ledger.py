@@ -19,12 +19,14 @@ from headgate.wire.block import EXPIRED, GRANT, Block, merge_declared
 from headgate.wire.frame import WireError
 from headgate.wire.histogram import Histogram
 from headgate.wire.manifest import Manifest
+from headgate.wire.packing import pack_text, unpack_text
 from headgate.wire.record import Count, read_record, write_record
 from headgate.wire.unsent import add_reasons
 
 DELIVERED: Final = "delivered"
 _TALLY: Final = "acknowledgement"
 _SUMS: Final = "ledger"
+_MOST_SUMS: Final = 1 << 30
 # For each subscription id that a version serves on a stream, its delivery class.
 Members = Mapping[int, int]
 
@@ -424,13 +426,17 @@ class Matched:
         return lines
 
     def encode(self) -> bytes:
-        """The stored form."""
-        return write_record(_SUMS, self)
+        """The stored form, packed where it is large."""
+        return pack_text(write_record(_SUMS, self))
 
     @classmethod
     def decode(cls, data: bytes, stream: str) -> Matched:
         """Read the stored sums of a stream."""
-        found = read_record(_SUMS, cls, data)
+        try:
+            text = unpack_text(data, _MOST_SUMS)
+        except ValueError as error:
+            raise WireError(f"these sums cannot be unpacked: {error}") from None
+        found = read_record(_SUMS, cls, text)
         if found.stream != stream:
             raise WireError(f"these are the sums of stream {found.stream!r:.40}")
         return found

@@ -1,4 +1,4 @@
-"""Large requests, packed so that they fit into one message: a mark, the size of the text, and the text under zstd."""
+"""Large texts, packed so that they fit into one message: a mark, the size of the text, and the text under zstd."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _LARGE: Final = 256 << 10
 _MOST: Final = 100_000
 
 
-def pack_request(data: bytes) -> bytes:
-    """The bytes as they are sent: a small request as it is.
+def pack_text(data: bytes) -> bytes:
+    """The bytes as they are sent: a small text as it is.
 
-    >>> pack_request(b"{}"), is_packed(pack_request(b"{}")), len(pack_request(bytes(1 << 20))) < 1000
+    >>> pack_text(b"{}"), is_packed(pack_text(b"{}")), len(pack_text(bytes(1 << 20))) < 1000
     (b'{}', False, True)
     """
     if len(data) < _LARGE:
@@ -26,14 +26,14 @@ def pack_request(data: bytes) -> bytes:
 
 
 def is_packed(data: bytes) -> bool:
-    """Whether a request was packed."""
+    """Whether a text was packed."""
     return data[: len(_MARK)] == _MARK
 
 
-def unpack_request(data: bytes, most: int) -> bytes:
+def unpack_text(data: bytes, most: int) -> bytes:
     """The inverse; `ValueError` where it would take more than so many bytes, or is no packed text.
 
-    >>> unpack_request(pack_request(bytes(1 << 20)), 1 << 20) == bytes(1 << 20)
+    >>> unpack_text(pack_text(bytes(1 << 20)), 1 << 20) == bytes(1 << 20)
     True
     """
     if not is_packed(data):

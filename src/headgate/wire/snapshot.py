@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from headgate.errors import HeadgateError
-from headgate.model import Deployment, Plan
+from headgate.model import Deployment, Plan, Subscription
 from headgate.wire import codec
 from headgate.wire.identity import Identity
 
@@ -18,6 +18,7 @@ from headgate.wire.identity import Identity
 _PARTS: Final = b"\xff\xff\xff\xff"
 # No text shrinks more: a size beyond it is a broken one, and would be allocated.
 _MOST: Final = 100_000
+_NONE: Final = '"subscriptions":{}}'
 
 
 class SnapshotError(HeadgateError):
@@ -48,6 +49,14 @@ class Snapshot:
 
     def to_json(self) -> str:
         """The one JSON text of this snapshot: equal snapshots give equal bytes."""
+        return SnapshotWriter().to_json(self)
+
+    def to_bytes(self) -> bytes:
+        """The compressed form in which a snapshot is published."""
+        return SnapshotWriter().to_bytes(self)
+
+    def _rest(self) -> str:
+        """The text without subscriptions, which come last."""
         deployment = self.deployment
         document: dict[str, Any] = {
             "revision": self.revision,
@@ -55,21 +64,12 @@ class Snapshot:
             "sites": {name: codec.encode_site(found) for name, found in deployment.sites.items()},
             "links": codec.encode_links(deployment.links),
             "settings": encode_settings(deployment),
-            "subscriptions": {
-                name: [self.subscription_ids[name], self.class_ids[name], codec.encode_subscription(found)]
-                for name, found in deployment.subscriptions.items()
-            },
+            "subscriptions": {},
             "plan": None if self.plan is None else codec.encode_plan(self.plan),
             "contexts": dict(self.contexts),
             "identity": self.identity.to_document(),
         }
         return codec.dumps(document)
-
-    def to_bytes(self) -> bytes:
-        """The compressed form in which a snapshot is published."""
-        text = self.to_json().encode()
-        packed: bytes = pa.compress(text, codec="zstd", asbytes=True)
-        return len(text).to_bytes(4, "little") + packed
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str | None = None) -> Snapshot:
@@ -106,6 +106,35 @@ class Snapshot:
             contexts=document.get("contexts", {}),
             identity=Identity.of(document.get("identity", {})),
         )
+
+
+class SnapshotWriter:
+    """Writes one snapshot after the other; the text of a subscription that did not change is not made again."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, tuple[Subscription, str]] = {}
+
+    def to_json(self, snapshot: Snapshot) -> str:
+        """The one JSON text of a snapshot."""
+        texts: dict[str, tuple[Subscription, str]] = {}
+        parts = []
+        ids, classes = snapshot.subscription_ids, snapshot.class_ids
+        for name, found in sorted(snapshot.deployment.subscriptions.items()):
+            known = self._texts.get(name)
+            if known is None or known[0] is not found:
+                known = (found, codec.dumps(codec.encode_subscription(found)))
+            texts[name] = known
+            parts.append(f"{codec.dumps(name)}:[{ids[name]},{classes[name]},{known[1]}]")
+        self._texts = texts
+        rest = snapshot._rest()  # noqa: SLF001 # the writer is the snapshot's own
+        assert rest.endswith(_NONE)
+        return f"{rest[: -len(_NONE)]}{_NONE[:-2]}{','.join(parts)}}}}}"
+
+    def to_bytes(self, snapshot: Snapshot) -> bytes:
+        """The compressed form in which a snapshot is published."""
+        text = self.to_json(snapshot).encode()
+        packed: bytes = pa.compress(text, codec="zstd", asbytes=True)
+        return len(text).to_bytes(4, "little") + packed
 
 
 def _unpacked(data: bytes) -> bytes:
