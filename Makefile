@@ -8,7 +8,7 @@ READY := .venv/.ready
 KERNELS := .venv/.kernels
 KERNEL_SOURCES := $(shell find src/headgate/planning src/headgate/matching src/headgate/grid -name '*.py')
 
-.PHONY: help demo test test-all test-fast lint types check chaos-spine chaos-machines http-calls simulate simulate-mutants \
+.PHONY: help demo test test-all test-fast lint types check chaos chaos-spine chaos-machines http-calls simulate simulate-mutants \
   docs release lock pictures sbom vulnerabilities trespass clean
 
 help: ## what there is to make
@@ -34,6 +34,10 @@ types: $(READY) ## mypy --strict on both distributions
 	"$(BIN)/mypy"
 
 check: lint types test ## lint, types and test
+
+# MINUTES=5 and SEED=2 change it; PAGE=docs/reliability.md writes the table of that page.
+chaos: $(READY) ## 20 minutes of kills, cuts, narrow links, moves and other plans
+	"$(BIN)/python" -m headgate_studies.testing.havoc --minutes $(or $(MINUTES),20) --seed $(or $(SEED),1) $(if $(PAGE),--page $(PAGE))
 
 chaos-spine: $(READY) ## 20 rounds of killed drivers, relays and servers
 	"$(BIN)/python" -m headgate_studies.testing.chaos --rounds 20

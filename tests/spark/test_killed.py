@@ -47,7 +47,11 @@ def stored(directory: Path) -> pa.Table:
         for line in entry.read_text().splitlines()[1:]:
             files.add(unquote(urlsplit(json.loads(line)["path"]).path))
     tables = [pq.read_table(file) for file in sorted(files)]
-    return pa.concat_tables(tables) if tables else pa.table({"seq": pa.array([], pa.int64())})
+    if not tables:
+        return pa.table({"seq": pa.array([], pa.int64())})
+    found = pa.concat_tables(tables)  # Spark writes timestamps as UTC without saying so
+    at = found["at"].cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
+    return found.set_column(found.schema.get_field_index("at"), "at", at)
 
 
 def logged(place: Place) -> list[dict[str, Any]]:

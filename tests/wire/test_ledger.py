@@ -103,7 +103,7 @@ def test_folding_and_storing_change_no_sum() -> None:
 def test_a_subscription_that_starts_earlier_is_counted_from_the_manifests_before_it() -> None:
     books = _books()
     books.fold(15)
-    books.add_history(9, 7, [_manifest(0, 0, 10, {7: 4}), _manifest(1, 10, 5, {7: 3, 8: 2})])
+    books.add_history(9, [(_manifest(0, 0, 10, {7: 4}), 4), (_manifest(1, 10, 5, {7: 3, 8: 2}), 3)])
     books.add(_manifest(2, 15, 5, {7: 1}), {1: 7, 2: 8, 9: 7})
     account = Account(Tally(9))
     account.add(_block(0, 10, [1, 2, 3, 4]), 1, 1100)

@@ -16,7 +16,7 @@ def chaos_table(document: Mapping[str, Any]) -> str:
 
     >>> faults = {"relay killed": {"tried": 2, "recovery_s": [1.0, 3.0]}}
     >>> counts = {"lost": 0, "twice": 0, "out_of_order": 0, "ledger_difference": 0, "seed": 1, "seconds": 60.0}
-    >>> found = {"faults": faults, "rows": 10, "matched": 20, "moves": 3, "replans": 1, "worst_recovery_s": 3.0}
+    >>> found = {"tried": faults, "rows": 10, "matched": 20, "moves": 3, "replans": 1, "worst_recovery_s": 3.0}
     >>> print(chaos_table({**found, **counts}).splitlines()[-1])
     | relay killed | 2 | nothing lost, twice or out of order | 2.0 s | 3.0 s |
     """
@@ -31,7 +31,7 @@ def chaos_table(document: Mapping[str, Any]) -> str:
         "| Fault | Tried | Result | Rows flow again after (median) | At most |",
         "|---|---|---|---|---|",
     ]
-    for name, found in sorted(document["faults"].items()):
+    for name, found in sorted(document["tried"].items()):
         times = found["recovery_s"]
         lines.append(f"| {name} | {found['tried']} | {result} | {median(times):.1f} s | {max(times):.1f} s |")
     return "\n".join(lines)

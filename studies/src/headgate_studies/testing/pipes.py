@@ -34,6 +34,7 @@ class Pipe:
         self.cut()
         assert self._server is not None
         self._server.close()
+        await self._server.wait_closed()
 
     @property
     def port(self) -> int:
