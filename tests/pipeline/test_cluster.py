@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.nats, pytest.mark.live, pytest.mark.long, pytest.mark.
 
 STEP = 400
 ROWS = 3 * STEP
-WATCHED = ("all", "s10", "s30")
+WATCHED = ("all", "s10", "s25")
 
 
 def free_port() -> int:
