@@ -71,6 +71,7 @@ CROWDED = (
             "tail.py:tail",
             "up.py:up",
             "relay.py:relay",
+            "join.py:join",
             "user.py:add",
             "device.py:add",
             "trace.py:trace",

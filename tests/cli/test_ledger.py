@@ -111,7 +111,8 @@ def test_in_flight_has_its_oldest_age(deployed: Deployed) -> None:
 
 def relay_report(coverage: int, rows: int = 0) -> bytes:
     output = OutputReport(rows=rows, coverage=coverage)
-    return RelayReport(site="oslo", time_ms=int(time.time() * 1000), outputs={"sub~fleet~1~0": output}).encode()
+    outputs, passed = {"sub~fleet~1~0": output}, {"fleet": coverage}
+    return RelayReport(site="oslo", time_ms=int(time.time() * 1000), outputs=outputs, passed=passed).encode()
 
 
 @pytest.mark.parametrize(("coverage", "code"), [(10, 1), (20, 0)])

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from headgate.cli.sheets import Sheet
-from headgate.cli.status import ledger_table, service_line
+from headgate.cli.status import ledger_table, notes, service_line
 
 TERMS = ("matched", "delivered", "reduced", "expired", "in_flight", "difference")
 
@@ -92,3 +92,9 @@ def test_long_names_are_folded_and_empty_tables_are_titles() -> None:
 def test_the_first_line_says_whether_it_runs(state: str, time_ms: int | None, said: str) -> None:
     found = {"revision": 7, "time_ms": 60_000, "service": {"state": state, "time_ms": time_ms}}
     assert service_line(found) == said
+
+
+def test_who_is_served_by_a_standby_is_named() -> None:
+    """With the stream and the standby."""
+    document = {"streams": {}, "sites": {"leaf": {"standbys": {"fleet": "root"}}}, "subscriptions": {}}
+    assert notes(document) == ["leaf gets fleet from root for now, as its parent is silent"]

@@ -102,6 +102,11 @@ def test_many_are_one_revision_or_nothing_and_some_are_looked_at(nats_url: str, 
             assert (page["next"], page["subscription_count"]) == ("n0110", 301)
             assert page["groups"]["sites"]["leaf"]["subscriptions"] == 301
             assert page["groups"]["sites"]["leaf"]["matched"] >= found["subscriptions"]["n0007"]["matched"]
+            asked = await client.control("status", only={"class": snapshot.class_ids["n0002"]}, limit=5)
+            assert list(asked["subscriptions"]) == [f"n{number:04d}" for number in range(2, 37, 7)]
+            for wrong in ({"limit": 0}, {"limit": 1001}, {"only": {"colour": "red"}}, {"only": {"class": "x"}}):
+                with pytest.raises(ClientError):
+                    await client.control("status", **wrong)
             changed = await client.subscribe_many({"n0001": {**wanted["n0001"], "where": "speed > 99"}}, change=True)
             assert changed == {"count": 1, "revision": before + 2}
 

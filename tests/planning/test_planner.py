@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from headgate.errors import HeadgateError
 from headgate.model import Deployment, Link, Links, Plan, Quality, Schema, Site, Source, Stream, Subscription, Tree
 from headgate.planning import InvalidPlanError, ProblemError, plan_deployment, problem_of
 
@@ -149,3 +150,28 @@ def test_regions_and_resolutions_tell_what_covers_what(wide, narrow, covers):
     assert 0 < two.size <= problem.flows[0].universe.row_bytes
     if covers:
         assert one.merge(two).size == one.size
+
+
+@pytest.mark.parametrize("algorithm", ["qasdg", "search"])
+def test_pairs_that_are_not_listed_are_not_planned(algorithm: str) -> None:
+    listed = {frozenset(pair): Link(frozenset(pair), 0.01) for pair in (("oslo", "lyon"), ("paris", "lyon"))}
+    sites = {name: Site(name, 1e6) for name in ("oslo", "paris", "lyon")}
+    free = plan_deployment(deployment(sites=sites), algorithm=algorithm)
+    assert free.plan.trees["wind"].parents["paris"] == "oslo"
+    bound = plan_deployment(deployment(sites=sites, links=Links(0.05, listed, only_listed=True)), algorithm=algorithm)
+    assert bound.plan.trees["wind"].parents == {"lyon": "oslo", "paris": "lyon"}
+    alone = Links(0.05, {frozenset(("oslo", "lyon")): listed[frozenset(("oslo", "lyon"))]}, only_listed=True)
+    with pytest.raises(HeadgateError, match="no chain of links"):
+        plan_deployment(deployment(sites=sites, links=alone), algorithm=algorithm)
+
+
+@pytest.mark.parametrize("algorithm", ["qasdg", "search"])
+def test_a_site_that_nobody_can_dial_is_a_leaf(algorithm: str) -> None:
+    # The root can feed one site; the other one is fed by it, whichever can be dialled.
+    for hidden, other in (("paris", "lyon"), ("lyon", "paris")):
+        sites = {name: Site(name, nats="private" if name == hidden else None) for name in ("paris", "lyon")}
+        sites["oslo"] = Site("oslo", 120.0)
+        result = plan_deployment(deployment(sites=sites), algorithm=algorithm)
+        parents = result.plan.trees["wind"].parents
+        assert parents[other] == "oslo"
+        assert hidden not in parents.values()

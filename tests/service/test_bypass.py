@@ -56,6 +56,7 @@ def test_a_dead_relay_is_planned_around_until_it_is_back(tmp_path: Path, nats_ur
             live.readers.start(["at-leaf", "at-mid"])
             for _ in range(30):
                 await feeding.more()
+            assert (await runtime.status())["sites"]["leaf"]["standbys"] == {}
             await cancel_all([task for task in runtime._tasks if task.get_name() == "relay mid"])
             await feeding.until({"mid": "root", "leaf": "root"})
             assert runtime.bypass.moved == {("fleet", "leaf"): ("mid", "root")}

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +18,15 @@ from tests.live import small, until
 from tests.service.test_users import World
 
 from headgate.catalog import DeploymentError, parse_deployment
-from headgate.client import Client
+from headgate.client import Client, ClientError
 from headgate.fabric import cancel_all
 from headgate.fabric.connecting import join
 from headgate.fabric.listening import Listening
+from headgate.fabric.membership import Invitation, InvitationError, accept
 from headgate.fabric.place import choose_port
 from headgate.fabric.placed import HostFabric
 from headgate.fabric.rolekeys import site_credentials
+from headgate.fabric.wide import WideFabric
 from headgate.pipeline.sources import GENERATOR_SCHEMAS
 from headgate.protocol.reports import RelayReport
 from headgate.relay.hosted import open_host
@@ -123,6 +128,11 @@ def test_rows_go_from_server_to_server_and_are_all_accounted_for(tmp_path: Path)
             assert await home.subjects(LOGS.site("leaf"), "hg.site.>") == {}
             link = LOGS.link("mid", "leaf", "fleet")
             assert await mid.own.last(LOGS.site("leaf"), link) is not None
+            # It reads as messages are stored, by a consumer that its parent, or home, has made for it.
+            for site, place in (("mid", home), ("leaf", mid.own)):
+                info = await place.info(LOGS.site(site))
+                assert info is not None
+                assert info.state.consumer_count == 1
             assert await leaf.own.last(LOGS.site("leaf"), link) is not None
 
     asyncio.run(run())
@@ -173,3 +183,59 @@ def test_an_address_that_cannot_be_used_is_refused(site: str, nats: str, said: s
     document["sites"][site]["nats"] = nats
     with pytest.raises(DeploymentError, match=said):
         parse_deployment(yaml.safe_dump(document), "test.yaml", GENERATOR_SCHEMAS)
+
+
+@pytest.mark.long
+def test_a_host_joins_by_an_invitation_that_works_once_and_leaves(tmp_path: Path) -> None:
+    state = tmp_path / "joined"
+
+    async def run() -> None:
+        async with hosts(tmp_path) as here, here.host("mid"):
+            for site, said in (("root", "not a host of its own"), ("paris", "no site 'paris'")):
+                with pytest.raises(ClientError, match=said):
+                    await here.operator.control("invite", site=site)
+            token = (await _headgate("invite", "leaf", "--state-dir", str(tmp_path / "state")))[1].strip()
+            with pytest.raises(InvitationError, match="this is no invitation"):
+                Invitation.parse(token[:-7])
+            with pytest.raises(InvitationError, match="has expired"):
+                await accept(replace(Invitation.parse(token), expires_s=1), state, {})
+            joined = await asyncio.create_subprocess_exec(*_PROGRAM, "join", token, "--state-dir", str(state))
+            try:
+                await here.commit(0, 40)
+                assert await here.rows(here.operator, "far", 40) == list(range(1, 41))
+                assert "leaf" in (await here.runtime.status())["sites"]
+                code, _, said = await _headgate("join", token, "--state-dir", str(tmp_path / "other"))
+                assert code == 2
+                assert "used already" in said, said
+                # On the host itself the site's own server is read.
+                creds = str(here.server.directory / "operator.creds")
+                async with await Client.connect(state_dir=state, user_credentials=creds) as near:
+                    assert isinstance(near.fabric, WideFabric)
+                    assert set(near.fabric.near) == {"leaf"}
+                    await here.commit(40, 60)
+                    assert await here.rows(near, "far", 20) == list(range(41, 61))
+                assert "site 'leaf' still runs here" in (await _headgate("leave", "--state-dir", str(state)))[2]
+            finally:
+                joined.terminate()
+                await joined.wait()
+            assert "1 subscriptions are at 'leaf'" in (await _headgate("leave", "--state-dir", str(state)))[2]
+            code, said, _ = await _headgate("leave", "--force", "--state-dir", str(state))
+            assert (code, said.strip()) == (0, "this host is no longer site leaf")
+            assert not (state / "sites" / "leaf").exists()
+
+            async def put_out() -> bool:
+                return "host-leaf" not in here.runtime.people.registry.users
+
+            await until(put_out)
+
+    asyncio.run(run())
+
+
+_PROGRAM = (sys.executable, "-m", "headgate.cli")
+
+
+async def _headgate(*arguments: str) -> tuple[int | None, str, str]:
+    """Run the program; its exit code and what it printed."""
+    process = await asyncio.create_subprocess_exec(*_PROGRAM, *arguments, stdout=PIPE, stderr=PIPE)
+    out, error = await process.communicate()
+    return process.returncode, out.decode(), error.decode()

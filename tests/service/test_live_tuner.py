@@ -27,7 +27,6 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done once in a while is done at once: nothing here is about how often."""
     for place in (
         "relay.unit._IDLE_S",
-        "relay.unit_node._LOOK_S",
         "service.live_tuner._LOOK_S",
         "client.acknowledging._ACK_EVERY_S",
     ):
@@ -131,6 +130,8 @@ def test_the_owner_alone_changes_the_plan(tmp_path: Path, nats_url: str, capsys:
             assert document["constraints"][-1] == "fanout <= 2"
             await tune_live(live.client, {}, Watching(seconds=0.1))
             assert "a period is 20 s, state: running" in capsys.readouterr().out
+            around = (frozenset({"a"}), {}, set[str]())
+            assert not live.runtime.bypass._change(*around)  # of a silent relay: its standbys serve
             await live.client.control("change", deployment={"options": {"planner": "central"}})
 
             async def off() -> bool:
@@ -138,5 +139,6 @@ def test_the_owner_alone_changes_the_plan(tmp_path: Path, nats_url: str, capsys:
                 return report is not None and report.state == "off"
 
             await until(off)
+            assert live.runtime.bypass._change(*around)
 
     asyncio.run(run())

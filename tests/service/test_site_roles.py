@@ -23,6 +23,7 @@ from headgate.fabric.registry import User
 from headgate.fabric.rolebook import ROLE_FILE, RoleBook
 from headgate.fabric.roled import RoleFabric
 from headgate.fabric.rolekeys import credentials_of
+from headgate.fabric.roles import site_rights
 from headgate.pipeline.sources import generate
 from headgate.protocol.records import RangeRequest
 from headgate.wire.ledger import Tally
@@ -381,3 +382,15 @@ async def again_with_more(directory: Path) -> None:
 def test_users_and_programs_are_told_apart() -> None:
     assert User("a", "U", 0, program="site leaf").role == "site leaf"
     assert User("a", "U", 0, subscribes=("*",)).role == "subscriber"
+
+
+def test_a_site_writes_to_units_in_its_own_name_and_only_where_the_tuner_owns_the_plan() -> None:
+    sites = ("root", "mid", "leaf")
+    plain, tuned = (site_rights(LOGS, "mid", (), (), (), given) for given in ((), sites))
+    assert not [each for each in plain.services if ".tune" in each]
+    assert {each for each in tuned.services if ".tune" in each} == {
+        "hg.tuner.mid",
+        "hg.tune.root.mid",
+        "hg.tune.leaf.mid",
+    }
+    assert {"hg.tune.mid", "hg.tune.mid.*"} <= set(tuned.answers)

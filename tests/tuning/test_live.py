@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,11 @@ from headgate.model import Plan, Tree
 from headgate.pipeline.sources import GENERATOR_SCHEMAS
 from headgate.planning import problem_of
 from headgate.planning.measured import with_relays_of
-from headgate.protocol.tuning import AskCommit, UnitLetter
+from headgate.protocol.tuning import AskCommit, TellCost, UnitLetter
 from headgate.protocol.tuning_codec import decode_tuning, encode_tuning
 from headgate.relay.link_figures import LinkFigures
 from headgate.relay.unit_cores import settings_of
+from headgate.service.tuning_history import TuningHistory
 from headgate.service.tuning_run import RefusedChangeError, TuningRun, Wishes
 from headgate.tuning.protocol.messages import BranchReply, MeasureReply, ReportPart
 from headgate.tuning.protocol.streams import StreamSimulation
@@ -179,3 +181,69 @@ def test_messages_are_the_same_after_their_way_and_nothing_else_is_read() -> Non
     for data in (b"", b"\xc1", b"\x93\x06\x63\x01", encode_tuning(values)[:-1], encode_tuning([1, 2])):
         with pytest.raises(WireError):
             decode_tuning(data, UnitLetter)
+
+
+def test_several_trees_are_tuned_together_and_sparing_reports_save_letters() -> None:
+    """Two streams with roots of their own over the same sites: one judge, the virtual-time protocol's changes."""
+    document = _document(2)
+    document["streams"]["back"] = {**document["streams"]["fleet"], "root": SITES[-1]}
+    document["subscriptions"] |= {
+        f"back-{name}": {"stream": "back", "site": name, "where": "speed > 50"} for name in SITES[1:5]
+    }
+    deployment = parse_deployment(yaml.safe_dump(document), "test.yaml", GENERATOR_SCHEMAS)
+    chain = dict(zip(SITES[1:5], [SITES[-1], *SITES[1:4]], strict=True))
+    plan = Plan({**_start(2).trees, "back": Tree("back", SITES[-1], chain)})
+    scene = Scene(with_relays_of(problem_of(deployment), plan))
+    wishes = Wishes(LATENCY, ("fanout <= 4",), every_s=12.0, measured=Measured())
+    run = TuningRun.begin(7, 1.8e9, wishes, scene, plan)
+    live = SimulatedTuning(run, plan)
+    live.run(6 * wishes.every_s)
+
+    brief = run.word(SITES[0], 0, plan).brief
+    assert brief is not None
+    overlays = [scene.overlays[stream] for stream in run.streams]
+    oracle = StreamSimulation(overlays, settings_of(brief, brief.trees[0]))
+    oracle.start([scene.shapes(plan)[stream] for stream in run.streams])
+    oracle.run(6 * wishes.every_s)
+    found = [(step.stream, step.transformation, dict(sorted(step.moves.items()))) for step in live.steps]
+    assert found == [(run.streams[offer.stream], offer.name, _moves(offer.moves)) for _, offer in oracle.applied()]
+    assert {stream for stream, *_ in found} == {"fleet", "back"}
+    fans = [parent for tree in live.home.plan.trees.values() for parent in tree.parents.values()]
+    assert max(map(fans.count, fans)) <= 4
+
+    sparing = TuningRun.begin(8, 1.8e9, replace(wishes, approximate=1.0), scene, plan)
+    saved = SimulatedTuning(sparing, plan)
+    saved.run(2 * wishes.every_s)
+    reports = [
+        sum(unit.counts.by_type.get("SubtreeReport", 0) for unit in each.units.values()) for each in (live, saved)
+    ]
+    assert 0 < reports[1] / 2 < 0.6 * reports[0] / 6  # in a period
+
+
+def test_the_history_tells_what_was_predicted_and_what_was_measured_across_runs() -> None:
+    run, plan = _run(LATENCY)
+    history = TuningHistory(run)
+
+    def tell(period: int, cost: float, sites: int = len(SITES), *, number: int = run.number) -> None:
+        history.cost(TellCost(number, period, True, 12.0 * period + 6.0, cost, (), sites), 1_800_000_000_000)
+
+    asked = AskCommit(run.number, 0, 1, "child promotion", ((2, 0, 1),), 0.010, 0.0, 0.040, at_random=False)
+    tell(1, 0.050)
+    history.changed("s01", asked, 1_800_000_018_500, 2)
+    tell(2, 0.030, sites=5)  # somebody has not reported: that is not the cost of all
+    assert history.steps[0].measured is None
+    tell(3, 0.041)
+    (step,) = history.steps
+    assert (step.cost_before, step.predicted, step.measured) == (0.050, 0.010, pytest.approx(0.009))
+    assert (step.moves, step.revision, step.at_s) == ({"s02": "s00"}, 2, pytest.approx(18.5))
+    assert not history.settled
+    tell(4, 0.041)
+    assert history.settled
+
+    again = TuningRun.begin(8, run.began_s + 60.0, run.wishes, run.scene, plan)
+    history = TuningHistory(again, history)
+    tell(0, 0.041, number=8)
+    assert (len(history.steps), history.points[-1].at_s) == (1, pytest.approx(66.0))
+    assert not history.settled
+    other, _ = _run(REDUNDANT)
+    assert TuningHistory(other, history).steps == []

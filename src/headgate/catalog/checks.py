@@ -33,7 +33,7 @@ from headgate.errors import HeadgateError, nearest
 from headgate.filters import FilterError
 from headgate.filters.cost import ROW_US
 from headgate.filters.limits import check_context
-from headgate.model import Plan, Schema, Stream, Subscription, Tree, parse_duration, type_name
+from headgate.model import Links, Plan, Schema, Site, Stream, Subscription, Tree, parse_duration, type_name
 from headgate.model.roots import members_of
 
 _KEYS: tuple[Callable[[pa.DataType], bool], ...] = (pa.types.is_nested, pa.types.is_binary)
@@ -351,6 +351,17 @@ def check_tree(
     for site in sorted(set(members) - set(tree.members)):
         what = f"the tree does not reach {site!r}, which has subscriptions to {stream!r}"
         yield Finding((), what, f"add `{site}: PARENT`, for example `{site}: {root}`")
+
+
+def check_links(parents: Mapping[str, str], links: Links, sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Findings of a tree against what can connect: pairs that are not listed, and parents that nobody can dial."""
+    for child, parent in parents.items():
+        if not links.connected(parent, child):
+            what = f"{parent!r} and {child!r} are no listed pair, and only those can connect"
+            yield Finding((child,), what, "list the pair under `links: pairs`, or choose another parent")
+        if parent in sites and sites[parent].is_private:
+            what = f"nobody can dial the server of {parent!r}, so it can have no children"
+            yield Finding((child,), what, f"give {parent!r} an address (`nats: tls://HOST:PORT`), or another parent")
 
 
 def check_plan(plan: Plan, roots: Mapping[str, str], sites: Collection[str]) -> Iterator[Finding]:

@@ -128,7 +128,8 @@ def to_links(entry: LinksEntry) -> Links:
         )
         for pair in entry.pairs
     ]
-    return Links(entry.default_delay, {link.ends: link for link in links}, _to_queue(entry))
+    pairs = {link.ends: link for link in links}
+    return Links(entry.default_delay, pairs, _to_queue(entry), only_listed=entry.only is not None)
 
 
 def to_nats(entry: NatsEntry) -> NatsPlace:

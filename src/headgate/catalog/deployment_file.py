@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from headgate.catalog.checks import (
     Finding,
     check_format,
+    check_links,
     check_roots_of,
     check_settings,
     check_spread,
@@ -50,7 +51,7 @@ from headgate.catalog.problems import DeploymentError, suggestion
 from headgate.catalog.profiles import row_limit_us
 from headgate.catalog.wording import broken_keys, salvage, validate
 from headgate.errors import HeadgateError
-from headgate.model import Deployment, Links, Plan, Schema, Source, Stream, Subscription, Tree
+from headgate.model import Deployment, Links, Plan, Schema, Site, Source, Stream, Subscription, Tree
 from headgate.model.roots import members_of
 
 T = TypeVar("T")
@@ -121,7 +122,7 @@ class _Reading:
                 for finding in check_victims(stream, subscriptions.values()):
                     self._report(("streams", name), finding)
         links = self._links()
-        plan = self._plan(streams, subscriptions)
+        plan = self._plan(streams, subscriptions, links, sites)
         settings = salvage(SettingsEntry, {key: value[key] for key in SettingsEntry.model_fields if key in value})
         if settings is not None:
             for finding in check_settings(settings.objective, settings.constraints, settings.options):
@@ -292,7 +293,13 @@ class _Reading:
                 self._report(path, Finding((), what, "give each pair once; links have no direction"))
         return to_links(entry)
 
-    def _plan(self, streams: Mapping[str, Stream], subscriptions: Mapping[str, Subscription]) -> Plan | None:
+    def _plan(
+        self,
+        streams: Mapping[str, Stream],
+        subscriptions: Mapping[str, Subscription],
+        links: Links,
+        sites: Mapping[str, Site],
+    ) -> Plan | None:
         written = self._document.value.get("plan")
         parents = salvage(dict[str, dict[str, str]], written)
         if parents is None:
@@ -307,6 +314,7 @@ class _Reading:
             members = {found.site for found in subscriptions.values() if found.stream == name}
             members &= set(self._part("sites"))
             findings = list(check_tree(name, streams[name].root, tree, self._part("sites"), members))
+            findings = findings or list(check_links(tree, links, sites))
             for finding in findings:
                 self._report(path, finding)
             if not findings:

@@ -290,10 +290,13 @@ class PairEntry(QueueEntry):
 
 
 class LinksEntry(QueueEntry):
-    """Links between sites; every pair is linked."""
+    """Links between sites; every pair is linked, or only those that are listed."""
 
     default_delay: Duration = Field(default=0.0, description="One-way delay of pairs that are not listed.")
     pairs: list[PairEntry] = Field(default_factory=list, description="Pairs with a delay or a capacity of their own.")
+    only: Literal["listed"] | None = Field(
+        default=None, description="`listed`: pairs that are not listed cannot connect, and are never planned."
+    )
 
 
 class QualityTableEntry(Entry):

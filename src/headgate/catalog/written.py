@@ -104,7 +104,8 @@ def links_document(links: Links) -> dict[str, Any]:
         }
         for link in sorted(links.pairs.values(), key=lambda each: sorted(each.ends))
     ]
-    return {"default_delay": _with_unit(links.default_delay_s, " s"), "pairs": pairs, **_queue(links.queue)}
+    only = {"only": "listed"} if links.only_listed else {}
+    return {"default_delay": _with_unit(links.default_delay_s, " s"), "pairs": pairs, **only, **_queue(links.queue)}
 
 
 def _queue(queue: LinkQueue) -> dict[str, Any]:

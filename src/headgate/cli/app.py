@@ -22,6 +22,7 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.check",
     "headgate.cli.up",
     "headgate.cli.relay",
+    "headgate.cli.join",
     "headgate.cli.status",
     "headgate.cli.why",
     "headgate.cli.unreadable",

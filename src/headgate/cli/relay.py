@@ -22,6 +22,7 @@ from headgate.fabric import Fabric, cancel_all, keep_quarantine
 from headgate.fabric.address import split_listen
 from headgate.fabric.environment import nats_options
 from headgate.fabric.listening import Listening
+from headgate.fabric.membership import server_directory
 from headgate.fabric.place import HOST
 from headgate.fabric.vitals import keep_vitals
 from headgate.wire.identity import DEPLOYMENT_KEY
@@ -115,11 +116,6 @@ def _no_site(site: str, known: Iterable[str]) -> HeadgateError:
     return HeadgateError(f"no site {site!r}", hint=f"did you mean {close!r}?" if close else None)
 
 
-def own_directory(state_dir: Path, site: str) -> Path:
-    """Where the server of a site is kept."""
-    return state_dir / "sites" / site
-
-
 @asynccontextmanager
 async def _site_fabric(home: Fabric, site: str, snapshot: Snapshot, place: HostPlace) -> AsyncIterator[Fabric]:
     """The connection of a site's relay: to home alone, or also to the site's own server, which is started."""
@@ -129,7 +125,9 @@ async def _site_fabric(home: Fabric, site: str, snapshot: Snapshot, place: HostP
     if not found.is_host:
         yield home
         return
-    async with open_host(home, site, own_directory(place.state_dir, site), place.listening(found), snapshot) as fabric:
+    async with open_host(
+        home, site, server_directory(place.state_dir, site), place.listening(found), snapshot
+    ) as fabric:
         yield fabric
 
 

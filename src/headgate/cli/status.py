@@ -233,8 +233,11 @@ def tables_line(found: dict[str, Any]) -> str:
 
 
 def notes(document: dict[str, Any]) -> list[str]:
-    """What does not fit a table: stages of the job, joins, readers who are away or drain a site, `levels: auto`."""
+    """What does not fit a table: stages of the job, standbys, joins, readers who are away or drain, `levels: auto`."""
     found = [line for name, each in document["streams"].items() if (line := waterfall_line(name, each["job"]))]
+    for site, each in document.get("sites", {}).items():
+        for stream, standby in each.get("standbys", {}).items():
+            found.append(f"{site} gets {stream} from {standby} for now, as its parent is silent")
     for each in document.get("reorderings", [])[-_REORDERINGS:]:
         when = datetime.fromtimestamp(each["time_s"], tz=UTC).strftime("%H:%M:%S")
         whose = ", ".join(each["subscriptions"])

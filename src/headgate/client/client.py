@@ -29,6 +29,7 @@ from headgate.errors import nearest
 from headgate.fabric import Fabric, FabricError, FencedError, NoAnswerError, Stored, cancel_all, report_quarantine
 from headgate.fabric.connecting import connect_as
 from headgate.fabric.gated import GatedFabric
+from headgate.fabric.membership import Membership, connect_near
 from headgate.fabric.server import running_url
 from headgate.model import Stream, parse_duration
 from headgate.model.roots import members_named
@@ -86,7 +87,13 @@ class Client:
     async def connect(
         cls, url: str | None = None, *, state_dir: Path | None = None, namespace: str = "hg", **options: Any
     ) -> Self:
-        """Connect by address, or to the deployment that runs in a state directory."""
+        """Connect by address, or to the deployment that runs in a state directory.
+
+        With the state directory of a host that has joined, the inboxes of its site are read at its own server.
+        """
+        member = Membership.read(state_dir or DEFAULT_STATE_DIR) if url is None else None
+        if member is not None:
+            return cls(await connect_near(member, state_dir or DEFAULT_STATE_DIR, options))
         return cls(await connect_as(find_url(url, state_dir), Logs(namespace), **options))
 
     async def __aenter__(self) -> Self:

@@ -26,7 +26,7 @@ from headgate.fabric.administration import Administration, translated
 from headgate.fabric.place import connect
 from headgate.fabric.roles import GET
 from headgate.fabric.serving import FAILED, RequestCall, receive, serve
-from headgate.fabric.streaming import LogStream, stored_at
+from headgate.fabric.streaming import LogStream, Opener, open_reader, stored_at
 from headgate.protocol.codec import Codec, WireCodec
 from headgate.protocol.port import (
     CARRIED,
@@ -72,6 +72,8 @@ class Fabric(Administration):
         """Who is connected, by its credentials."""
         self.streams = True
         """Whether logs may be read as they grow (`headgate.fabric.streaming`)."""
+        self.opener: Opener | None = None
+        """Who makes the server's consumer for a log that is read as it grows; this connection itself where None."""
         self.arriving: Arriving | None = None
         """Holds back what is awaited, as a slow link would: for demonstrations on one host."""
         self.travelling: Travelling | None = None
@@ -289,7 +291,11 @@ class Fabric(Administration):
 
     def stream(self, log: Log, subject: str) -> LogStream:
         """A reader that the server sends messages to as they are stored; see `streamed`."""
-        return LogStream(self._client, log, subject)
+        return LogStream(self._client, log, subject, self.opener)
+
+    async def open_reader(self, log: Log, subject: str, after: int) -> str:
+        """Have the server keep a consumer for somebody else, who may read by it and make none; its name."""
+        return await open_reader(self._client, log, subject, after)
 
     async def streamed(self, stream: LogStream, log: Log, subject: str, after: int, limit: int) -> list[Stored]:
         """As `next`, by a reader of the log; where the server has fallen silent the log is looked at once.

@@ -93,6 +93,9 @@ class Hosting:
         """Let another site in: to its own link log, and nothing else."""
         child, asked = call.subject.rsplit(".", 1)[1], EntryRequest.decode(call.data)
         logs, role = self._fabric.logs, f"{SITE} {child}"
+        if asked.after is not None:
+            log, links = logs.site(child), logs.links_into(child)
+            return Entered(reader=await self._fabric.own.open_reader(log, links, asked.after)).encode()
         await self._fabric.ensure(logs.site(child))
         account = self._keys.role(logs.namespace, role)
         if child not in self._let_in:

@@ -20,6 +20,7 @@ HOME_API: Final = "$JS.home.API"
 """What the subjects of JetStream begin with in the account of a role: `$JS.API` would ask for logs of its own there."""
 _API: Final = "$JS.API"
 GET: Final = f"{_API}.DIRECT.GET"
+_NEXT: Final = f"{_API}.CONSUMER.MSG.NEXT"
 # What `home` offers to roles, in any namespace; which of it a role takes is stated by the operator's key alone.
 EXPORTS: Final = (
     "*.site.*.in.*.*",
@@ -37,14 +38,16 @@ EXPORTS: Final = (
     "*.tuner.*",
     "*.linked.*.*.*",
     "*.host.*.*",
+    "*.join.*",
     f"{GET}.*",
     f"{GET}.*.>",
     f"{_API}.STREAM.INFO.*",
     f"{_API}.STREAM.PURGE.*",
     f"{_API}.STREAM.NAMES",
+    f"{_NEXT}.*.*",
 )
 NEWS: Final = ("*.new.>", "*.catalog.head")
-SEVERAL_ANSWERS: Final = (f"{GET}.*", "*.linked.*.*.*")
+SEVERAL_ANSWERS: Final = (f"{GET}.*", "*.linked.*.*.*", f"{_NEXT}.*.*")
 """Requests that may be answered by more than one message."""
 
 Edge = tuple[str, str, str]
@@ -75,9 +78,14 @@ def site_answers(logs: Logs, site: str) -> tuple[str, ...]:
 
 
 def guest_rights(logs: Logs, child: str) -> Rights:
-    """What a child may do at the server of its parent: read its own link's log, and purge what it has taken."""
+    """What a child may do at the server of its parent: read its own link's log, and purge what it has taken.
+
+    It reads by consumers that the parent makes for it: who makes one says where it delivers to.
+    """
     log = logs.site(child).name
-    return Rights((f"{GET}.{log}", f"{GET}.{log}.>", *_managed(log)), (logs.news(logs.links_into(child)),))
+    return Rights(
+        (f"{GET}.{log}", f"{GET}.{log}.>", f"{_NEXT}.{log}.*", *_managed(log)), (logs.news(logs.links_into(child)),)
+    )
 
 
 def _tuned(logs: Logs, site: str) -> tuple[str, str]:
@@ -117,6 +125,8 @@ def site_rights(
             services += [f"{GET}.{log}", f"{GET}.{log}.>", *_managed(log)]
             services += _read_state(logs, logs.mark(site, stream.name), logs.ledger(stream.name))
             news.append(logs.news(logs.commit(stream.name)))
+    if site in hosts:
+        services += [logs.joined(site), f"{_NEXT}.{logs.site(site).name}.*"]
     for stream_name, parent, child in edges:
         edge = parent, child, stream_name
         if parent == site:

@@ -13,6 +13,8 @@ import json
 import math
 import time
 from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 from nats.aio.client import Client
@@ -35,6 +37,10 @@ _OLD_FORM: Final = 9
 _CONTROL: Final = ("100", "404", "408", "409")
 
 
+Opener = Callable[[int], Awaitable[str]]
+"""Has the server give messages after a sequence, and returns the name of the consumer that does."""
+
+
 class NoStreamError(FabricError):
     """The server does not let this reader have a consumer, or does not answer."""
 
@@ -42,8 +48,10 @@ class NoStreamError(FabricError):
 class LogStream:
     """Messages of a subject (wildcards allowed) of a log, in order. `close` it at the end."""
 
-    def __init__(self, client: Client, log: Log, subject: str) -> None:
+    def __init__(self, client: Client, log: Log, subject: str, opener: Opener | None = None) -> None:
+        """`opener` has somebody else make the server's consumer, for who may not."""
         self._client = client
+        self._opener = opener or partial(open_reader, client, log, subject)
         self._log = log
         self._subject = subject
         self._name = ""
@@ -86,30 +94,13 @@ class LogStream:
         self._waiting.clear()
         self._after, self._count, self._open, self._broken = after, 0, 0, False
         inbox = self._client.new_inbox()
-        self._name = inbox.rsplit(".", 1)[-1]
-        config = {
-            "name": self._name,
-            "deliver_policy": "by_start_sequence",
-            "opt_start_seq": after + 1,
-            "ack_policy": "none",
-            "filter_subject": self._subject,
-            "inactive_threshold": int(2 * _EXPIRES_S * _NS),
-            "mem_storage": True,
-            "num_replicas": 1,
-        }
-        subject = f"$JS.API.CONSUMER.CREATE.{self._log.name}.{self._name}.{self._subject}"
-        asked = json.dumps({"stream_name": self._log.name, "config": config}).encode()
         try:
-            answer = json.loads((await self._client.request(subject, asked, timeout=_TIMEOUT_S)).data)
-            if "error" not in answer:
-                self._inbox = await self._client.subscribe(inbox, cb=self._take_in)
-                await self._ask_for_more()
-                return
-            cause: object = answer["error"].get("description")
-        except (NatsError, TimeoutError) as error:
-            cause = repr(error)
-        self._refused_s = time.monotonic()
-        raise NoStreamError(f"cannot follow {self._log.name}: {cause}")
+            self._name = await self._opener(after)
+            self._inbox = await self._client.subscribe(inbox, cb=self._take_in)
+            await self._ask_for_more()
+        except (FabricError, NatsError, TimeoutError) as error:
+            self._refused_s = time.monotonic()
+            raise NoStreamError(f"cannot follow {self._log.name}: {error}") from error
 
     async def _ask_for_more(self) -> None:
         """Let the server send on, once half of what it may send has been taken."""
@@ -158,6 +149,30 @@ class LogStream:
         with noted(FABRIC, "a reader of a log is left to its server, which forgets it", NatsError):
             await inbox.unsubscribe()
             await self._client.publish(f"$JS.API.CONSUMER.DELETE.{self._log.name}.{self._name}", b"")
+
+
+async def open_reader(client: Client, log: Log, subject: str, after: int) -> str:
+    """Have the server keep a consumer of a log's messages after a sequence; its name. It gives them to who asks."""
+    name: str = client.new_inbox().rsplit(".", 1)[-1]
+    config = {
+        "name": name,
+        "deliver_policy": "by_start_sequence",
+        "opt_start_seq": after + 1,
+        "ack_policy": "none",
+        "filter_subject": subject,
+        "inactive_threshold": int(2 * _EXPIRES_S * _NS),
+        "mem_storage": True,
+        "num_replicas": 1,
+    }
+    asked = json.dumps({"stream_name": log.name, "config": config}).encode()
+    try:
+        answer = await client.request(f"$JS.API.CONSUMER.CREATE.{log.name}.{name}.{subject}", asked, timeout=_TIMEOUT_S)
+    except (NatsError, TimeoutError) as error:
+        raise FabricError(repr(error)) from error
+    found = json.loads(answer.data)
+    if "error" in found:
+        raise FabricError(str(found["error"].get("description")))
+    return name
 
 
 def stored_at(headers: Any, time_s: float) -> float:

@@ -42,6 +42,7 @@ class ClassLists:
     names: Ids | None = None
     sets: Offsets | None = None
     _plain: ClassLists | None = field(default=None, init=False, repr=False)
+    _uses: Offsets | None = field(default=None, init=False, repr=False)
 
     @classmethod
     def empty(cls, rows: int) -> ClassLists:
@@ -172,8 +173,15 @@ class ClassLists:
                 return _summed(self.each_id(), np.repeat(times, self.set_sizes()))
         if self.names is None:
             return _summed(self.numbers, None)
-        counts = np.bincount(self.numbers, minlength=len(self.names))
-        return _summed(self.names, counts)
+        return _summed(self.names, self.number_counts())
+
+    def number_counts(self) -> Offsets:
+        """How many sets each number is in, for lists with names; counted once."""
+        if self._uses is None:
+            assert self.names is not None
+            object.__setattr__(self, "_uses", np.bincount(self.numbers, minlength=len(self.names)))
+        assert self._uses is not None
+        return self._uses
 
     def class_sums(self, weights: npt.NDArray[np.float64]) -> tuple[Ids, Offsets, npt.NDArray[np.float64]]:
         """The ids that occur, ascending, how many rows each has, and the sum of those rows' weights.

@@ -31,9 +31,14 @@ class Site:
         return self.nats is not None
 
     @property
+    def is_private(self) -> bool:
+        """Whether no other site can dial its server, so that it can send nothing to any."""
+        return self.nats == PRIVATE
+
+    @property
     def dialled_at(self) -> str | None:
         """Where other sites reach its server; None where they cannot, or it has none."""
-        return None if self.nats == PRIVATE else self.nats
+        return None if self.is_private else self.nats
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +75,17 @@ class Link:
 class Links:
     """Every pair of sites is linked; pairs that are not listed have the default delay and no capacity of their own.
 
-    `queue` has the limits of links that have none of their own.
+    `queue` has the limits of links that have none of their own. With `only_listed`, other pairs cannot connect at all.
     """
 
     default_delay_s: float = 0.0
     pairs: Mapping[frozenset[str], Link] = field(default_factory=dict)
     queue: LinkQueue = NO_LIMITS
+    only_listed: bool = False
+
+    def connected(self, one: str, other: str) -> bool:
+        """Whether two sites can connect."""
+        return not self.only_listed or frozenset((one, other)) in self.pairs
 
     def between(self, one: str, other: str) -> Link:
         """The link between two sites."""

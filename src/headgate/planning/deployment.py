@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from headgate.planning.problem import Delays, Flow, Member, Problem, ProblemErro
 
 ASSUMED_SELECTIVITY = 0.2
 ASSUMED_STRING_BYTES = 16.0
+UNLIMITED_BYTES_PER_S = 1e15  # of a link that is named only because others do not exist
 ASSUMED_RATE_ROWS_PER_S = 1.0  # only for want of a number: plans say that the rate is unknown
 ROW_OVERHEAD_BYTES = 8.0  # class ids, sequence, framing: what a row costs besides its columns
 
@@ -77,11 +79,8 @@ def problem_of(
         tuple(flows),
         tuple(members),
         _delays(deployment),
-        {
-            pair: link.capacity_bytes_per_s
-            for pair, link in deployment.links.pairs.items()
-            if link.capacity_bytes_per_s is not None
-        },
+        _capacities(deployment),
+        physical=deployment.links.only_listed or _private(deployment),
         relays=frozenset(deployment.sites if relays == "all" else relays),
     )
 
@@ -201,6 +200,22 @@ def width(kind: pa.DataType) -> float:
         return max(1.0, float(kind.bit_width) / 8)
     except ValueError:
         return ASSUMED_STRING_BYTES * (4.0 if pa.types.is_nested(kind) else 1.0)
+
+
+def _private(deployment: Deployment) -> bool:
+    """Whether there is a site that nobody can dial."""
+    return any(site.is_private for site in deployment.sites.values())
+
+
+def _capacities(deployment: Deployment) -> dict[frozenset[str], float]:
+    """What single links can carry; where some pairs cannot connect, all that can are named."""
+    links = deployment.links
+    found = {pair: link.capacity_bytes_per_s for pair, link in links.pairs.items()}
+    if not links.only_listed and not _private(deployment):
+        return {pair: capacity for pair, capacity in found.items() if capacity is not None}
+    pairs = found if links.only_listed else map(frozenset, combinations(deployment.sites, 2))
+    known = {pair: found.get(pair) for pair in pairs}
+    return {pair: UNLIMITED_BYTES_PER_S if capacity is None else capacity for pair, capacity in known.items()}
 
 
 def _delays(deployment: Deployment) -> Delays:

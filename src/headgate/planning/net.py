@@ -318,6 +318,7 @@ def _resources(problem: Problem, sites: dict[str, int]) -> tuple[npt.NDArray[np.
     link = np.full((len(sites), len(sites)), -1, np.int32)
     ends = np.array([[sites[name] for name in sorted(pair)] for pair, _ in pairs], np.int32).reshape(-1, 2)
     link[ends[:, 0], ends[:, 1]] = link[ends[:, 1], ends[:, 0]] = np.arange(len(pairs), dtype=np.int32)
+    link[[sites[name] for name in sorted(problem.leaves)]] = -1  # they are sent to, and send nothing
     return resources, link, ends
 
 

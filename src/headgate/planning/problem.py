@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -169,8 +170,14 @@ class Problem:
         return {flow.name: index for index, flow in enumerate(self.flows)}
 
     def linked(self, one: str, other: str) -> bool:
-        """Whether two sites can forward to each other."""
-        return one != other and (not self.physical or frozenset((one, other)) in self.capacities)
+        """Whether a site can forward to another one; one that nobody can dial forwards to none."""
+        joined = not self.physical or frozenset((one, other)) in self.capacities
+        return one != other and joined and one not in self.leaves
+
+    @cached_property
+    def leaves(self) -> frozenset[str]:
+        """The sites that nobody can dial."""
+        return frozenset(site.name for site in self.sites if site.is_private)
 
 
 def unreachable(problem: Problem) -> list[tuple[str, str]]:
@@ -180,8 +187,9 @@ def unreachable(problem: Problem) -> list[tuple[str, str]]:
     neighbours: dict[str, set[str]] = {}
     for ends in problem.capacities:
         one, other = tuple(ends)
-        neighbours.setdefault(one, set()).add(other)
-        neighbours.setdefault(other, set()).add(one)
+        for parent, child in ((one, other), (other, one)):
+            if parent not in problem.leaves:
+                neighbours.setdefault(parent, set()).add(child)
     wanted: dict[str, set[str]] = {}
     for member in problem.members:
         wanted.setdefault(member.stream, set()).add(member.site)

@@ -138,17 +138,25 @@ class HostedLogs(Record, frozen=True, kw_only=True):
 
 
 class EntryRequest(Record, frozen=True, kw_only=True):
-    """A site asks another one to be let in to its server, with a key of its own; only the public part is sent."""
+    """A site asks another one to be let in to its server, with a key of its own; only the public part is sent.
+
+    Once it is in, it asks in the same way for a consumer that gives it its link's messages `after` a sequence.
+    """
 
     kind_name = "entry"
-    key: str
+    key: str = ""
+    after: Count | None = None
 
 
 class Entered(Record, frozen=True, kw_only=True):
-    """The answer: what lets the holder of the key in, and the certificate's fingerprint where there is TLS."""
+    """The answer: what lets the holder of the key in, and the certificate's fingerprint where there is TLS.
+
+    `reader` is the name of the consumer that was asked for.
+    """
 
     kind_name = "entered"
-    statement: str
+    statement: str = ""
+    reader: str = ""
     fingerprint: str = ""
 
 

@@ -229,6 +229,7 @@ class TunedStep(msgspec.Struct, frozen=True, kw_only=True):
     as the judge saw it one period later (with all transformations of the same period).
     """
 
+    run: Count
     time_ms: Count
     at_s: float
     period: Count

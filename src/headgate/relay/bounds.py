@@ -55,6 +55,8 @@ class Bounds:
     @property
     def over(self) -> bool:
         """Whether a group has more waiting than its policy allows."""
+        if not self.groups:
+            return False
         return bool(np.any(self._rows > self._max_rows) or np.any(self._bytes > self._max_bytes + 1e-6))
 
     @property

@@ -8,7 +8,9 @@ as after a crash between the two steps, covers nothing new: it is recognised by 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from headgate.diagnostics import site_log
@@ -16,7 +18,7 @@ from headgate.fabric import Fabric, FabricError, FencedError, cancel_all
 from headgate.fabric.connecting import join
 from headgate.fabric.keys import KeyPair
 from headgate.fabric.placed import HostFabric
-from headgate.fabric.roled import RoleCredentials
+from headgate.fabric.roled import RoleCredentials, RoleFabric
 from headgate.fabric.streaming import NoStreamError
 from headgate.model import Deployment
 from headgate.protocol.port import Stored
@@ -122,19 +124,35 @@ class Couriers:
         self._site = site
         self._tables = tables
         self._options = dict(options or {})
+        if isinstance(fabric, HostFabric) and isinstance(self._home, RoleFabric):
+            self._home.opener = self._open_at_home
+        self.standbys: Callable[[], set[str]] = set
+        """Who serves this site at the moment in place of a parent."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.problems: dict[str, str] = {}
         """By the site of a server that cannot be read now, why."""
 
     async def run(self) -> None:
         """Carry until cancelled. A server of an earlier plan is read on, as rows may still come from there."""
+        standing_in = asyncio.create_task(self._follow_standbys())
         try:
             async for snapshot in self._tables.heads():
-                for place in await self._places(snapshot):
-                    if place not in self._tasks:
-                        self._tasks[place] = asyncio.create_task(self._keep(place), name=f"courier from {place}")
+                self._start(await self._places(snapshot))
         finally:
-            await cancel_all(list(self._tasks.values()))
+            await cancel_all([standing_in, *self._tasks.values()])
+
+    async def _follow_standbys(self) -> None:
+        """Carry also from the servers of standbys, once they serve this site: before that nobody connects to them."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            in_use = self.standbys()
+            if in_use:
+                deployment = (await self._tables.newest()).deployment
+                self._start({place_of(deployment, each) for each in in_use} - {place_of(deployment, self._site)})
+
+    def _start(self, places: set[str]) -> None:
+        for place in places - self._tasks.keys():
+            self._tasks[place] = asyncio.create_task(self._keep(place), name=f"courier from {place}")
 
     async def _places(self, snapshot: Snapshot) -> set[str]:
         """The servers where parents of this site are, and have been as far as its log knows."""
@@ -194,4 +212,20 @@ class Couriers:
         options = dict(self._options)
         if answer.fingerprint:
             options["tls_fingerprint"] = answer.fingerprint
-        return await join(address, logs, RoleCredentials(answer.statement, pair), **options)
+        source = await join(address, logs, RoleCredentials(answer.statement, pair), **options)
+        source.opener = partial(self._open, parent)
+        return source
+
+    async def _open_at_home(self, after: int) -> str:
+        """Have the server of home send this site's blocks behind a place, as they are stored."""
+        asked = json.dumps({"after": after}).encode()
+        answer = json.loads(await self._home.request(self._fabric.logs.joined(self._site), asked))
+        if "reader" not in answer:
+            raise FabricError(str(answer.get("error")))
+        return str(answer["reader"])
+
+    async def _open(self, parent: str, after: int) -> str:
+        """Have the server of a parent send this site's blocks behind a place, as they are stored."""
+        asked = EntryRequest(after=after).encode()
+        answer = await self._home.request(self._fabric.logs.entered(parent, self._site), asked)
+        return Entered.decode(answer).reader

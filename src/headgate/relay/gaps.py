@@ -40,6 +40,10 @@ class Gaps:
         """Take up what this site has reported before."""
         self._had = {stream: upto for stream, (upto, _) in (await self._state.settled_before()).items()}
 
+    def had(self, stream: str) -> int:
+        """How far this site had stated before its start that all of its outputs have passed a stream."""
+        return self._had.get(stream, 0)
+
     def begin(self, stream: str) -> None:
         """Let a stream go on from what this site has had of it, before its first block."""
         self._state.core.begin(stream, self._had.get(stream, 0))

@@ -100,7 +100,10 @@ class Intakes:
         """Route a block, and see to what is missing before it."""
         state, stream = self._state, routes.stream
         async with state.routing:
-            routes = await state.serving(routes)
+            if routes.parent is not None and block.upto <= self._gaps.had(stream):
+                routes = replace(routes, children=())  # all links have passed it, and some may not be ours any more
+            else:
+                routes = await state.serving(routes)
             if state.routed.get(stream) is not routes:
                 await restore_outputs(state, routes)
                 state.current[stream] = frozenset(key_of(stream, target) for target in routes.targets)

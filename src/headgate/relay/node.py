@@ -52,6 +52,7 @@ class RelayNode:
         if isinstance(home, RoleFabric):
             home.guards[home.logs.repair(site)] = self._may_ask
         self.machine = self._make()
+        self.couriers.standbys = lambda: set(self.machine.state.standbys.values())
 
     async def _may_ask(self, asker: str, data: bytes) -> bool:
         try:

@@ -11,7 +11,7 @@ import heapq
 from typing import Any, Final
 
 from headgate.protocol.codec import Codec
-from headgate.protocol.kernel import Machine, Signal
+from headgate.protocol.kernel import Machine, Signal, Task
 from headgate.protocol.port import FabricError, MachinePort
 from headgate.protocol.quarantine import Quarantine
 from headgate.protocol.tuning import (
@@ -68,6 +68,7 @@ class UnitMachine(Machine):
         self._timed = Signal(self)
         self._apart: dict[int, int] = {}
         self._carried: dict[int, int] = {}
+        self._measuring: dict[int, Task[None]] = {}
         self.spawn(self._follow_home(), "home")
         self.spawn(self._run_timers(), "timers")
 
@@ -266,8 +267,11 @@ class UnitMachine(Machine):
 
     async def _measure(self, targets: tuple[int, ...], *, in_use: bool = False) -> None:
         """Measure links to some sites, as far as that is due."""
-        due = [each for each in targets if self.figures.due(each, self.now_s, in_use=in_use)]
-        await self.port.gather(*(self._measure_one(each) for each in due))
+        for each in targets:
+            if each not in self._measuring and self.figures.due(each, self.now_s, in_use=in_use):
+                self._measuring[each] = self.spawn(self._measure_one(each), "measure", watched=True)
+        for task in [self._measuring[each] for each in targets if each in self._measuring]:
+            await task  # also one that somebody else began
 
     async def _measure_one(self, target: int) -> None:
         """Time a few letters there and back; cores hear of a figure that has become another one."""
@@ -277,6 +281,7 @@ class UnitMachine(Machine):
             if await self._send(target, 0, None):
                 waits_s.append(self.port.now - began_s)
         self.counts.pings += len(waits_s)
+        del self._measuring[target]
         if waits_s and self.figures.note(target, min(waits_s) / 2, self.now_s):
             for core in self.cores.values():
                 core.measured[LinkFigures.METRIC, target] = (

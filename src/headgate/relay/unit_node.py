@@ -6,14 +6,13 @@ import asyncio
 from typing import Final
 
 from headgate.diagnostics import site_log
-from headgate.fabric import Fabric
+from headgate.fabric import Fabric, cancel_all
 from headgate.fabric.placed import HostFabric
 from headgate.fabric.roled import RoleFabric
 from headgate.fabric.runner import run_machine
-from headgate.protocol.port import FabricError
 from headgate.relay.tables import Tables
 
-_LOOK_S: Final = 2.0
+_PAUSE_S: Final = 1.0
 
 
 class UnitNode:
@@ -28,9 +27,19 @@ class UnitNode:
         self.tables = tables or Tables(fabric)
 
     async def run(self) -> None:
-        """Wait until the tuner owns the plan, then take part; what only the tuner needs is imported then."""
-        while not await self._tuned():  # noqa: ASYNC110 - the server knows what is in force, and no event here does
-            await asyncio.sleep(_LOOK_S)
+        """Take part while the newest revision says that the tuner owns the plan."""
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            async for snapshot in self.tables.heads():
+                if snapshot.deployment.tuned and not tasks:
+                    tasks.append(asyncio.create_task(self._take_part(), name=f"unit of {self.site}"))
+                elif tasks and not snapshot.deployment.tuned:
+                    await cancel_all([tasks.pop()])
+        finally:
+            await cancel_all(tasks)
+
+    async def _take_part(self) -> None:
+        """Run the unit; one that fails is started again with nothing. What only the tuner needs is imported here."""
         from headgate.protocol.tuning import UnitLetter
         from headgate.protocol.tuning_codec import decode_tuning
         from headgate.relay.unit import UnitMachine
@@ -42,21 +51,19 @@ class UnitNode:
             except WireError:
                 return False
 
-        log = site_log(self.site)
-        machine = UnitMachine(
-            self.site,
-            self.fabric.logs,
-            max_payload=self.fabric.max_payload,
-            codec=self.fabric.codec,
-            quarantine=self.fabric.quarantine,
-        )
-        if isinstance(self.fabric, RoleFabric):
-            self.fabric.guards[machine.service] = signed
-        log.info("the tuner's unit of %s is started", self.site)
-        await run_machine(self.fabric, machine, self.tables.snapshot, services=(machine.service,), log=log)
-
-    async def _tuned(self) -> bool:
-        try:
-            return (await self.tables.newest()).deployment.tuned
-        except FabricError:
-            return False
+        log, fabric = site_log(self.site), self.fabric
+        while True:
+            machine = UnitMachine(
+                self.site,
+                fabric.logs,
+                max_payload=fabric.max_payload,
+                codec=fabric.codec,
+                quarantine=fabric.quarantine,
+            )
+            if isinstance(fabric, RoleFabric):
+                fabric.guards[machine.service] = signed
+            try:
+                await run_machine(fabric, machine, self.tables.snapshot, services=(machine.service,), log=log)
+            except Exception as error:  # noqa: BLE001 - rows do not depend on it: it is told, and tried again
+                log.warning("the tuner's unit of %s has failed and is started again: %r", self.site, error)
+            await asyncio.sleep(_PAUSE_S)

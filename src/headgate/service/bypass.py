@@ -100,8 +100,8 @@ class Bypass:
     def _change(self, silent: frozenset[str], in_use: Mapping[tuple[str, str], str], back: set[str]) -> bool:
         """Put a plan around silent relays, or back to those that report again, into the catalog."""
         snapshot = self._catalog.snapshot()
-        if snapshot.plan is None or snapshot.deployment.options.get(APPROVE) is True:
-            return False  # an operator approves plans: standbys serve until then
+        if snapshot.plan is None or snapshot.deployment.tuned or snapshot.deployment.options.get(APPROVE) is True:
+            return False  # the tuner owns the plan, or an operator approves plans: standbys serve until then
         plan, moved = plan_around(snapshot.plan, silent, in_use)
         for site in back:
             plan = plan_back(plan, self.moved, site)

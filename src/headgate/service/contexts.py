@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any, Final
 
 from headgate.catalog.engines import read_grid
@@ -41,6 +42,13 @@ class Pending:
     contexts: Mapping[str, Values]
     places: Mapping[str, int]
     updates: int
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is a truth value, a finite double or a whole number of 64 bits."""
+    if isinstance(value, float):
+        return isfinite(value)
+    return isinstance(value, bool | int) and -(2**63) <= value < 2**63
 
 
 def _length(value: Any) -> int:
@@ -146,11 +154,14 @@ class Contexts:
         changes: dict[str, dict[int, tuple[Values, Values]]] = {}
         news: dict[str, Values] = {}
         for name, values in requests.items():
-            self._check(name, values)
+            numbers = self._other_numbers(name, values)
+            if not numbers:
+                self._check(name, values)
             old = self.current(name)
             news[name] = {**old, **values}
-            self._check_growth(name, old, news[name])
-            if not self._in_place(name, old, news[name]):
+            if not numbers:
+                self._check_growth(name, old, news[name])
+            if not self._own_class(name) or not (numbers or self._same_template(name, old, news[name])):
                 return None
             subscription = self.snapshot.deployment.subscriptions[name]
             if news[name] != old:
@@ -182,6 +193,13 @@ class Contexts:
         """Whether the catalog should take the values over."""
         return self._updates >= FOLD_AFTER and time.monotonic() >= self._folded_s + FOLD_EVERY_S
 
+    def _other_numbers(self, name: str, values: Values) -> bool:
+        """Whether all that changes are numbers and truth values that stay of their type: there is no more to check."""
+        if name not in self.snapshot.deployment.subscriptions:
+            return False
+        old = self.current(name)
+        return all(key in old and type(value) is type(old[key]) and _is_number(value) for key, value in values.items())
+
     def _check(self, name: str, values: Values) -> None:
         known = self.snapshot.deployment.subscriptions
         if name not in known:
@@ -198,7 +216,8 @@ class Contexts:
         check_context({**self.current(name), **values})
         try:
             json.dumps(values, allow_nan=False)
-        except (TypeError, ValueError):
+            encode_context({0: ({}, values)})
+        except (TypeError, ValueError, OverflowError):
             raise HeadgateError(
                 f"the context of {name!r} has a value that cannot be stored",
                 hint="use finite numbers, text, truth values and lists of them",
@@ -211,11 +230,14 @@ class Contexts:
             changed = replace(deployment.subscriptions[name], context=dict(new))
             check_cost(changed, deployment.streams[changed.stream].schema, row_limit_us(deployment.options))
 
-    def _in_place(self, name: str, old: Values, new: Values) -> bool:
-        subscription = self.snapshot.deployment.subscriptions[name]
+    def _own_class(self, name: str) -> bool:
+        """Whether nobody else has the class of a subscription."""
         identity = self.snapshot.class_ids[name]
         if self._owners_of is not self.snapshot:
             self._owners, self._owners_of = Counter(self.snapshot.class_ids.values()), self.snapshot
-        if self._owners[identity] > 1:
-            return False
+        return self._owners[identity] == 1
+
+    def _same_template(self, name: str, old: Values, new: Values) -> bool:
+        """Whether a subscription's filter is read in the same way with other values."""
+        subscription = self.snapshot.deployment.subscriptions[name]
         return template_of(replace(subscription, context=old)) == template_of(replace(subscription, context=new))

@@ -30,6 +30,7 @@ from headgate.service.desk import Desk
 from headgate.service.extending import Extender
 from headgate.service.grants import Granting
 from headgate.service.owned import list_owned
+from headgate.service.pages import PAGE, Page
 from headgate.service.people import People
 from headgate.service.proposals import Proposals
 from headgate.service.refining import members, named, refinement
@@ -43,7 +44,7 @@ from headgate.service.starting import resolved
 from headgate.service.suspending import Suspender
 from headgate.wire.snapshot import Snapshot, SnapshotWriter
 
-Report = Callable[[], Awaitable[dict[str, Any]]]
+Report = Callable[[Page], Awaitable[dict[str, Any]]]
 
 _RETRY_S: Final = 1.0
 _CHANGES: Final = 4
@@ -412,8 +413,14 @@ class Control:
         author = {key: request[key] for key in (OPERATOR, ORIGIN) if key in request}
         return int((await self._change(what, author, change))["changed"])
 
-    async def _status(self, _: Request) -> dict[str, Any]:
-        return await self._report()
+    async def _status(self, request: Request) -> dict[str, Any]:
+        """Everything, with at most a page of subscriptions: those that `only`, `after` and `limit` say."""
+        only = mapping_of(request, "only") if "only" in request else {}
+        after = text_of(request, "after") if "after" in request else ""
+        limit = request.get("limit", PAGE)
+        if not isinstance(limit, int) or not 0 < limit <= PAGE:
+            raise RequestError(f"{limit!r} subscriptions cannot be shown", hint=f"ask for 1 to {PAGE} at a time")
+        return await self._report(Page.read({key: str(value) for key, value in only.items()}, after, limit))
 
     async def _machine(self, _: Request) -> dict[str, Any]:
         return self.machine()

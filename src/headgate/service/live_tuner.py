@@ -130,7 +130,7 @@ class LiveTuner:
             scene = Scene(with_relays_of(found.problem, plan), wishes.measured or found.measured)
             return TuningRun.begin(self._number, time.time(), wishes, scene, plan, seen)
 
-        self.history = TuningHistory(await asyncio.to_thread(work))
+        self.history = TuningHistory(await asyncio.to_thread(work), self.history)
         self._refused = ""
         await self._report()
 

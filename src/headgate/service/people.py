@@ -169,6 +169,12 @@ class People:
         await self._store(registry)
         return {}
 
+    async def admit(self, request: Request, what: str, registry: Registry, user: User | None) -> None:
+        """Keep another registry, which has a user of a program more or less, and note who wanted that."""
+        self._directory()
+        self._record(request, what, None, user)
+        await self._store(registry)
+
     def _record(self, request: Request, what: str, before: User | None, after: User | None) -> None:
         if self._audit is not None:
             shown = {

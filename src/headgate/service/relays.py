@@ -31,9 +31,13 @@ class Relays:
         self._budgets: Budgets | None = None
         self._connections: list[Fabric] = []
         self.nodes: dict[str, RelayNode] = {}
+        self._units: set[str] = set()
 
     async def follow(self, deployment: Deployment, spawn: Spawn) -> None:
-        """Run the relays of sites that have none yet; one that is a host of its own runs there."""
+        """Run the relays of sites that have none yet; one that is a host of its own runs there.
+
+        Where the tuner owns the plan each gets its part of the tuner beside it.
+        """
         if self._budgets is None:
             self._budgets = Budgets(deployment)
         sites = [name for name, site in deployment.sites.items() if name not in self.nodes and not site.is_host]
@@ -48,7 +52,10 @@ class Relays:
                 connecting=self._settings.nats_options,
             )
             spawn(node.run(), f"relay {site}")
-            spawn(UnitNode(node.fabric, site, self._tables).run(), f"unit {site}")
+        if deployment.tuned:
+            for site in self.nodes.keys() - self._units:
+                self._units.add(site)
+                spawn(UnitNode(self.nodes[site].fabric, site, self._tables).run(), f"unit {site}")
 
     async def _connect(self, site: str) -> Fabric:
         if self._roles is None:

@@ -68,6 +68,7 @@ class Roles:
         self._told: dict[str, tuple[Rights, Mapping[str, int]]] = {}
         self._snapshot: Snapshot | None = None
         self._old: dict[Edge, OldLink] = {}
+        self._without: dict[Edge, int] = {}  # by link of an earlier plan, the first report of its parent without it
         self._sites: tuple[str, ...] = ()
         self._made: set[str] = set()
         self._told_for: object = None
@@ -230,12 +231,31 @@ class Roles:
             except WireError:
                 return link
             return link if manifest.version < link.revision else replace(link, upto=manifest.upto)
-        for site in (link.child, link.parent):
-            stored = await fabric.last(logs.state, logs.stats("relay", site))
-            report = None if stored is None else fabric.quarantine.take(logs.state, stored, RelayReport.decode)
-            if report is not None and report.settled.get(stream, (-1, 0))[0] >= link.upto:
-                return None
-        return link
+        child, parent = await self._report(link.child), await self._report(link.parent)
+        if parent is not None and parent.settled.get(stream, (-1, 0))[0] >= link.upto:
+            return None
+        passed = child is not None and child.settled.get(stream, (-1, 0))[0] >= link.upto
+        return None if passed and self._has_left(link, parent) else link
+
+    async def _report(self, site: str) -> RelayReport | None:
+        stored = await self._fabric.last(self._logs.state, self._logs.stats("relay", site))
+        return None if stored is None else self._fabric.quarantine.take(self._logs.state, stored, RelayReport.decode)
+
+    def _has_left(self, link: OldLink, parent: RelayReport | None) -> bool:
+        """Whether a parent needs a link no more although it does not get all that its child does.
+
+        A relay that is started again looks up what it has sent on every link of what it has not stated to be settled.
+        Its statement of that lags behind its outputs by one report, so two in a row must be without the link.
+        """
+        assert self._snapshot is not None
+        if parent is None or link.parent not in self._snapshot.deployment.sites:
+            return True
+        output = parent.outputs.get(f"to~{link.stream}~{link.child}")
+        settled = parent.settled.get(link.stream, (-1, 0))[0]
+        if output is not None and (output.rows or settled < (output.coverage or 0)):
+            self._without.pop(link.edge, None)
+            return False
+        return parent.time_ms > self._without.setdefault(link.edge, parent.time_ms)
 
     async def _read_link(self, call: RequestCall) -> None:
         """Answer a parent with what it has sent to a child: the subject says whose link it is."""

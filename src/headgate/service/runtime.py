@@ -46,12 +46,14 @@ from headgate.service.face import FaceConfig, FaceProcess, listen
 from headgate.service.following import Following
 from headgate.service.gate import Gate
 from headgate.service.heads import HeadMachine
+from headgate.service.inviting import Inviting
 from headgate.service.joining import Joiner
 from headgate.service.keeper import KeeperMachine, store_books
 from headgate.service.lines import Lines
 from headgate.service.live_tuner import LiveTuner
 from headgate.service.machine import Machine
 from headgate.service.observer import Observer
+from headgate.service.pages import Page
 from headgate.service.people import People
 from headgate.service.processes import JobProcess
 from headgate.service.pulse import keep_pulse, say_stopped
@@ -100,6 +102,10 @@ class Runtime:
         self.audit = Audit(settings.state_dir)
         self.people = self.control.people = People(server, fabric.logs, self.audit)
         self.control.more |= DeviceDesk(server, fabric.logs, self.audit).verbs
+        self.inviting: Inviting | None = None
+        if server is not None:
+            self.inviting = Inviting(fabric, server, self.people, lambda: self.control.contexts.snapshot.deployment)
+            self.control.more |= self.inviting.verbs
         directory = directory_of(self.url)
         self.roles = Roles(directory, fabric) if directory is not None and has_keys(directory) else None
         self.control.roles = self.people.roles = self.roles
@@ -174,6 +180,8 @@ class Runtime:
             )
             self._spawn(gate.run(), "gate")
             self._spawn(self.people.run(), "users")
+        if self.inviting is not None:
+            self._spawn(self.inviting.run(), "hosts that join")
         self._spawn(self.control.suspender.run(), "filters that take too long")
         self._spawn(keep_anchor(self.fabric, self.audit), "audit")
         self._spawn(self.control.run(), "revisions")
@@ -374,9 +382,9 @@ class Runtime:
                 await asyncio.sleep(_READY_POLL_S)
         await self.failure
 
-    async def status(self) -> dict[str, Any]:
-        """Everything that can be said about the deployment now."""
-        return await read_status(self.fabric, self.tables, self.settings.state_dir)
+    async def status(self, page: Page | None = None) -> dict[str, Any]:
+        """Everything that can be said about the deployment now, with all subscriptions or those of a page."""
+        return await read_status(self.fabric, self.tables, self.settings.state_dir, page)
 
     def _sums(self) -> dict[str, Matched]:
         """The root's side of every stream's books, as it stands."""

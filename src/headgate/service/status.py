@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -147,7 +147,7 @@ def with_machine(document: dict[str, Any], machine: dict[str, Any]) -> dict[str,
 
 
 def _stream(snapshot: Snapshot, book: StreamBooks, jobs: dict[str, dict[str, Any]], relays: Relays) -> dict[str, Any]:
-    document = book.to_document()
+    document = replace(book, entries=()).to_document()
     del document["entries"]
     document["unpassed_ms"] = _unpassed_ms(snapshot, book, relays)
     sent = relays.get(snapshot.deployment.streams[book.stream].root, _SILENT).link_bytes
@@ -197,6 +197,7 @@ def _site(name: str, relays: Relays) -> dict[str, Any]:
         "level": max((output.level for output in report.outputs.values()), default=0),
         "inbox_bytes": report.inbox_bytes,
         "repairs": report.repairs,
+        "standbys": report.standbys,
         "blocks": report.blocks,
         "cpu_s": report.cpu_s,
         "time_ms": report.time_ms if name in relays else None,

@@ -24,13 +24,16 @@ QUIET_PERIODS = 3
 
 
 class TuningHistory:
-    """The history of one run."""
+    """The history of a run, and of those before it with the same objective, which began anew as figures changed."""
 
-    def __init__(self, run: TuningRun) -> None:
+    def __init__(self, run: TuningRun, before: TuningHistory | None = None) -> None:
         self.run = run
         self._better = compile_objective(run.wishes.objective, Vocabulary.installed()).better
-        self.points: list[CostPoint] = []
-        self.steps: list[TunedStep] = []
+        known = before if before is not None and before.run.wishes.objective == run.wishes.objective else None
+        self.points: list[CostPoint] = [] if known is None else known.points
+        self.steps: list[TunedStep] = [] if known is None else known.steps
+        self.origin_s: float = run.began_s if known is None else known.origin_s
+        self._known_since: int | None = None
         self._last_period = 0
         self._moved_in = 0
         self._decided: tuple[int, float | None] = (0, None)
@@ -41,7 +44,7 @@ class TuningHistory:
         self.points.append(
             CostPoint(
                 time_ms=time_ms,
-                at_s=told.at_s,
+                at_s=told.at_s + self.run.began_s - self.origin_s,
                 period=told.period,
                 cost=_number(told.cost),
                 missed=missed,
@@ -50,12 +53,14 @@ class TuningHistory:
         )
         del self.points[:-MOST_POINTS]
         self._last_period = told.period
+        if told.sites == self._sites and self._known_since is None:
+            self._known_since = told.period
         if not told.deciding:
             return
         whole = told.sites == self._sites and math.isfinite(told.cost)
         for place, step in enumerate(self.steps):
-            waits = step.state == "in force" and step.measured is None and told.period > step.period
-            if waits and whole and step.cost_before is not None:
+            mine = step.run == self.run.number and told.period > step.period
+            if mine and step.state == "in force" and step.measured is None and whole and step.cost_before is not None:
                 brought = self._better(step.cost_before, told.cost)
                 self.steps[place] = msgspec.structs.replace(step, measured=brought, measured_cost=told.cost)
         self._decided = (told.period, told.cost if whole else None)
@@ -67,8 +72,9 @@ class TuningHistory:
         if not why:
             self._moved_in = period
         step = TunedStep(
+            run=self.run.number,
             time_ms=time_ms,
-            at_s=time_ms / 1000 - self.run.began_s,
+            at_s=time_ms / 1000 - self.origin_s,
             period=period,
             stream=self.run.streams[asked.tree] if 0 <= asked.tree < len(self.run.streams) else "",
             transformation=asked.name,
@@ -90,8 +96,9 @@ class TuningHistory:
     @property
     def settled(self) -> bool:
         """Whether the cost is known and nothing was changed for some periods."""
-        first = next((point.period for point in self.points if point.sites == self._sites), math.inf)
-        return self._last_period - max(first, self._moved_in) >= QUIET_PERIODS
+        if self._known_since is None:
+            return False
+        return self._last_period - max(self._known_since, self._moved_in) >= QUIET_PERIODS
 
     @property
     def _sites(self) -> int:

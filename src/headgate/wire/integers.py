@@ -35,12 +35,16 @@ def encode_uints(values: UInts) -> bytes:
     """
     narrow = _narrow(values)
     width = narrow.dtype.itemsize
-    planes = np.ascontiguousarray(narrow.view(np.uint8).reshape(-1, width).T).tobytes()
+    if not narrow.flags.c_contiguous:
+        narrow = narrow.copy()
+    planes = np.empty(narrow.nbytes, np.uint8)
+    for plane in range(width):
+        planes[plane * narrow.size : (plane + 1) * narrow.size] = narrow.view(np.uint8)[plane::width]
     if len(planes) >= _PLAIN_BELOW:
         packed: bytes = pa.compress(planes, codec=_CODEC, asbytes=True)
         if len(packed) < len(planes):
             return bytes([width | 0x80]) + packed
-    return bytes([width]) + planes
+    return bytes([width]) + planes.tobytes()
 
 
 def decode_uints(data: bytes | memoryview, count: int) -> npt.NDArray[np.uint64]:

@@ -55,7 +55,7 @@ def _pruned(lists: ClassLists) -> ClassLists:
         return lists
     if len(lists.numbers) < _NAMED_FROM:
         return lists.plain()
-    used = np.bincount(lists.numbers, minlength=len(lists.names)) > 0
+    used = lists.number_counts() > 0
     if used.all():
         return lists
     renumbered = (np.cumsum(used) - 1).astype(np.uint32)

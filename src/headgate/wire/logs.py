@@ -288,6 +288,10 @@ class Logs:
         """Where a site answers the same requests of another site: the subject says who asks; `*` is any."""
         return self._subject("repair", _token(site), asker if asker == "*" else _token(asker))
 
+    def joined(self, site: str) -> str:
+        """Where home takes the host of a site in, or lets it go (a service, not a log); `*` is any site."""
+        return self._subject("join", site if site == "*" else _token(site))
+
     def hosted(self, site: str) -> str:
         """Where the relay of a site with a server of its own reads that server's logs for home (a service)."""
         return self._subject("host", _token(site))

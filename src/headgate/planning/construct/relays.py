@@ -23,6 +23,6 @@ def connect(graph: Graph) -> None:
                 break
             for mate in mates:
                 free = mate == index or nodes["parent"][mate] >= 0 or graph.layout.relay[mate]
-                if mate not in before and free and graph.problem.linked(names[site[at]], names[site[mate]]):
+                if mate not in before and free and graph.problem.linked(names[site[mate]], names[site[at]]):
                     before[mate] = at
                     pending.append(mate)

@@ -150,8 +150,8 @@ def promote(net: Net, node: int) -> int:
     parent = net.node[node].parent
     if parent < net.flow.shape[0]:
         return 0
-    grand = net.node[parent].parent
-    if not linked(net, net.node[grand].site, net.node[node].site):
+    grand, site = net.node[parent].parent, net.node[node].site
+    if not (linked(net, net.node[grand].site, site) and linked(net, site, net.node[parent].site)):
         return 0
     return step_to(net, step_to(net, 0, node, grand), parent, node)
 

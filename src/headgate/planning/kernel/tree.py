@@ -69,7 +69,7 @@ def link_delay(net: Net, one: int, other: int) -> float:
 
 @jit
 def linked(net: Net, one: int, other: int) -> bool:
-    """Whether two sites can forward to each other."""
+    """Whether a site can forward to another one."""
     return one != other and (net.counter[0].physical == 0 or net.link[one, other] >= 0)
 
 

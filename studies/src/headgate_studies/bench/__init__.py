@@ -33,6 +33,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "links": Benchmark(
         "headgate_studies.bench.links", "live: how much of a long link relays use, between hosts of the laboratory"
     ),
+    "hosts": Benchmark(
+        "headgate_studies.bench.hosts", "live: every site its own server, the network's counts against our own"
+    ),
     "handoff": Benchmark(
         "headgate_studies.bench.handoff", "live: subscriptions move between sites, relays are killed meanwhile"
     ),

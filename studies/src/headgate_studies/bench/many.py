@@ -32,6 +32,7 @@ from headgate_studies.direct import DirectCommits
 SIZES: Final = (1_000, 10_000, 100_000, 500_000)
 _EVERY_S: Final = 0.5
 _POLL_S: Final = 0.02
+_AT_A_TIME: Final = 100_000
 _PATIENCE_S: Final = 600.0
 
 
@@ -126,14 +127,18 @@ async def _measure(directory: Path, size: int, load: ManyLoad) -> dict[str, Any]
             feed = RowFeed(client, deployed.url, load)
             feeding = asyncio.create_task(feed.run())
             began = time.perf_counter()
-            await client.subscribe_many(wanted(0, size, contexts=load.contexts))
+            for first in range(0, size, _AT_A_TIME):
+                await client.subscribe_many(wanted(first, min(first + _AT_A_TIME, size), contexts=load.contexts))
             found["load_s"] = round(time.perf_counter() - began, 2)
+            print(f"{size:,} subscriptions are made", flush=True)
             await _matched(client, (await client.snapshot()).revision)
             if not size:
                 await asyncio.sleep(2.0)
             else:
                 found |= await _read(deployed, client, feed, size)
+                print(f"read: {found}", flush=True)
                 found |= await _change(deployed, client, load, size)
+                print(f"changed: {found}", flush=True)
             found["memory_bytes"] = deployed.figures().total_bytes
             found["memory_by_process"] = deployed.figures().memory_mb
             feed.stopping = True
@@ -199,7 +204,7 @@ async def _accounts(client: Client) -> dict[str, Any]:
     books = await read_books(client.fabric, client.tables, [STREAM])
     ledger_s = time.perf_counter() - began
     began = time.perf_counter()
-    await client.control("status")
+    await client.control("status", timeout_s=_PATIENCE_S)
     difference = sum(abs(entry.difference) for book in books for entry in book.entries)
     return {
         "ledger_difference": difference + sum(abs(book.difference) for book in books),

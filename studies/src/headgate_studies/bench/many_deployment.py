@@ -180,7 +180,7 @@ class Deployed:
     async def start(self) -> float:
         """Start it, and return after how many seconds it was up."""
         began = time.perf_counter()
-        options = ["--no-http", *([] if self._job else ["--no-job"]), "--state-dir", str(self.state)]
+        options = ["--no-http", "--for", "2 h", *([] if self._job else ["--no-job"]), "--state-dir", str(self.state)]
         self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "headgate.cli.app", "up", str(self._file), *options),
             stdout=asyncio.subprocess.DEVNULL,

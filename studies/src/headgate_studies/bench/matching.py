@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +28,7 @@ from headgate.matching.compiled.index import BoxIndex
 from headgate.matching.compiled.keys import float_keys
 from headgate.matching.compiled.single import RowMatcher
 from headgate_studies.bench.matching_peers import BULKS, PEERS, Case, Measured, Updates
+from headgate_studies.bench.versions import check_version, figures_of
 from headgate_studies.workloads.matching import FEW_MATCHES, MANY_MATCHES, SELECTIVE, Floats, Workload
 
 UPDATES = 200_000
@@ -53,6 +52,8 @@ def run(
     `peers` names those to run on workload (a); on the others only `rtree` runs. `growth` lists numbers of profiles.
     `before` is the folder of another version's sources, which match the same messages in turn with this one's.
     """
+    if before:
+        check_version(before)
     console = Console(width=160)
     figures: dict[str, Any] = {"profiles": profiles, "batch": batch, "cpus": os.cpu_count()}
     wanted = [name for name in peers.split(",") if name]
@@ -338,15 +339,9 @@ def _portable(
 
 def _measure(place: str, profiles: int, seed: int, repeats: int) -> dict[str, float]:
     """Microseconds per message of each workload, by a process that takes the sources in `place` if one is named."""
-    environment = {**os.environ, "NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx2,+bmi,+bmi2,+popcnt,+lzcnt"}
-    if place:
-        environment["PYTHONPATH"] = os.pathsep.join([place, str(Path(__file__).parents[2])])
     code = f"from headgate_studies.bench.matching import portable; portable({profiles}, {seed}, {repeats})"
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise HeadgateError(f"matching failed on {place or 'this version'}: {done.stderr.strip()[-2000:]}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    processor = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx2,+bmi,+bmi2,+popcnt,+lzcnt"}
+    return figures_of(code, place, processor)
 
 
 def portable(profiles: int, seed: int, repeats: int) -> None:

@@ -13,10 +13,10 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -38,12 +38,20 @@ from headgate.wire.manifest import Manifest, decode_manifest
 from headgate.wire.part import decode_part
 from headgate.wire.snapshot import Snapshot
 from headgate_studies.bench.cpu import run_cpu_s
+from headgate_studies.bench.versions import check_version, figures_of
 from headgate_studies.workloads.matching import FEW_MATCHES, Workload
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CHECKED = 200
+# What is compared with a version before, and which of its runs counts: the one that others disturbed least.
+_COMPARED: Final[dict[str, Callable[[Iterable[float]], float]]] = {
+    "rows_per_s_with_matching": max,
+    "cpu_us_per_row_with_matching": min,
+    "match_cpu_us_per_row": min,
+    "class_transport_cpu_us_per_row": min,
+}
 
 
 def run(
@@ -53,8 +61,14 @@ def run(
     repeats: int = 3,
     seed: int = 1,
     master: str = "local[*]",
+    before: str = "",
 ) -> dict[str, Any]:
-    """Rows per second of both jobs and what matching adds, by the number of rows that a core gets in a micro-batch."""
+    """Rows per second of both jobs and what matching adds, by the number of rows that a core gets in a micro-batch.
+
+    With `before`, the folder of another version's sources, that version runs the same in turn, a process for each time.
+    """
+    if before:
+        return _beside(before, profiles, rows, batches, repeats, seed, master)
     from headgate_studies.session import make_session
 
     workload = Workload(profiles=profiles, narrowest=FEW_MATCHES.narrowest)
@@ -91,6 +105,22 @@ def run(
     if mismatches:
         raise AssertionError(f"{mismatches} lists differ from brute force")
     return figures
+
+
+def _beside(before: str, *given: Any) -> dict[str, Any]:
+    """The figures of this version, and ratios of its rows and processor time to those of the version before."""
+    check_version(before)
+    code = f"import json; from headgate_studies.bench.pipeline import run; print(json.dumps(run(*{given!r})))"
+    found: dict[str, list[dict[str, Any]]] = {"": [], before: []}
+    for place in (before, "", before, ""):
+        found[place].append(figures_of(code, place))
+        told = {key: found[place][-1][key] for key in _COMPARED}
+        print(f"{'before' if place else 'now'}: " + ", ".join(f"{key} {value:,}" for key, value in told.items()))
+    result: dict[str, Any] = {**found[""][-1]}
+    for key, better in _COMPARED.items():
+        now, then = (better(each[key] for each in found[place]) for place in ("", before))
+        result |= {key: now, f"before_{key}": then, f"ratio_{key}": round(now / then, 3)}
+    return result
 
 
 @dataclass(frozen=True, slots=True)

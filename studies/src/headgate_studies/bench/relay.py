@@ -12,11 +12,11 @@ import os
 import statistics
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any, Final
 
 from headgate.errors import HeadgateError
 from headgate_studies.bench import relay_load
+from headgate_studies.bench.versions import check_version
 
 _FIGURES: Final = ("rows_per_cpu_s", "messages_per_cpu_s", "messages_per_s", "p50_ms", "p99_ms", "idle_cpu")
 _TIMEOUT_S: Final = 900.0
@@ -24,11 +24,8 @@ _TIMEOUT_S: Final = 900.0
 
 def run(rate: int = 1000, seconds: float = 20.0, rounds: int = 3, before: str = "") -> dict[str, Any]:
     """Run the load `rounds` times, on this version and on the one whose sources lie in `before` in turn."""
-    if before and not (Path(before) / "headgate").is_dir():
-        raise HeadgateError(
-            f"there is no version of headgate in {before!r}",
-            hint="name the folder that holds it, for example `git worktree add ../old REVISION` and ../old/src",
-        )
+    if before:
+        check_version(before)
     places = {"now": "", **({"before": before} if before else {})}
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in places}
     for number in range(rounds):

@@ -51,8 +51,8 @@ streams:
 sites: {hub: {upload: UPLOAD}, chicago: {upload: UPLOAD}, denver: {}, atlanta: {}}
 links: {default_delay: 30 ms}
 """
-_LATEST: Final = '{"*": {levels: [{latest: 1, key: flight}], max_age: 10 s}, everything: null, early: null}\n'
-_RANDOM: Final = '{"*": {levels: [{random: 0.5}, {random: 0.2}], max_age: 10 s}, everything: null, early: null}\n'
+_LATEST: Final = '{"*": {levels: [{latest: 1, key: flight}], max_rows: 500}, everything: null, early: null}\n'
+_RANDOM: Final = '{"*": {levels: [{random: needed}], max_rows: 500}, everything: null, early: null}\n'
 
 
 def run(out: str = "", upload: str = "5 kB/s", most_rows: int = 0, master: str = "local[*]") -> dict[str, Any]:

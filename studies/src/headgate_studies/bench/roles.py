@@ -27,6 +27,7 @@ import headgate_studies
 ROLES: Mapping[str, tuple[str, str]] = {
     "subscriber": ("headgate", "headgate.client"),
     "relay": ("headgate", "headgate.relay.node"),
+    "host": ("headgate[host]", "headgate.relay.hosted"),
     "edge": ("headgate[edge]", "headgate.matching.compiled.class_index, numba"),
     "feeds": ("headgate[feeds]", "headgate.feeds, feedparser"),
     "grid": ("headgate[grid]", "headgate.grid, xarray, zarr"),

@@ -191,7 +191,8 @@ async def _until_reached(
         report = (await read_reports(runtime.fabric, TuningReport)).get("_")
         if report is not None and report.costs and case.reached(report, root):
             taken = [step for step in report.steps if step.state == "in force"]
-            if not taken or taken[-1].measured is not None or taken[-1].cost_before is None:
+            last = taken[-1] if taken else None
+            if last is None or last.measured is not None or last.cost_before is None or last.run != report.run:
                 return report, max((step.at_s for step in taken), default=0.0)
         if time.monotonic() > end_s and report is not None:
             return report, None
