@@ -24,13 +24,15 @@ from tests.live import sites, until
 from headgate.client import SyncClient
 from headgate.fabric.keys import seed_of, statement_of
 from headgate.matching.build import SCAN_LIMIT
+from headgate.model.schema import type_name
 from headgate.pipeline.java import java_home
-from headgate.pipeline.sources import generate
+from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 
 pytestmark = [pytest.mark.nats, pytest.mark.live, pytest.mark.long, pytest.mark.timeout(1500)]
 
-ROWS = 3000
-WATCHED = ("all", "s10", "s30")
+STEP = 400
+ROWS = 3 * STEP
+WATCHED = ("all", "s10", "s25")
 
 
 def free_port() -> int:
@@ -84,10 +86,11 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 def deployment(directory: Path) -> Path:
     low = {"stream": "fleet", "site": "leaf", "where": "speed BETWEEN $low AND $low + 3"}
-    source = {"format": "generator", "kind": "fleet", "seed": 3, "rate": "100/s", "limit": ROWS}
+    schema = {column.name: type_name(column.type) for column in GENERATOR_SCHEMAS["fleet"].columns}
+    source = {"format": "nats"}
     document = {
         "sites": sites("root", "leaf"),
-        "streams": {"fleet": {"root": "root", "source": source, "key": "vehicle", "event_time": "at"}},
+        "streams": {"fleet": {"root": "root", "source": source, "schema": schema, "key": "vehicle"}},
         "plan": {"fleet": {"leaf": "root"}},
         "subscriptions": {
             "all": {"stream": "fleet", "site": "leaf"},
@@ -147,7 +150,11 @@ def test_rows_are_those_of_one_machine_whoever_is_killed_and_no_page_shows_a_sec
                 except TimeoutError as error:
                     raise AssertionError((place.state / "job.log").read_text()[-4000:]) from error
 
-            wait(200)
+            def publish(number: int) -> None:
+                client.publish("fleet", generate("fleet", 3, number * STEP, (number + 1) * STEP))
+
+            publish(0)
+            wait(STEP)
             application = json.loads(page(ui, "/api/v1/applications"))[0]["id"]
             shown = [page(ui, path) for path in ("/environment/", "/executors/", "/SQL/", "/StreamingQuery/", "/jobs/")]
             shown.append(page(ui, f"/api/v1/applications/{application}/environment"))
@@ -158,9 +165,11 @@ def test_rows_are_those_of_one_machine_whoever_is_killed_and_no_page_shows_a_sec
             assert "spark.archives" in "".join(shown)
             assert [each for each in secrets if each in "".join(shown)] == []
             end(processes[1])  # a worker, with its executor
-            wait(rows_in() + 200)
+            publish(1)
+            wait(2 * STEP)
             driver = int(client.control("status")["job"]["pid"])
             os.kill(driver, signal.SIGKILL)
+            publish(2)
             wait(ROWS)
             for name in WATCHED:
                 found: Counter[tuple[Any, ...]] = Counter()
