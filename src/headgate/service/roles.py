@@ -29,6 +29,7 @@ from headgate.fabric.roles import JOB, SITE, Edge, Rights, job_rights, site_righ
 from headgate.fabric.serving import RequestCall
 from headgate.protocol.published import load_snapshot
 from headgate.protocol.reports import RelayReport
+from headgate.relay.routes import build_routes
 from headgate.wire.frame import WireError
 from headgate.wire.snapshot import Snapshot
 
@@ -68,7 +69,6 @@ class Roles:
         self._told: dict[str, tuple[Rights, Mapping[str, int]]] = {}
         self._snapshot: Snapshot | None = None
         self._old: dict[Edge, OldLink] = {}
-        self._without: dict[Edge, int] = {}  # by link of an earlier plan, the first report of its parent without it
         self._sites: tuple[str, ...] = ()
         self._made: set[str] = set()
         self._told_for: object = None
@@ -231,31 +231,39 @@ class Roles:
             except WireError:
                 return link
             return link if manifest.version < link.revision else replace(link, upto=manifest.upto)
-        child, parent = await self._report(link.child), await self._report(link.parent)
-        if parent is not None and parent.settled.get(stream, (-1, 0))[0] >= link.upto:
+        parent = await self._report(link.parent)
+        settled = -1 if parent is None else parent.settled.get(stream, (-1, 0))[0]
+        if settled >= link.upto:
             return None
+        routes = build_routes(self._snapshot, link.parent, stream)
+        if routes is not None and routes.targets:
+            return link  # it gets everything up to there, and then says so
+        child = await self._report(link.child)
         passed = child is not None and child.settled.get(stream, (-1, 0))[0] >= link.upto
-        return None if passed and self._has_left(link, parent) else link
+        return None if passed and await self._has_nothing(link, settled) else link
 
     async def _report(self, site: str) -> RelayReport | None:
         stored = await self._fabric.last(self._logs.state, self._logs.stats("relay", site))
         return None if stored is None else self._fabric.quarantine.take(self._logs.state, stored, RelayReport.decode)
 
-    def _has_left(self, link: OldLink, parent: RelayReport | None) -> bool:
-        """Whether a parent needs a link no more although it does not get all that its child does.
+    async def _has_nothing(self, link: OldLink, settled: int) -> bool:
+        """Whether a parent that is no longer in the tree has passed on all that was sent to it.
 
         A relay that is started again looks up what it has sent on every link of what it has not stated to be settled.
-        Its statement of that lags behind its outputs by one report, so two in a row must be without the link.
         """
         assert self._snapshot is not None
-        if parent is None or link.parent not in self._snapshot.deployment.sites:
+        fabric, logs = self._fabric, self._logs
+        if link.parent not in self._snapshot.deployment.sites:
             return True
-        output = parent.outputs.get(f"to~{link.stream}~{link.child}")
-        settled = parent.settled.get(link.stream, (-1, 0))[0]
-        if output is not None and (output.rows or settled < (output.coverage or 0)):
-            self._without.pop(link.edge, None)
-            return False
-        return parent.time_ms > self._without.setdefault(link.edge, parent.time_ms)
+        log = logs.site(link.parent)
+        for subject in await fabric.subjects(log, logs.links_of(link.parent, link.stream)):
+            stored = await fabric.last(log, subject)
+            try:
+                if stored is not None and fabric.codec.coverage(stored.data)[1] > settled:
+                    return False
+            except WireError:
+                return False  # the relay asks for it again
+        return True
 
     async def _read_link(self, call: RequestCall) -> None:
         """Answer a parent with what it has sent to a child: the subject says whose link it is."""
