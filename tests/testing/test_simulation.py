@@ -17,7 +17,6 @@ from headgate_studies.testing.world.families import (
     first_messages_refused,
     make_scenario,
     named_scenario,
-    two_relays,
 )
 from headgate_studies.testing.world.faults import MUTANTS
 from headgate_studies.testing.world.mutant import Mutant
@@ -111,15 +110,15 @@ def test_a_link_whose_receivers_all_have_limits_is_packed_apart() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("name", "seed"),
+    ("name", "family", "seed"),
     [
-        ("a split decision is taken for whole", 50),
-        ("a recorded decision is taken back behind another relay's message", 6),
+        ("a split decision is taken for whole", "two_relays", 50),
+        ("a recorded decision is taken back behind another relay's message", "two_packing_relays", 6),
     ],
 )
-def test_a_relay_that_is_overtaken_starts_again_and_repeats_nothing(name: str, seed: int) -> None:
+def test_a_relay_that_is_overtaken_starts_again_and_repeats_nothing(name: str, family: str, seed: int) -> None:
     """What it was about to declare had been sent by the other relay of its site, in part: it was declared twice."""
-    scenarios = [two_relays(each, Random(each)) for each in (seed, *range(200, 240))]
+    scenarios = [named_scenario(family, each) for each in (seed, *range(200, 240))]
     with planted(BY_NAME[name]):
         failed = next(each for each in scenarios if Simulation(each).run().violation is not None)
     assert Simulation(failed).run().violation is None

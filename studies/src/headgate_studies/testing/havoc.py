@@ -115,6 +115,8 @@ class KeptProgram:
                 await asyncio.sleep(_AGAIN_S)
         finally:
             self.kill()
+            if self._process is not None:
+                await self._process.wait()
 
     def kill(self, *, hold: bool = False) -> None:
         """End it with signal 9."""
