@@ -13,9 +13,6 @@ from headgate_studies.testing.havoc import FaultRecord, HavocOutcome, run_havoc
 
 @pytest.mark.live
 @pytest.mark.long
-@pytest.mark.xfail(
-    reason="a relay with its site's rights that is killed after a change of the plan may not come back", strict=False
-)
 def test_every_reader_has_every_row_once_after_every_fault(tmp_path: Path) -> None:
     """A fault of each kind, in the order of the seed."""
     outcome = asyncio.run(run_havoc(3, 100.0, tmp_path))
