@@ -16,6 +16,7 @@ from headgate.protocol.kernel import Task
 from headgate.protocol.port import FabricError
 from headgate.protocol.records import Owed, RangeRequest
 from headgate.relay.asking import ask_owed, ask_sent, fetch_blocks
+from headgate.relay.backfill import backfill
 from headgate.relay.core import Gap, Key
 from headgate.relay.holds import Held
 from headgate.relay.restoring import restore_outputs
@@ -196,6 +197,7 @@ class Gaps:
         block = state.port.codec.block(data, routes.schema)
         routes = await state.serving(routes)
         await restore_outputs(state, routes)
+        await backfill(state, routes, block.after)  # the first block of a subscription may come this way
         state.core.receive(block, routes, state.port.now)
         await state.pack_overfull()
         state.totals.repairs += 1

@@ -303,9 +303,9 @@ RELAY_MUTANTS: Final = (
     ),
     Mutant(
         "the past is not kept within the limits of the queue",
-        "relay.intake",
-        "                    await state.pack_overfull()\n                    reached = block.upto\n",
-        "                    reached = block.upto\n",
+        "relay.backfill",
+        "                await state.pack_overfull()\n                reached = block.upto\n",
+        "                reached = block.upto\n",
     ),
     Mutant(
         "the first block after a start is where a stream begins",
@@ -357,7 +357,7 @@ RELAY_MUTANTS: Final = (
     ),
     Mutant(
         "history again after a move",
-        "relay.intake",
+        "relay.backfill",
         "if mine.stay and (await state.insist(",
         "if False and (await state.insist(",
     ),
@@ -429,13 +429,13 @@ RELAY_MUTANTS: Final = (
     ),
     Mutant(
         "no past after a move before the first commit",
-        "relay.intake",
+        "relay.backfill",
         "if mine.start == NOW or reached >= upto:",
         "if mine.start == NOW or mine.stay or reached >= upto:",
     ),
     Mutant(
         "history is not gone on with after a restart",
-        "relay.intake",
+        "relay.backfill",
         "if mine.start == NOW or reached >= upto:",
         "if mine.start == NOW or output.reach is not None or upto == 0:",
     ),
@@ -498,6 +498,12 @@ RELAY_MUTANTS: Final = (
         "relay.upkeep",
         "return key.subscription not in known or await self._state.read_out(key)",
         "return key.subscription not in known",
+    ),
+    Mutant(
+        "no past before a first block that was asked for",
+        "relay.gaps",
+        "        await backfill(state, routes, block.after)",
+        "        pass",
     ),
     Mutant(
         "a damaged message that was counted is sent again",
