@@ -8,10 +8,7 @@ from typing import Any
 
 from headgate.catalog.document import (
     AdmissionEntry,
-    AlertsEntry,
-    LimitsEntry,
     LinksEntry,
-    NatsEntry,
     QualityEntry,
     QueueEntry,
     RequirementEntry,
@@ -20,6 +17,7 @@ from headgate.catalog.document import (
     StreamEntry,
     SubscriptionEntry,
 )
+from headgate.catalog.server_entry import AlertsEntry, LimitsEntry, NatsEntry
 from headgate.errors import HeadgateError
 from headgate.model import (
     PRESETS,

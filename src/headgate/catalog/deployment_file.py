@@ -44,8 +44,8 @@ from headgate.catalog.document import (
     SourceEntry,
     StreamEntry,
     SubscriptionEntry,
-    describe,
 )
+from headgate.catalog.entry import describe
 from headgate.catalog.positions import MAX_BYTES, Document, Path, dotted, read_document
 from headgate.catalog.problems import DeploymentError, suggestion
 from headgate.catalog.profiles import row_limit_us

@@ -6,61 +6,31 @@ describe the text of one file; `convert` turns them into the frozen values of `h
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
+from headgate.catalog.entry import (
+    COLUMN,
+    CONTEXT,
+    Bandwidth,
+    Duration,
+    Entry,
+    Name,
+    Names,
+    Rate,
+    ServerAddress,
+    Share,
+    Size,
+    refusal,
+)
+from headgate.catalog.server_entry import AlertsEntry, LimitsEntry, NatsEntry
 from headgate.errors import HeadgateError
-from headgate.model import QualityTable, parse_bandwidth, parse_bytes, parse_duration, parse_rate, parse_type
-from headgate.model.site import PRIVATE
+from headgate.model import QualityTable, parse_type
 from headgate.model.start import parse_start
 
-NAME = r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$"
-COLUMN = r"^[^`.\x00-\x1f]{1,128}$"
 ANY_DELAY_S = 1e9
 NO_ROOT = ("a stream has a `root`, or several `roots`", "write `root: SITE`")
-CONTEXT = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
-
-
-def refusal(message: str, hint: str | None = None) -> PydanticCustomError:
-    """An error of a validator, with the message and the hint that the user shall see."""
-    return PydanticCustomError("headgate", "{message}", {"message": message, "hint": hint})
-
-
-def _quantity(parse: Callable[[Any], float | None]) -> BeforeValidator:
-    def read(value: Any) -> float | None:
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise refusal(f"expected a quantity, found {describe(value)}", "write a number and a unit in one value")
-        try:
-            return parse(value)
-        except HeadgateError as error:
-            raise refusal(error.message, error.hint) from None
-
-    return BeforeValidator(read)
-
-
-def describe(value: Any) -> str:
-    """A value as a message names it.
-
-    >>> describe(True), describe(2.5), describe([]), describe(None)
-    ('the truth value true', 'the number 2.5', 'a list', 'nothing')
-    """
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return f"the truth value {str(value).lower()}"
-    if isinstance(value, int | float):
-        return f"the number {value}"
-    if isinstance(value, list | tuple):
-        return "a list"
-    if isinstance(value, dict):
-        return "a mapping"
-    text = str(value)
-    return f"the text {text[:60]!r}" + ("..." if len(text) > 60 else "")
 
 
 def _type(text: str) -> str:
@@ -69,10 +39,6 @@ def _type(text: str) -> str:
     except HeadgateError as error:
         raise refusal(error.message, error.hint) from None
     return text
-
-
-def _one_or_more(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
 
 
 def _bare_type(value: Any) -> Any:
@@ -96,44 +62,6 @@ def _start(value: Any) -> str:
 
 def _empty(value: Any) -> Any:
     return {} if value is None else value
-
-
-def _rate(value: Any) -> float:
-    """A rate with its unit: a bare number could be rows a second, a minute or a day."""
-    if isinstance(value, int | float) or str(value).strip().replace(".", "", 1).isdigit():
-        raise refusal(f"{value} has no unit", f"write a rate such as `{value}/s`")
-    return parse_rate(value)
-
-
-def _server(value: str) -> str:
-    """The address of a site's server: dialled by other sites, so it needs a host and a port that they all know."""
-    try:
-        parts = urlsplit(value)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        parts, host, port = urlsplit(""), None, None
-    if value == PRIVATE or (parts.scheme in ("nats", "tls") and host and port and "@" not in value):
-        return value
-    raise refusal(
-        f"{value!r} is no address of a site's server",
-        f"write `nats://HOST:PORT` or `tls://HOST:PORT`, or `{PRIVATE}` where no other site can dial it",
-    )
-
-
-Duration = Annotated[float, _quantity(parse_duration)]
-ServerAddress = Annotated[str, AfterValidator(_server)]
-Bandwidth = Annotated[float | None, _quantity(parse_bandwidth)]
-Size = Annotated[float, _quantity(parse_bytes)]
-Rate = Annotated[float, _quantity(_rate)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Name = Annotated[str, Field(pattern=NAME)]
-Names = Annotated[list[str], BeforeValidator(_one_or_more)]
-
-
-class Entry(BaseModel):
-    """Anything that stands in a deployment file: no unknown keys, no conversions of types."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class ColumnEntry(Entry):
@@ -395,93 +323,6 @@ class SettingsEntry(Entry):
         description="What every plan must keep to, such as `fanout <= 6`; `up` refuses to start without one.",
     )
     options: dict[str, JsonValue] = Field(default_factory=dict, description="Settings of the whole deployment.")
-
-
-class TlsEntry(Entry):
-    """Files in PEM for TLS."""
-
-    cert: str | None = Field(default=None, description="The certificate of the embedded server, or our own.")
-    key: str | None = Field(default=None, description="Its key.")
-    ca: str | None = Field(
-        default=None, description="The authority that signed a server of your own, or clients of the embedded one."
-    )
-
-
-class NatsEntry(Entry):
-    """Where NATS is; default: an embedded server on loopback. Options of the command line come first."""
-
-    url: str | None = Field(
-        default=None,
-        description="A server of your own, `tls://HOST:PORT`; without TLS only on this machine.",
-    )
-    creds: str | None = Field(default=None, description="The credentials file for it.")
-    listen: str | None = Field(
-        default=None,
-        description="Where the embedded server listens, `HOST` or `HOST:PORT`; beyond loopback only with `tls`.",
-    )
-    mqtt: str | None = Field(
-        default=None,
-        description="Where the embedded server takes devices that speak MQTT, `HOST:PORT`; default: nowhere.",
-    )
-    tls: TlsEntry = Field(default=TlsEntry(), description="Files for TLS.")
-
-    @model_validator(mode="after")
-    def _no_secret(self) -> Self:
-        if self.url is not None and "@" in self.url:
-            raise refusal(
-                "the address has a password in it, and a deployment file is no place for one",
-                "give `creds: FILE`, or HEADGATE_NATS_USER and HEADGATE_NATS_PASSWORD in the environment",
-            )
-        return self
-
-
-class LimitsEntry(Entry):
-    """What one identity may take from the others; operators are limited in their requests only."""
-
-    requests: Rate = Field(default=50.0, gt=0, description="Control requests for long, such as `50/s`.")
-    burst: int = Field(default=200, ge=1, description="Control requests at once.")
-    waiting: int = Field(default=200, ge=1, description="Control requests that may wait for their turn.")
-    subscriptions: int = Field(default=1000, ge=0, description="Subscriptions that it may have.")
-    filter_cost: Duration = Field(
-        default=500e-6, gt=0, description="What evaluating all of its filters may take for a row, such as `500 us`."
-    )
-    bytes: Bandwidth = Field(default=None, gt=0, description="What it may read for long, such as `10 MB/s`.")
-    connections: int = Field(default=64, ge=1, description="Connections at a time that are answered.")
-
-
-def _command(value: Any) -> Any:
-    """A command as one text: words, with quotes as in a shell and nothing else of one."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return shlex.split(value)
-    except ValueError as error:
-        raise refusal(f"{value[:60]!r} is no command: {error}") from None
-
-
-def _webhook(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise refusal(f"{text[:100]!r} is no address", "write https://HOST/PATH")
-    if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
-        raise refusal("an address beyond this machine needs https", "write https://HOST/PATH")
-    return text
-
-
-class AlertsEntry(Entry):
-    """When somebody is told that something is wrong, and how."""
-
-    contract: Duration = Field(default=120.0, description="How long a subscription may be below its contract.")
-    silent: Duration = Field(default=30.0, description="How long a site may be silent.")
-    ledger: Duration = Field(default=15.0, description="How long rows may be unaccounted for, or not arrive.")
-    log: Share = Field(default=0.9, description="How full a log may be.")
-    clear: Duration = Field(default=30.0, description="How long all must be well before an alert is over.")
-    webhooks: list[Annotated[str, AfterValidator(_webhook)]] = Field(
-        default_factory=list, description="Addresses that get each alert as JSON by POST."
-    )
-    commands: list[Annotated[list[str], BeforeValidator(_command), Field(min_length=1)]] = Field(
-        default_factory=list, description="Programs that get each alert as JSON on standard input, run as the service."
-    )
 
 
 class DeploymentEntry(SettingsEntry):

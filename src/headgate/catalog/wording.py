@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from headgate.catalog.document import COLUMN, CONTEXT, NAME, describe
+from headgate.catalog.entry import COLUMN, CONTEXT, NAME, describe
 from headgate.catalog.positions import Document, Path, dotted
 from headgate.catalog.problems import Problem, suggestion
 from headgate.errors import nearest

@@ -10,17 +10,17 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from headgate.catalog import document
+from headgate.catalog import document, entry
 from headgate.model.units import UNITS
 from headgate_studies.testing.reference.tables import table
 
 _TYPES: tuple[tuple[Any, str], ...] = (
-    (document.Duration, "duration"),
-    (document.Bandwidth, "bandwidth"),
-    (document.Rate, "rate"),
-    (document.Share, "number from 0 to 1"),
-    (document.Name, "name"),
-    (document.Names, "column or list of columns"),
+    (entry.Duration, "duration"),
+    (entry.Bandwidth, "bandwidth"),
+    (entry.Rate, "rate"),
+    (entry.Share, "number from 0 to 1"),
+    (entry.Name, "name"),
+    (entry.Names, "column or list of columns"),
     (document.SchemaEntry, "mapping of column"),
     (str, "text"),
     (float, "number"),
