@@ -26,6 +26,7 @@ from headgate.fabric.rolekeys import credentials_of
 from headgate.fabric.roles import site_rights
 from headgate.pipeline.sources import generate
 from headgate.protocol.records import RangeRequest
+from headgate.protocol.reports import RelayReport
 from headgate.wire.ledger import Tally
 from headgate.wire.logs import Logs
 
@@ -285,6 +286,54 @@ def test_rights_come_with_the_plan_and_go_when_nothing_is_under_way(tmp_path: Pa
                         await mid.publish(link, b"x", expect=1 << 40, timeout_s=1)
                     except FabricError as error:
                         return "no log takes this subject" in str(error)
+                    return False
+
+                await until(taken_back, 10.0)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_a_relay_that_comes_back_may_look_up_what_it_has_sent(tmp_path: Path, nats_url: str, *, served: bool) -> None:
+    """`leaf` has everything by another way while `mid` was dead: `mid` still has to pass over what lies in its log."""
+
+    async def run() -> None:
+        document = small(mine={"site": "leaf"}, **({"other": {"site": "mid"}} if served else {}))
+        async with running(document, tmp_path, nats_url, relays=False) as live:
+            fabric, logs, roles = live.runtime.fabric, live.runtime.fabric.logs, live.runtime.roles
+            assert roles is not None
+
+            async def report(site: str, upto: int) -> None:
+                """What a relay says some time after its start, twice."""
+                for _ in range(2):
+                    now_ms = int(time.time() * 1000)
+                    said = RelayReport(site=site, time_ms=now_ms, settled={"fleet": (upto, 1)})
+                    await fabric.publish(logs.stats("relay", site), said.encode())
+                    await roles._settle()
+                    await asyncio.sleep(0.002)
+
+            await live.commit("fleet", generate("fleet", 3, 0, 20), 0)
+            for site in ("mid", "leaf"):
+                await fabric.ensure(logs.site(site))
+            await fabric.publish(logs.link("root", "mid", "fleet"), b"what mid has not passed on")
+            await _replan(live, {"mid": "root", "leaf": "root"})
+            await live.commit("fleet", generate("fleet", 3, 20, 40), 1)
+            await report("leaf", 40)
+            async with await _joined(live, "mid") as mid:
+                link = logs.link("mid", "leaf", "fleet")
+                await report("mid", 10)
+                assert await mid.last(logs.site("leaf"), link) is None  # it may ask, and there is nothing
+                if served:
+                    await report("mid", 40)
+                else:
+                    await fabric.purge(logs.site("mid"), logs.link("root", "mid", "fleet"), 1 << 40)
+                    await report("mid", 10)
+
+                async def taken_back() -> bool:
+                    try:
+                        await mid.last(logs.site("leaf"), link)
+                    except FabricError:
+                        return True
                     return False
 
                 await until(taken_back, 10.0)
