@@ -60,12 +60,6 @@ RUNNERS = ("relay/node.py", "relay/unit_node.py", "relay/courier.py", "relay/hos
 ENGINES = ("model", "filters", "matching", "grid", "planning", "reduction", "tuning")
 MAX_PARAMETERS = 8
 CROWDED = (
-    # A command's options are its parameters.
-    *(
-        f"cli/{name}"
-        for name in ("join.py:join", "plan.py:plan", "replay.py:replay", "tune.py:tune", "up.py:up", "user.py:add")
-    ),
-    "cli/subscriptions.py:subscribe",
     # All but one are options by name, with defaults.
     "client/client.py:subscribe",
     # Compiled kernels: Numba takes arrays, and one array is one parameter.

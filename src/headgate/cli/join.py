@@ -78,12 +78,11 @@ def join(
     listen: Listen = None,
     tls_cert: Certificate = None,
     tls_key: Key = None,
-    log_level: o.LogLevel = "warning",
-    log_format: o.LogFormat = "text",
+    logs: o.Logging = o.WARNINGS,
 ) -> None:
     """Be a site of a deployment that runs elsewhere: run its NATS server and its relay until stopped (Ctrl-C)."""
-    configure(log_level, log_format)
-    tell = Teller(log_format)
+    configure(logs.log_level, logs.log_format)
+    tell = Teller(logs.log_format)
     options = nats_options(None)
     member = Membership.read(state_dir)
     if token is not None:

@@ -73,8 +73,7 @@ def relay(
     listen: Listen = None,
     tls_cert: Certificate = None,
     tls_key: Key = None,
-    log_level: o.LogLevel = "warning",
-    log_format: o.LogFormat = "text",
+    logs: o.Logging = o.WARNINGS,
     trace: Annotated[
         bool, typer.Option("--trace", help="Print every event that the relay takes in and every command it gives.")
     ] = False,
@@ -83,10 +82,10 @@ def relay(
 
     `headgate up` runs the relays of sites without an address; start it with --no-relays to run them by this command.
     """
-    configure(log_level, log_format)
+    configure(logs.log_level, logs.log_format)
     connecting = _as_site(site, at)
     place = HostPlace(at.state_dir, listen, tls_cert, tls_key, nats_options(None))
-    asyncio.run(run_relay(site, connecting, place, Teller(log_format), trace=trace))
+    asyncio.run(run_relay(site, connecting, place, Teller(logs.log_format), trace=trace))
 
 
 async def _as_site(site: str, at: o.Connection) -> Client:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,16 +31,25 @@ def register(app: typer.Typer) -> None:
     app.command("publish")(publish)
 
 
-def subscribe(
-    name: Annotated[str | None, typer.Argument(help="The subscription's name; none with --from.")] = None,
-    stream: Annotated[str | None, typer.Option(help="The stream.")] = None,
-    site: Annotated[str | None, typer.Option(help="The site that it is delivered at.")] = None,
-    where: Annotated[str | None, typer.Option(help="Which rows, as a SQL expression; default: all.")] = None,
-    select: Annotated[str | None, typer.Option(help="Which columns, separated by commas; default: all.")] = None,
+@dataclass(frozen=True)
+class RowOptions:
+    """What is subscribed to."""
+
+    stream: Annotated[str | None, typer.Option(help="The stream.")] = None
+    site: Annotated[str | None, typer.Option(help="The site that it is delivered at.")] = None
+    where: Annotated[str | None, typer.Option(help="Which rows, as a SQL expression; default: all.")] = None
+    select: Annotated[str | None, typer.Option(help="Which columns, separated by commas; default: all.")] = None
     option: Annotated[
         list[str] | None,
         typer.Option("--set", help="Any other key of the deployment file, as KEY=YAML; repeatable."),
-    ] = None,
+    ] = None
+
+
+_EVERYTHING = RowOptions()
+
+
+def subscribe(
+    name: Annotated[str | None, typer.Argument(help="The subscription's name; none with --from.")] = None,
     from_: Annotated[
         Path | None,
         typer.Option(
@@ -52,19 +61,21 @@ def subscribe(
     change: Annotated[bool, typer.Option("--change", help="Change a subscription of that name.")] = False,
     wait: Annotated[str, typer.Option(help="How long to wait for the first batch that it counts in.")] = "10 s",
     at: o.Connection = o.HERE,
+    rows: RowOptions = _EVERYTHING,
 ) -> None:
     """Add a subscription to the running deployment; it is counted from the sequence that is printed as `starts`."""
     from headgate.model import parse_duration
 
-    given = {"stream": stream, "site": site, "where": where, "select": select}
+    given = {key: getattr(rows, key) for key in ("stream", "site", "where", "select")}
     document = read_keys({key: value for key, value in given.items() if value is not None})
-    for key, value in o.key_values(option or []).items():
+    for key, value in o.key_values(rows.option or []).items():
         document[key] = yaml.safe_load(value)
     if from_ is not None:
         wanted = {each: {**document, **found} for each, found in read_subscriptions(from_).items()}
         typer.echo(json.dumps(at.run(lambda client: client.subscribe_many(wanted, change=change))))
         return
-    missing = [key for key, value in (("NAME", name), ("--stream", stream), ("--site", site)) if value is None]
+    needed = {"NAME": name, "--stream": rows.stream, "--site": rows.site}
+    missing = [key for key, value in needed.items() if value is None]
     if name is None or missing:
         raise HeadgateError(f"{', '.join(missing)} is missing", hint="give it, or a file of subscriptions with --from")
 

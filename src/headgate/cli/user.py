@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,26 +28,35 @@ def register(app: typer.Typer) -> None:
 
 
 @user.command("add")
-def add(
-    name: Name,
+@dataclass(frozen=True)
+class Rights:
+    """What a user may do."""
+
     subscribe: Annotated[
         list[str] | None, typer.Option("--subscribe", help="A stream it may subscribe to, or `*`; repeatable.")
-    ] = None,
+    ] = None
     publish: Annotated[
         list[str] | None, typer.Option("--publish", help="A stream it may publish into, or `*`; repeatable.")
-    ] = None,
-    operator: Annotated[bool, typer.Option("--operator", help="It may do everything.")] = False,
-    site: Annotated[str | None, typer.Option(help="It is the relay of this site, on another machine.")] = None,
-    job: Annotated[bool, typer.Option("--job", help="It is the Spark job, on another machine.")] = False,
+    ] = None
+    operator: Annotated[bool, typer.Option("--operator", help="It may do everything.")] = False
+    site: Annotated[str | None, typer.Option(help="It is the relay of this site, on another machine.")] = None
+    job: Annotated[bool, typer.Option("--job", help="It is the Spark job, on another machine.")] = False
+
+
+_NOTHING = Rights()
+
+
+def add(
+    name: Name,
     expires: Annotated[str | None, typer.Option(help="How long the credentials hold, such as `90 days`.")] = None,
     out: Out = None,
     at: o.Connection = o.HERE,
+    may: Rights = _NOTHING,
 ) -> None:
     """Make a user and write its credentials into a file that only you can read. They are not kept anywhere else."""
     place = _new_file(out, name)
-    rights = {"subscribe": subscribe or [], "publish": publish or [], "operator": operator, "expires": expires}
-    rights |= {"site": site, "job": job}
-    answer = at.ask("user-add", name=name, **rights)
+    rights = {"subscribe": may.subscribe or [], "publish": may.publish or [], "operator": may.operator}
+    answer = at.ask("user-add", name=name, **rights, site=may.site, job=may.job, expires=expires)
     _write(place, answer)
 
 
