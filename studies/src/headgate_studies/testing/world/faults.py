@@ -142,8 +142,8 @@ RELAY_MUTANTS: Final = (
     Mutant(
         "held blocks that join exactly stay held",
         "relay.core",
-        "while source.held and not self.overfull and source.held[0][0].after <= (source.coverage or 0):",
-        "while source.held and not self.overfull and source.held[0][0].after < (source.coverage or 0):",
+        "while source.held and not self._bursting() and source.held[0][0].after <= (source.coverage or 0):",
+        "while source.held and not self._bursting() and source.held[0][0].after < (source.coverage or 0):",
     ),
     Mutant(
         "a held block is dropped when its turn comes",
@@ -292,7 +292,7 @@ RELAY_MUTANTS: Final = (
     Mutant(
         "blocks behind a gap are routed before queues are packed",
         "relay.core",
-        "source.held and not self.overfull and source",
+        "source.held and not self._bursting() and source",
         "source.held and source",
     ),
     Mutant(
