@@ -15,7 +15,7 @@ from headgate.matching.definitions import ClassDefinition, ClassGroup, Reading, 
 from headgate.matching.live import LiveIndex
 from headgate.model import Deployment, Schema
 from headgate.pipeline.sources import GENERATOR_SCHEMAS
-from headgate_studies.workloads.matching import FEW_MATCHES, Workload
+from headgate_studies.workloads.matching import FEW_MATCHES, MatchingWorkload
 
 WHERE: Final = (
     "(speed BETWEEN $speed AND $speed + 2 OR heading BETWEEN $heading AND $heading + 4) "
@@ -95,7 +95,7 @@ def update_cost_s(subscribers: int, seed: int, tries: int = 300) -> float:
 
 def adaptive_figures(seed: int, profiles: int = 50_000, batches: int = 8) -> dict[str, Any]:
     """What an index of ranges that is tightened never, before every batch, or by the ratio, takes for a micro-batch."""
-    workload = Workload(profiles=profiles, narrowest=FEW_MATCHES.narrowest)
+    workload = MatchingWorkload(profiles=profiles, narrowest=FEW_MATCHES.narrowest)
     rng = np.random.default_rng(seed)
     contexts = workload.contexts(rng)
     names = [f"c{k}" for k in range(workload.attributes)]
@@ -117,7 +117,7 @@ def adaptive_figures(seed: int, profiles: int = 50_000, batches: int = 8) -> dic
 
 def _batches(
     index: LiveIndex,
-    workload: Workload,
+    workload: MatchingWorkload,
     contexts: np.ndarray,
     names: list[str],
     sizes: tuple[int, int],

@@ -16,7 +16,7 @@ from headgate.matching.admission.method import Method, Waiting
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ControlledClasses:
     """Classes of one requirement, and the method that controls them."""
 
     requirement: Requirement
@@ -28,7 +28,7 @@ class Group:
 class FineGrained:
     """Groups of classes, tightest bound first."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[ControlledClasses, ...]
 
     @classmethod
     def of(cls, requirements: Mapping[int, Requirement], seed: int = 0) -> FineGrained:
@@ -43,7 +43,7 @@ class FineGrained:
         for identity, need in requirements.items():
             found.setdefault(need, []).append(identity)
         ordered = sorted(found, key=lambda need: float("inf") if need.bound_s is None else need.bound_s)
-        return cls(tuple(Group(need, tuple(sorted(found[need])), choose(need, seed)) for need in ordered))
+        return cls(tuple(ControlledClasses(need, tuple(sorted(found[need])), choose(need, seed)) for need in ordered))
 
     def turn(self, waiting: Sequence[Waiting], now_s: float) -> int | None:
         """Which group goes next: of those with events, the one with the least time left; None when nothing waits."""
