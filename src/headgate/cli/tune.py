@@ -94,7 +94,7 @@ _OUTPUT = TuneOutput()
 def tune(
     file: Annotated[Path | None, typer.Argument(help="The deployment file; not needed with --live.")] = None,
     measured: Annotated[Path | None, typer.Option(help="Measured link, site and size figures (JSON).")] = None,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
     running: LiveOptions = _RUNNING,
     watching: WatchOptions = _WATCHING,
     tuning: TuningOptions = _TUNING,
@@ -165,7 +165,7 @@ def tune(
             time.sleep(watching.every)
 
 
-async def _look(at: o.Connection, seconds: float) -> Look:
+async def _look(at: o.ConnectionOptions, seconds: float) -> Look:
     """The running deployment, watched for so long."""
     from headgate.service.look import look
 

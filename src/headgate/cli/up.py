@@ -146,7 +146,7 @@ _HOST = HostOptions()
 
 def up(
     file: Annotated[Path, typer.Argument(help="The deployment file.")],
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
     logs: o.Logging = o.WARNINGS,
     server: ServerOptions = _SERVER,
     spark_job: JobOptions = _JOB,

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headgate.model import Plan, Tree
-from headgate.planning.anew import Standing, standing_of
+from headgate.planning.anew import GraphWorth, standing_of
 from headgate.planning.construct import construct
 from headgate.planning.difference import moves
 from headgate.planning.evaluation import Metrics, measure
 from headgate.planning.generate import Workload, generate
-from headgate.planning.life import Life, Upkeep
+from headgate.planning.life import EventWork, Life
 from headgate.planning.problem import Problem
 from headgate.planning.search import Search, usual_steps
 from headgate.planning.validity import require_valid
@@ -59,7 +59,7 @@ class Replanned:
     plan: Plan
     metrics: Metrics
     moves: int
-    fresh: Standing | None = None
+    fresh: GraphWorth | None = None
 
 
 def replan(
@@ -79,7 +79,7 @@ def replan(
     """
     effort = effort or Effort()
     long_steps = min(effort.long_steps, usual_steps(len(problem.members)))
-    upkeep = Upkeep(
+    upkeep = EventWork(
         trials=0,
         wide=effort.steps,
         margin=effort.price(problem),

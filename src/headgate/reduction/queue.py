@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.model import Schema
-from headgate.reduction.automatic import Reordering
+from headgate.reduction.automatic import LevelChange
 from headgate.reduction.backlog import Backlog, Limit
 from headgate.reduction.digest import Digest
 from headgate.reduction.held import Held, joined
@@ -126,7 +126,7 @@ class ReductionQueue:
         return self._offered
 
     @property
-    def reorderings(self) -> tuple[Reordering, ...]:
+    def reorderings(self) -> tuple[LevelChange, ...]:
         """The log of `levels: auto`."""
         return tuple(self._backlog.automatic.log) if self._backlog.automatic else ()
 

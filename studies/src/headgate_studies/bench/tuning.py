@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from headgate.tuning.compile import compile_objective
-from headgate.tuning.constraints import Limit, compile_constraint
+from headgate.tuning.constraints import CompiledConstraint, compile_constraint
 from headgate.tuning.evaluate import TreeView, evaluate
 from headgate.tuning.overlay import Overlay
 from headgate.tuning.protocol import TuningSettings, TuningSimulation
@@ -194,7 +194,7 @@ def _constrained_protocol(seed: int, sites: int) -> Counter[str]:
     return total
 
 
-def _missed(limits: Sequence[Limit], overlay: Overlay, shape: Shape) -> list[float]:
+def _missed(limits: Sequence[CompiledConstraint], overlay: Overlay, shape: Shape) -> list[float]:
     view = TreeView(overlay, shape)
     return [limit.of(view) for limit in limits]
 

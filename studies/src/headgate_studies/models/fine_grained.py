@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headgate.matching.admission.frontend import Requirement, choose
-from headgate.matching.admission.method import Method, Waiting
+from headgate.matching.admission.method import Method, WaitingEvents
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class FineGrained:
         ordered = sorted(found, key=lambda need: float("inf") if need.bound_s is None else need.bound_s)
         return cls(tuple(ControlledClasses(need, tuple(sorted(found[need])), choose(need, seed)) for need in ordered))
 
-    def turn(self, waiting: Sequence[Waiting], now_s: float) -> int | None:
+    def turn(self, waiting: Sequence[WaitingEvents], now_s: float) -> int | None:
         """Which group goes next: of those with events, the one with the least time left; None when nothing waits."""
         best, chosen = float("inf"), None
         for number, (group, queue) in enumerate(zip(self.groups, waiting, strict=True)):

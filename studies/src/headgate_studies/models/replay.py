@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headgate.matching.admission.costs import Costs, LearnedCosts, believed
-from headgate.matching.admission.method import Method, Numbers, Step, Waiting
+from headgate.matching.admission.method import AdmissionStep, Method, Numbers, WaitingEvents
 from headgate.matching.lists import ClassLists
 from headgate_studies.models.fine_grained import FineGrained
 
@@ -125,8 +125,8 @@ class _Run:
         self.updates.admit(self.now)
 
     @property
-    def waiting(self) -> Waiting:
-        return Waiting(self.messages.waiting, self.updates.waiting, self.events.times)
+    def waiting(self) -> WaitingEvents:
+        return WaitingEvents(self.messages.waiting, self.updates.waiting, self.events.times)
 
     @property
     def next_arrival(self) -> float:
@@ -145,7 +145,7 @@ class _Run:
             self.admit()
         return True
 
-    def do(self, step: Step) -> None:
+    def do(self, step: AdmissionStep) -> None:
         if step.kind == "shed messages":
             self.messages.shed(step.events)
             self.shed[0] += len(step.events)
@@ -165,7 +165,7 @@ class _Run:
             self.places.append(places)
             self.lists.append(found)
 
-    def _spend(self, kind: str, step: Step, spent: float) -> None:
+    def _spend(self, kind: str, step: AdmissionStep, spent: float) -> None:
         self.now += spent
         self.busy += spent
         if isinstance(self.costs, LearnedCosts):

@@ -1,8 +1,8 @@
 """A stream's driver in virtual time: a model of Spark that plans and replays micro-batches, around the real committer.
 
 Spark writes down what a batch reads before it runs, and that it has ended after it. A driver that starts again replays
-the batch that had not ended, with the same rows and any other partitions. Both notes lie in `SimulatedSource`, which outlives
-every driver, as a checkpoint directory does.
+the batch that had not ended, with the same rows and any other partitions. Both notes lie in `SimulatedSource`, which
+outlives every driver, as a checkpoint directory does.
 """
 
 from __future__ import annotations
