@@ -21,7 +21,7 @@ from headgate.protocol.port import GoneError
 from headgate.protocol.records import Pin, Purging, RangeRequest
 from headgate.protocol.reports import RelayReport
 from headgate.relay.asking import fetch_blocks
-from headgate.relay.holds import Held
+from headgate.relay.holds import HeldRanges
 from headgate.relay.node import RelayNode
 from headgate.relay.tables import Tables, publish_snapshot
 from headgate.service.purging import Purger, TableRules
@@ -265,7 +265,7 @@ def test_a_kill_in_the_middle_leaves_nothing_that_hurts(nats_url: str) -> None:
             assert not [each for each in await fabric.subjects(logs.tables, "*.tables.*") if ".1-" in each]
 
             # Who stated what it uses before it was announced keeps it; who comes later sees the announcement.
-            holds = Held(fabric, "lab")
+            holds = HeldRanges(fabric, "lab")
             assert await holds.take("s", {5: 40})
             await publish_snapshot(fabric, Snapshot(7, DEPLOYMENT))
             await publish_snapshot(fabric, Snapshot(8, DEPLOYMENT))
