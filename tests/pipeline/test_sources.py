@@ -88,10 +88,10 @@ def test_the_stream_gives_the_same_rows_in_bounded_batches(spark, tmp_path):
 def reader(**options):
     from pyspark.sql.types import StructType
 
-    from headgate.pipeline.sources.generator_options import Settings
+    from headgate.pipeline.sources.generator_options import GeneratorSettings
     from headgate.pipeline.sources.paced import PacedReader
 
-    settings = Settings.of({name: str(value) for name, value in options.items()})
+    settings = GeneratorSettings.of({name: str(value) for name, value in options.items()})
     return PacedReader(settings, StructType())
 
 

@@ -77,7 +77,7 @@ class Demands:
         )
 
 
-class Controller:
+class UpdateController:
     """Learns costs from what batches staged, and plans the updates of the next. One per stream, in the driver."""
 
     def __init__(self, stream: Stream, row_cost_s: float = 0.0, update_cost_s: float = 0.0) -> None:

@@ -16,7 +16,7 @@ from typing import Self
 import pyarrow as pa
 
 from headgate.pipeline.commit import commit, pin_batch
-from headgate.pipeline.control import Controller
+from headgate.pipeline.control import UpdateController
 from headgate.pipeline.errors import Errors
 from headgate.pipeline.indexes import IndexKeeper
 from headgate.pipeline.match import MatchPass
@@ -40,7 +40,7 @@ class DirectCommits:
         lineage: str = "direct",
         on_commit: Callable[[Manifest], None] | None = None,
         keepers: Mapping[str, IndexKeeper] | None = None,
-        controllers: Mapping[str, Controller] | None = None,
+        controllers: Mapping[str, UpdateController] | None = None,
     ) -> None:
         self._address = address
         self._lineage = lineage

@@ -92,9 +92,9 @@ class BackwardsWorld:
         """The source as a query that starts has it."""
         from pyspark.sql.types import StringType, StructType, TimestampType
 
-        from headgate.pipeline.sources.generator_options import Settings as GeneratorSettings
+        from headgate.pipeline.sources.generator_options import GeneratorSettings as GeneratorSettings
         from headgate.pipeline.sources.nats import NatsReader
-        from headgate.pipeline.sources.nats_options import Settings
+        from headgate.pipeline.sources.nats_options import NatsSettings
         from headgate.pipeline.sources.paced import PacedReader
 
         if self.kind == "files":
@@ -102,7 +102,7 @@ class BackwardsWorld:
         if self.kind == "nats":
             gap = "declare" if self.declares else "fail"
             options = {"url": self.url, "namespace": self.logs.namespace, "stream": "s", "payload": "json"}
-            settings = Settings.of({**options, "on_gap": gap})
+            settings = NatsSettings.of({**options, "on_gap": gap})
             schema = StructType().add("value", StringType()).add("_error", StringType())
             return ReaderSource(lambda: NatsReader(settings, schema), self._named)
         ticks = GeneratorSettings.of({"kind": "ticks", "limit": str(max(1, len(self.produced))), "pace": "none"})
