@@ -25,7 +25,7 @@ from headgate.relay.holds import HeldRanges
 from headgate.relay.node import RelayNode
 from headgate.relay.tables import Tables, publish_snapshot
 from headgate.service.purging import Purger, TableRules
-from headgate.service.room import Room
+from headgate.service.room import TablesRoom
 from headgate.wire.logs import Logs
 from headgate.wire.message import block_range
 from headgate.wire.sealed import read_number
@@ -241,7 +241,7 @@ def test_a_kill_in_the_middle_leaves_nothing_that_hurts(nats_url: str) -> None:
         await fabric.publish(logs.pin("s"), Pin(2, batch=3).encode())
 
     async def look(fabric: Fabric) -> list[int]:
-        purger = Purger(fabric, Tables(fabric), Room(fabric.logs.tables_bytes), RULES)
+        purger = Purger(fabric, Tables(fabric), TablesRoom(fabric.logs.tables_bytes), RULES)
         return await purger.look() + await purger.look()
 
     async def work() -> None:

@@ -38,7 +38,7 @@ from headgate.service.requests import Answers, Handler, Request, RequestError, m
 from headgate.service.reshaping import Change, MakeChange, Reshaper
 from headgate.service.rights import BY, OPERATOR, ORIGIN, admitted, author_of, check_owned, check_share
 from headgate.service.roles import Roles
-from headgate.service.room import NoRoomError, Room
+from headgate.service.room import NoRoomError, TablesRoom
 from headgate.service.standbys import Standbys
 from headgate.service.starting import resolved
 from headgate.service.suspending import Suspender
@@ -72,7 +72,7 @@ class Control:
         self.lines: Handler = partial(_unknown, "lines")
         """Answers with lines of the ledger; nothing unless somebody keeps the books."""
         self.contexts = Contexts(fabric, clerk)
-        self.room = Room(fabric.logs.tables_bytes)
+        self.room = TablesRoom(fabric.logs.tables_bytes)
         self._answers = Answers()
         self._changes, self._reports = Desk(limits, _CHANGES), Desk(limits, _REPORTS)
         self.limits = limits

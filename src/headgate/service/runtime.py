@@ -51,7 +51,7 @@ from headgate.service.joining import Joiner
 from headgate.service.keeper import KeeperMachine, store_books
 from headgate.service.lines import Lines
 from headgate.service.live_tuner import LiveTuner
-from headgate.service.machine import Machine
+from headgate.service.machine import MachineWatch
 from headgate.service.observer import Observer
 from headgate.service.pages import Page
 from headgate.service.people import People
@@ -98,7 +98,7 @@ class Runtime:
         self.control = Control(fabric, self.clerk, self.status, limits)
         self.control.known = self.tables.keep
         reserve_bytes = settings.disk_reserve_bytes
-        self.machine = Machine(fabric, settings.state_dir, server, reserve_bytes, self._pause, self._resume)
+        self.machine = MachineWatch(fabric, settings.state_dir, server, reserve_bytes, self._pause, self._resume)
         self.audit = Audit(settings.state_dir)
         self.people = self.control.people = People(server, fabric.logs, self.audit)
         self.control.more |= DeviceDesk(server, fabric.logs, self.audit).verbs
