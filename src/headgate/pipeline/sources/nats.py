@@ -212,7 +212,7 @@ class MissingSequences:
 
 
 def read_range(fabric: SyncFabric, log: str, first: int, stop: int) -> Iterator[Any]:
-    """Lists of messages of [first, stop) in order, and a `MissingSequences` wherever sequences are missing between them."""
+    """Lists of messages of [first, stop) in order, with a `MissingSequences` wherever some are missing between them."""
     everything = Log(log, (">",), -1)
     expected = first
     while expected < stop:

@@ -92,7 +92,7 @@ class BackwardsWorld:
         """The source as a query that starts has it."""
         from pyspark.sql.types import StringType, StructType, TimestampType
 
-        from headgate.pipeline.sources.generator_options import GeneratorSettings as GeneratorSettings
+        from headgate.pipeline.sources.generator_options import GeneratorSettings
         from headgate.pipeline.sources.nats import NatsReader
         from headgate.pipeline.sources.nats_options import NatsSettings
         from headgate.pipeline.sources.paced import PacedReader
