@@ -12,7 +12,7 @@ from headgate.planning import Graph, InterestPieces, ProblemError, construct, me
 from headgate.planning.difference import difference, moves
 from headgate.planning.generate import Workload, generate
 from headgate.planning.kernel.repair import tend
-from headgate.planning.life import EventWork, Life
+from headgate.planning.living_plan import EventWork, Life
 from headgate.planning.net import ZEROS, scalar_of
 from headgate.planning.problem import tree_members
 from headgate.planning.search import Objective, Search

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from headgate.planning import Graph, Problem, construct, measure
-from headgate.planning.anew import GraphWorth
 from headgate.planning.difference import moves
+from headgate.planning.fresh_plan import GraphWorth
 from headgate.planning.generate import Workload, generate
-from headgate.planning.life import EventWork, Life
+from headgate.planning.living_plan import EventWork, Life
 from headgate.planning.replan import Effort, replan
 from headgate.planning.search import Search, improve
 from headgate.planning.validity import require_valid

@@ -1,7 +1,7 @@
 """A plan in force on a problem that is not the one it was made for: the better plan that is worth its moves.
 
 Every member that gets another parent costs a hand-off, so a search from the plan in force pays a price for each
-(`headgate.planning.life`). A search can go on where the last one left off. Now and then a plan is made from nothing
+(`headgate.planning.living_plan`). A search can go on where the last one left off. Now and then a plan is made from nothing
 beside it, and when what was found is too far below that one, it is taken over with as few moves as that can be done.
 """
 
@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headgate.model import Plan, Tree
-from headgate.planning.anew import GraphWorth, standing_of
 from headgate.planning.construct import construct
 from headgate.planning.difference import moves
 from headgate.planning.evaluation import Metrics, measure
+from headgate.planning.fresh_plan import GraphWorth, standing_of
 from headgate.planning.generate import Workload, generate
-from headgate.planning.life import EventWork, Life
+from headgate.planning.living_plan import EventWork, Life
 from headgate.planning.problem import Problem
 from headgate.planning.search import Search, usual_steps
 from headgate.planning.validity import require_valid

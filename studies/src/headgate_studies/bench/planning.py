@@ -19,7 +19,7 @@ from headgate.planning.construct.algorithm import join_order
 from headgate.planning.generate import Workload, generate
 from headgate.planning.kernel.flow import evaluate, time_moves
 from headgate.planning.kernel.trials import end_trials, try_by_groups
-from headgate.planning.life import EventWork, Life
+from headgate.planning.living_plan import EventWork, Life
 from headgate.planning.problem import tree_members
 from headgate.planning.search import Search
 from headgate_studies.models.planning import ModelNetwork, construct_slowly

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from headgate.model import Plan
-from headgate.planning.anew import Anew, GraphWorth, standing_of
 from headgate.planning.evaluation import Metrics, measure
+from headgate.planning.fresh_plan import Anew, GraphWorth, standing_of
 from headgate.planning.graph import Graph, without_idle
 from headgate.planning.interest import InterestPieces
 from headgate.planning.kernel.repair import LOOSE, place_best, retune, tend
