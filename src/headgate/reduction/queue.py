@@ -19,7 +19,7 @@ from headgate.model import Schema
 from headgate.reduction.automatic import LevelChange
 from headgate.reduction.backlog import Backlog, Limit
 from headgate.reduction.digest import Digest
-from headgate.reduction.held import Held, joined
+from headgate.reduction.held_rows import Held, joined
 from headgate.reduction.policy import Policy
 from headgate.reduction.rows import Bools, Ints, Seqs
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headgate.matching import ClassLists
 from headgate.reduction.group import Group
-from headgate.reduction.held import Held
+from headgate.reduction.held_rows import Held
 from headgate.reduction.rows import Bools, Ints, among
 from headgate.reduction.sharing import Sharing
 from headgate.relay.waiting import Waiting

@@ -24,8 +24,8 @@ import numpy as np
 
 from headgate.model import Deployment, parse_duration
 from headgate.protocol.reports import OutputReport
-from headgate.reduction.always import Thinner
 from headgate.reduction.backlog import Limit
+from headgate.reduction.constant_thinning import Thinner
 from headgate.relay.aging import Aging
 from headgate.relay.bounds import LEFT_BEHIND
 from headgate.relay.reducer import Reducer

@@ -24,7 +24,7 @@ from headgate.protocol.reports import Reordering
 from headgate.reduction import Policy, PolicyError, default_policy, parse_policy
 from headgate.reduction.backlog import Backlog, Limit
 from headgate.reduction.group import Group
-from headgate.reduction.held import Held
+from headgate.reduction.held_rows import Held
 from headgate.reduction.policy import canonical
 from headgate.reduction.rows import Bools, row_bytes
 from headgate.reduction.sharing import Sharing, correct_shares
