@@ -143,7 +143,7 @@ def plan(
 
 def _live(at: o.ConnectionOptions, as_json: bool) -> None:
     """What the planner of a running deployment last said."""
-    from headgate.cli.live import live_tables
+    from headgate.cli.plan_live import live_tables
     from headgate.cli.status import planner_line, read_document
 
     found = o.run(read_document(at))["planner"]

@@ -16,8 +16,8 @@ from rich.text import Text
 
 from headgate.cli import options as o
 from headgate.cli.machine import ask_machine, machine_error, machine_lines
+from headgate.cli.quantities import milliseconds, span, waterfall_line
 from headgate.cli.sheets import Sheet
-from headgate.cli.words import milliseconds, span, waterfall_line
 from headgate.client.client import Client
 from headgate.errors import HeadgateError, nearest
 from headgate.fabric import FabricError

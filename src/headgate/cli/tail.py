@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from headgate.cli import options as o
-from headgate.cli.words import span
+from headgate.cli.quantities import span
 from headgate.client import Client
 from headgate.client.delivery import Inbox, closing
 from headgate.client.merged import MergedInbox
