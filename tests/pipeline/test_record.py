@@ -13,7 +13,7 @@ from headgate.model import Schema, Source, Stream
 from headgate.pipeline.checkpoint import FileEntry, SparkCheckpoint
 from headgate.pipeline.commit import BatchReading, commit
 from headgate.pipeline.filelists import WHOLE_EVERY, FileLists, read_files
-from headgate.pipeline.record import CheckpointState, CheckpointVerdict, judge, note, resume
+from headgate.pipeline.resuming import CheckpointState, CheckpointVerdict, judge, note, resume
 from headgate.pipeline.staged import Staged, StagedRow, encode_staged
 from headgate.protocol.commits import LineageError
 from headgate.protocol.records import Pin

@@ -22,11 +22,11 @@ from headgate.pipeline.filelists import FileLists, files_read
 from headgate.pipeline.gridding_stage import GriddingStage
 from headgate.pipeline.indexes import IndexKeeper, Share
 from headgate.pipeline.match import MatchPass
-from headgate.pipeline.record import note, resume
+from headgate.pipeline.resuming import note, resume
 from headgate.pipeline.roots import own_rows
 from headgate.pipeline.session import is_local, local_uri
 from headgate.pipeline.sharing import FileSharing
-from headgate.pipeline.slow import slow_classes
+from headgate.pipeline.slow_classes import slow_classes
 from headgate.pipeline.sources import read
 from headgate.pipeline.staged import STAGED_DDL, Staged
 from headgate.pipeline.validate import validate

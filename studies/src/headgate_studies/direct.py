@@ -20,7 +20,7 @@ from headgate.pipeline.control import UpdateController
 from headgate.pipeline.errors import Errors
 from headgate.pipeline.indexes import IndexKeeper
 from headgate.pipeline.match import MatchPass
-from headgate.pipeline.slow import slow_classes
+from headgate.pipeline.slow_classes import slow_classes
 from headgate.pipeline.staged import Staged
 from headgate.pipeline.worker import Address
 from headgate.protocol.reports import JobReport

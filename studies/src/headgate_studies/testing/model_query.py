@@ -21,7 +21,7 @@ from headgate.model import Stream
 from headgate.pipeline.checkpoint import COMPACT_EVERY, FileEntry, SparkCheckpoint, listing_of
 from headgate.pipeline.commit import BatchReading, commit
 from headgate.pipeline.filelists import FileLists, files_read
-from headgate.pipeline.record import note, resume
+from headgate.pipeline.resuming import note, resume
 from headgate.pipeline.staged import Staged, StagedRow, encode_staged
 from headgate.protocol.records import Pin
 from headgate.wire.manifest import Manifest, decode_manifest
