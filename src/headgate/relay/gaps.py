@@ -3,7 +3,7 @@
 A block is dropped as covered only where this site has had the range before. How far it has is in its last report of
 what all of its outputs have passed; where it has reported nothing, it has had nothing. What lies between that and the
 first block that arrives is a gap like any other: it may be on its way by a parent of an earlier plan, or never have
-been for this site, which the root knows (`headgate.relay.owed`).
+been for this site, which the root knows (`headgate.relay.entitlement`).
 """
 
 from __future__ import annotations

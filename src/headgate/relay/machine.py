@@ -23,10 +23,10 @@ from headgate.relay.intake import Intakes
 from headgate.relay.output import QueueLimits, limits_of
 from headgate.relay.repair import RepairService
 from headgate.relay.sending import Sending
+from headgate.relay.silent_sites import ParentWatch
 from headgate.relay.stand_in import StandIn
 from headgate.relay.state import SiteState
 from headgate.relay.upkeep import Upkeep
-from headgate.relay.watch import ParentWatch
 from headgate.wire.logs import Logs
 
 
