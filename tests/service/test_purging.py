@@ -25,7 +25,7 @@ from headgate.relay.holds import HeldRanges
 from headgate.relay.node import RelayNode
 from headgate.relay.tables import Tables, publish_snapshot
 from headgate.service.purging import Purger, TableRules
-from headgate.service.room import TablesRoom
+from headgate.service.tables_room import TablesRoom
 from headgate.wire.logs import Logs
 from headgate.wire.message import block_range
 from headgate.wire.sealed import read_number
@@ -217,7 +217,7 @@ from headgate.fabric import Fabric
 from headgate.wire.logs import Logs
 from headgate.relay.tables import Tables
 from headgate.service.purging import Purger, TableRules
-from headgate.service.room import Room
+from headgate.service.tables_room import Room
 from headgate.wire.message import block_range
 
 async def work():

@@ -13,7 +13,7 @@ import pytest
 
 from headgate.fabric import Fabric
 from headgate.model import Schema, Source, Stream
-from headgate.service.waiting import WaitingCount, waiting
+from headgate.service.source_backlog import WaitingCount, waiting
 from headgate.wire.logs import Logs
 
 pytestmark = pytest.mark.nats

@@ -103,7 +103,7 @@ async def _refuse_misfits(client: Client, state_dir: Path) -> None:
 async def read_document(at: o.ConnectionOptions, page: Page | None = None) -> dict[str, Any]:
     """The status of a deployment, running or not, with all of its subscriptions or those of a page."""
     from headgate.fabric.server import running_url
-    from headgate.service.pulse import stream_state
+    from headgate.service.heartbeat import stream_state
     from headgate.service.status import read_status, with_machine
 
     answers = at.nats is not None or running_url(at.state_dir) is not None
@@ -432,7 +432,7 @@ def dead(
     at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Print a stream's dead letters with their reasons, as JSON lines."""
-    from headgate.service.dead import read_dead_letters
+    from headgate.service.dead_letters import read_dead_letters
 
     async def work() -> list[str]:
         async with reading(at) as client:

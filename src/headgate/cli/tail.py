@@ -20,7 +20,7 @@ from headgate.diagnostics import CLIENT, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import Crew
 from headgate.model.roots import members_named
-from headgate.service.pulse import read_pulse
+from headgate.service.heartbeat import read_pulse
 from headgate.wire.message import json_value
 
 _FIRST_S: Final = 2.0

@@ -15,7 +15,7 @@ from headgate.errors import HeadgateError
 
 if TYPE_CHECKING:
     from headgate.model import Deployment, Plan
-    from headgate.service.look import Look
+    from headgate.service.measuring import Look
     from headgate.tuning.deployment import TuneResult, TuneStep
     from headgate.tuning.search import Options
 
@@ -167,7 +167,7 @@ def tune(
 
 async def _look(at: o.ConnectionOptions, seconds: float) -> Look:
     """The running deployment, watched for so long."""
-    from headgate.service.look import look
+    from headgate.service.measuring import look
 
     async with await at.connect() as client:
         return await look(client.fabric, client.tables, seconds)

@@ -28,7 +28,7 @@ from headgate.planning.measured import measured_problem, with_relays_of
 from headgate.planning.problem import Member, Problem
 from headgate.planning.protocol import ControlPoint, Request
 from headgate.protocol.reports import Join, JoinsReport
-from headgate.service.hops import Hops
+from headgate.service.hop_delays import Hops
 from headgate.service.observer import SHEDS, Observer
 from headgate.tuning.terms import Terms, worse
 from headgate.wire.snapshot import Snapshot

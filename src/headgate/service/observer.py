@@ -25,10 +25,10 @@ from headgate.relay.root import load_block
 from headgate.relay.routes import Routes
 from headgate.relay.tables import Tables
 from headgate.service.books import read_tallies
-from headgate.service.hops import Hops, Pair
+from headgate.service.hop_delays import Hops, Pair
 from headgate.service.reports import read_reports
 from headgate.service.sampling import Sample, observed, sample
-from headgate.service.standing import Standing
+from headgate.service.stalled_outputs import Standing
 from headgate.service.status import latencies
 from headgate.wire.manifest import Manifest, decode_manifest
 from headgate.wire.snapshot import Snapshot

@@ -26,8 +26,17 @@ from headgate.protocol.quarantine import Quarantine
 from headgate.protocol.records import Oldest, Purging
 from headgate.protocol.reports import TablesReport
 from headgate.relay.tables import MachineTables, TableCache
-from headgate.service.named import Named, NamedInboxes, Upstream, covered, holders, read_holds, read_inboxes, read_pins
-from headgate.service.room import TablesRoom
+from headgate.service.named_versions import (
+    Named,
+    NamedInboxes,
+    Upstream,
+    covered,
+    holders,
+    read_holds,
+    read_inboxes,
+    read_pins,
+)
+from headgate.service.tables_room import TablesRoom
 from headgate.wire.logs import Logs
 
 _END: Final = 1 << 62

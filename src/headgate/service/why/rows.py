@@ -17,7 +17,7 @@ from headgate.filters import parse_filter
 from headgate.model import Stream
 from headgate.pipeline.sources.payloads import PayloadMessage, decode_arrow
 from headgate.relay.root import readable
-from headgate.service.dead import read_dead_letters
+from headgate.service.dead_letters import read_dead_letters
 from headgate.wire.frame import WireError
 from headgate.wire.manifest import Manifest
 from headgate.wire.message import from_json, json_text

@@ -27,7 +27,7 @@ from headgate.errors import HeadgateError
 from headgate.fabric import EmbeddedServer, Fabric
 from headgate.service.exclusive import exclusive
 from headgate.service.runtime import Runtime
-from headgate.service.stored import kind_of, unknown_files
+from headgate.service.stored_files import kind_of, unknown_files
 from headgate.service.verifying import verify_all
 from headgate_studies.testing.exchanged import ExchangeWorld, declared_right, read, running
 

@@ -9,7 +9,7 @@ from typing import Final
 from headgate.protocol.records import Pin
 from headgate.relay.machine import RelayMachine
 from headgate.service.purging import PurgerMachine, TableRules
-from headgate.service.room import TablesRoom
+from headgate.service.tables_room import TablesRoom
 from headgate.wire.block import Block
 from headgate.wire.ledger import Tally
 from headgate.wire.logs import Log
