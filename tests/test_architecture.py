@@ -53,8 +53,8 @@ LEVEL = {
 # Machines of the protocol: events in, commands out. Their runners and faces are the only modules with I/O beside them.
 CLOSED = (
     "protocol/", "relay/", "client/reader.py", "client/stays.py", "client/acknowledging.py",
-    "service/books.py", "service/keeper.py", "service/named_versions.py", "service/purging.py", "service/tables_room.py",
-    "service/reports.py", "service/head_repair.py",
+    "service/books.py", "service/keeper.py", "service/named_versions.py", "service/purging.py",
+    "service/tables_room.py", "service/reports.py", "service/head_repair.py",
 )  # fmt: skip
 RUNNERS = ("relay/node.py", "relay/unit_node.py", "relay/courier.py", "relay/hosted.py")
 ENGINES = ("model", "filters", "matching", "grid", "planning", "reduction", "tuning")

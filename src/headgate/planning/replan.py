@@ -1,8 +1,9 @@
 """A plan in force on a problem that is not the one it was made for: the better plan that is worth its moves.
 
 Every member that gets another parent costs a hand-off, so a search from the plan in force pays a price for each
-(`headgate.planning.living_plan`). A search can go on where the last one left off. Now and then a plan is made from nothing
-beside it, and when what was found is too far below that one, it is taken over with as few moves as that can be done.
+(`headgate.planning.living_plan`). A search can go on where the last one left off. Now and then a plan is made from
+nothing beside it, and when what was found is too far below that one, it is taken over with as few moves as that can
+be done.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class QueueLimits:
     waits for more, never longer than that. So an idle output adds no delay, and a busy one sends few messages, whatever
     the number of commits.
     A range without rows waits `idle_s`, or until `QUIET` times that after the message before it. With `shed_after_s`
-    everything waits a little, as the controllers of `headgate.relay.even_shedding` want the turns of links evenly spaced.
+    everything waits a little, as the controllers of `headgate.relay.even_shedding` want evenly spaced turns of links.
     """
 
     max_rows: int = 100_000
