@@ -53,7 +53,7 @@ LEVEL = {
 # Machines of the protocol: events in, commands out. Their runners and faces are the only modules with I/O beside them.
 CLOSED = (
     "protocol/", "relay/", "client/reader.py", "client/stays.py", "client/acknowledging.py",
-    "gateway/memory.py", "gateway/follower.py",
+    "gateway/memory.py", "gateway/follower.py", "gateway/answers.py",
     "service/books.py", "service/keeper.py", "service/named.py", "service/purging.py", "service/room.py",
     "service/reports.py", "service/heads.py",
 )  # fmt: skip

@@ -40,7 +40,7 @@ class Counted:
 async def collect(client: Client, name: str, got: list[Delivery]) -> None:
     async with closing(await client.subscribe(name)) as deliveries:
         async for delivery in deliveries:
-            got.append(delivery)
+            got += [delivery]
 
 
 def test_live_rows_are_read_once_for_all(tmp_path: Path, nats_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

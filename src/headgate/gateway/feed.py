@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from headgate.diagnostics import FABRIC
@@ -49,7 +49,7 @@ class SiteFeed:
         return None if self._machine is None else self._machine.head
 
     @property
-    def published(self) -> Mapping[str, int]:
+    def published(self) -> dict[str, int]:
         """What there is of that revision in the log of tables."""
         return {} if self._machine is None else self._machine.published
 

@@ -10,7 +10,7 @@ from headgate.client.reader import ReaderMachine, Reading
 from headgate.fabric import Fabric
 from headgate.fabric.runner import Consumer, LoadTable, Runner
 from headgate.gateway.codec import SharedCodec
-from headgate.gateway.fed import MemoryRunner, Show, show_all
+from headgate.gateway.fed import MemoryRunner, ShowReader, show_all
 from headgate.gateway.feed import SiteFeed
 from headgate.gateway.memory import MEMORY_BYTES
 
@@ -26,7 +26,7 @@ class Feeds:
         self._feeds: dict[str, SiteFeed] = {}
         self._codec = SharedCodec()
 
-    def adopt(self, client: Client, show: Show = show_all) -> None:
+    def adopt(self, client: Client, show: ShowReader = show_all) -> None:
         """Feed the readers of a client from here; `show` says what they may see of it."""
         client.fabric.codec = self._codec
         client.run_reader = self._runs(show)
@@ -51,7 +51,7 @@ class Feeds:
         for feed in self._feeds.values():
             await feed.close()
 
-    def _runs(self, show: Show) -> RunReader:
+    def _runs(self, show: ShowReader) -> RunReader:
         def run(
             reading: Reading, fabric: Fabric, machine: ReaderMachine, table: LoadTable, consumer: Consumer
         ) -> Runner:
