@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from headgate_studies.testing.world.gateway_faults import GATEWAY_MUTANTS
 from headgate_studies.testing.world.mutant import Mutant
 from headgate_studies.testing.world.reader_faults import READER_MUTANTS
 from headgate_studies.testing.world.standby_faults import STANDBY_MUTANTS
@@ -518,4 +519,4 @@ RELAY_MUTANTS: Final = (
         "reached",
     ),
 )
-MUTANTS: Final = (*RELAY_MUTANTS, *READER_MUTANTS, *STANDBY_MUTANTS)
+MUTANTS: Final = (*RELAY_MUTANTS, *READER_MUTANTS, *STANDBY_MUTANTS, *GATEWAY_MUTANTS)
