@@ -46,7 +46,11 @@ class Simulation(Commits, Changes, OldTables, Troubles):
         for subscriber in self.subscribers.values():
             self.result.delivered += subscriber.delivered
             self.result.given_up += sum(subscriber.given_up.values())
-        for instance in (*self.relays.values(), *self.services.values(), *self.zombies, *self.readers.values()):
+        gateways = [gateway.instance for gateway in self.gateways.values()]
+        for instance in (
+            *(*self.relays.values(), *self.services.values(), *self.zombies, *self.readers.values()),
+            *gateways,
+        ):
             instance.kill()
         return self.result
 
@@ -121,6 +125,8 @@ class Simulation(Commits, Changes, OldTables, Troubles):
         for site, relay in self.relays.items():
             relay.resume()
             self._revive(site)
+        for gateway in self.gateways.values():
+            gateway.instance.resume()
         for name, service in list(self.services.items()):
             service.resume()
             self._revive_service(name)
