@@ -42,7 +42,7 @@ from headgate.service.control import Control
 from headgate.service.devices import DeviceDesk
 from headgate.service.exclusive import exclusive
 from headgate.service.extending import missed_constraints
-from headgate.service.face import FaceConfig, FaceProcess, listen
+from headgate.service.face import FaceConfig, FaceProcess, listen, note_limits
 from headgate.service.following import Following
 from headgate.service.gate import Gate
 from headgate.service.heads import HeadMachine
@@ -255,7 +255,9 @@ class Runtime:
             settings.log_format,
             settings.http_tls,
             settings.listening is not None and settings.listening.mqtt is not None,
+            users_limited=self.control.limits.bytes_per_s is not None,
         )
+        note_limits(settings.state_dir, limited=config.users_limited)
         self.face = FaceProcess(listening, config)
         write_whole(settings.state_dir / "http" / "address", self.face.address)
         self._spawn(self.face.run(), "HTTP API")
