@@ -54,8 +54,8 @@ LEVEL = {
 CLOSED = (
     "protocol/", "relay/", "client/reader.py", "client/stays.py", "client/acknowledging.py",
     "gateway/memory.py", "gateway/follower.py", "gateway/answers.py",
-    "service/books.py", "service/keeper.py", "service/named.py", "service/purging.py", "service/room.py",
-    "service/reports.py", "service/heads.py",
+    "service/books.py", "service/keeper.py", "service/named_versions.py", "service/purging.py",
+    "service/tables_room.py", "service/reports.py", "service/head_repair.py",
 )  # fmt: skip
 RUNNERS = ("relay/node.py", "relay/unit_node.py", "relay/courier.py", "relay/hosted.py")
 ENGINES = ("model", "filters", "matching", "grid", "planning", "reduction", "tuning")

@@ -27,7 +27,7 @@ def gateway(
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM), to serve by TLS.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
     logs: o.Logging = o.WARNINGS,
 ) -> None:
     """Serve many readers of a site's subscriptions by server-sent events and web sockets, from one reading of its log.
@@ -58,13 +58,13 @@ def raise_file_limit() -> int:
     return hard
 
 
-async def _run(site: str, address: str, tls: tuple[str, str] | None, at: o.Connection, tell: Teller) -> None:
+async def _run(site: str, address: str, tls: tuple[str, str] | None, at: o.ConnectionOptions, tell: Teller) -> None:
     from headgate.api.gateway import ServedPart
     from headgate.api.server import serving
     from headgate.fabric import cancel_all, keep_quarantine
     from headgate.fabric.vitals import keep_vitals
     from headgate.service.access import make_token
-    from headgate.service.face import address_of, are_users_limited, listen
+    from headgate.service.http_process import address_of, are_users_limited, listen
 
     raise_file_limit()
     listening = listen(address)

@@ -28,8 +28,15 @@ from headgate.client.delivery import (
 )
 from headgate.client.errors import ClientError
 from headgate.client.fields import empty_field
+from headgate.client.lineage_check import (
+    began_anew,
+    check_acknowledged,
+    check_input,
+    check_position,
+    new_runs,
+    read_runs,
+)
 from headgate.client.merged import MergedInbox, join_positions, split_positions
-from headgate.client.past import began_anew, check_acknowledged, check_input, check_position, new_runs, read_runs
 from headgate.client.publishing import encode_rows
 from headgate.client.reader import OnGap, Reading
 from headgate.client.sender import Sender

@@ -27,11 +27,11 @@ from headgate.wire.ledger import Account, Tally
 from headgate.wire.logs import Log, Logs
 from headgate_studies.testing.world.checks import Checks
 from headgate_studies.testing.world.codec import PlainCodec, size_of
-from headgate_studies.testing.world.driver import Source
+from headgate_studies.testing.world.driver import SimulatedSource
 from headgate_studies.testing.world.gateway import FedInstance, SimulatedGateway
 from headgate_studies.testing.world.oracle import Oracle
 from headgate_studies.testing.world.scenario import Scenario
-from headgate_studies.testing.world.subscriber import Subscriber, Violation
+from headgate_studies.testing.world.subscriber import BrokenPromise, Subscriber
 
 Tracer = Callable[[Machine, str, Any], None]
 _WORK_S: Final = 0.3  # so long work takes at most that a machine hands off
@@ -81,7 +81,7 @@ class World:
         self.fabric.appended = self._appended
         self.fabric.purging = self._purging
         self.fabric.decided = self._decided
-        self.sources: dict[str, Source] = {}
+        self.sources: dict[str, SimulatedSource] = {}
         self.services: dict[str, Instance] = {}
         self.booked: dict[str, int] = {}
         self._numbers = itertools.count()
@@ -230,7 +230,7 @@ class World:
         self._settle_past(subscriber)
         try:
             subscriber.take(block, reading.account.tally, self.oracle)
-        except Violation as violation:
+        except BrokenPromise as violation:
             self._checks.problem = self._checks.problem or str(violation)
             return
         instance.ask(TAKEN, None, _nothing)
