@@ -25,7 +25,7 @@ from headgate.errors import HeadgateError
 from headgate.service.access import make_token
 from headgate_studies.bench.many_deployment import KINDS, STREAM, WIDTH, Deployed, deployment_file, rows_of
 from headgate_studies.bench.many_peers import measure_peer
-from headgate_studies.bench.many_sockets import Got, Place, SocketReaders, Wish
+from headgate_studies.bench.many_sockets import Got, ReaderPlace, ReaderWish, SocketReaders
 
 SITE: Final = "east"
 _AT_A_TIME: Final = 100_000
@@ -120,7 +120,7 @@ async def _measure(
             answer = await client.subscribe_many(wanted)
             await feed.matched(answer["revision"])
             async with gateway_process(deployed.state) as (port, process):
-                found = await _read(load, feed, Place("sse", port, make_token(deployed.state)), process)
+                found = await _read(load, feed, ReaderPlace("sse", port, make_token(deployed.state)), process)
             feed.stopping = True
             await feeding
             found |= await feed.accounts()
@@ -129,8 +129,8 @@ async def _measure(
     return found
 
 
-async def _read(load: ReaderLoad, feed: Any, place: Place, process: psutil.Process) -> dict[str, Any]:
-    wishes = [Wish(number, name_of_reader(number)) for number in range(load.readers)]
+async def _read(load: ReaderLoad, feed: Any, place: ReaderPlace, process: psutil.Process) -> dict[str, Any]:
+    wishes = [ReaderWish(number, name_of_reader(number)) for number in range(load.readers)]
     sockets = SocketReaders(place, wishes, load.frozen, load.processes)
     try:
         began = time.perf_counter()

@@ -21,7 +21,7 @@ from headgate.errors import HeadgateError
 from headgate.fabric.place import choose_port
 from headgate.fabric.server import find_server
 from headgate_studies.bench.many_deployment import KINDS, WIDTH, rows_of
-from headgate_studies.bench.many_sockets import Place, SocketReaders, Wish
+from headgate_studies.bench.many_sockets import ReaderPlace, ReaderWish, SocketReaders
 
 _TICK_S: Final = 0.5
 _PATIENCE_S: Final = 120.0
@@ -59,7 +59,7 @@ async def measure_peer(face: str, readers: int, rate: int, seconds: float, burst
         )
         try:
             await _listening(port)
-            return await _measure(Place(face, port), readers, rate, seconds, burst, psutil.Process(process.pid))
+            return await _measure(ReaderPlace(face, port), readers, rate, seconds, burst, psutil.Process(process.pid))
         finally:
             process.terminate()
             await process.wait()
@@ -78,10 +78,10 @@ async def _listening(port: int) -> None:
 
 
 async def _measure(
-    place: Place, readers: int, rate: int, seconds: float, burst: int, process: psutil.Process
+    place: ReaderPlace, readers: int, rate: int, seconds: float, burst: int, process: psutil.Process
 ) -> dict[str, Any]:
     sep = "/" if place.face == "mqtt" else "."
-    wishes = [Wish(number, f"k{sep}{number % KINDS}") for number in range(readers)]
+    wishes = [ReaderWish(number, f"k{sep}{number % KINDS}") for number in range(readers)]
     sockets = SocketReaders(place, wishes, frozenset())
     try:
         await sockets.start(_PATIENCE_S)
@@ -129,7 +129,7 @@ def _figures(
 
 
 async def _publish(
-    writer: asyncio.StreamWriter, place: Place, first: int, stop: int, readers: int, given: dict[int, float]
+    writer: asyncio.StreamWriter, place: ReaderPlace, first: int, stop: int, readers: int, given: dict[int, float]
 ) -> int:
     """Publish rows to the topics of the filters that they match; returns how many deliveries that makes."""
     rows, count = rows_of(first, stop).select(["n", "kind", "a0"]), 0

@@ -26,7 +26,7 @@ _PUBLISH: Final = 0x30
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ReaderWish:
     """What one reader wants: its number, and the subscription or topic that it reads."""
 
     number: int
@@ -34,7 +34,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ReaderPlace:
     """Where readers connect, and what they speak: `sse`, `nats` or `mqtt`."""
 
     face: str
@@ -49,7 +49,7 @@ Got = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
 class SocketReader(asyncio.Protocol):
     """One reader."""
 
-    def __init__(self, place: Place, wish: Wish) -> None:
+    def __init__(self, place: ReaderPlace, wish: ReaderWish) -> None:
         self._place = place
         self._wish = wish
         self._left = b""
@@ -158,18 +158,18 @@ def _mqtt(kind: int, body: bytes) -> bytes:
     return bytes([kind]) + length + body
 
 
-def drive(pipe: Pipe, place: Place, wishes: Sequence[Wish], frozen: frozenset[int]) -> None:
+def drive(pipe: Pipe, place: ReaderPlace, wishes: Sequence[ReaderWish], frozen: frozenset[int]) -> None:
     """The process of some readers: connects all of them, then does what it is told until it is to finish."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     asyncio.run(_drive(pipe, place, wishes, frozen))
 
 
-async def _drive(pipe: Pipe, place: Place, wishes: Sequence[Wish], frozen: frozenset[int]) -> None:
+async def _drive(pipe: Pipe, place: ReaderPlace, wishes: Sequence[ReaderWish], frozen: frozenset[int]) -> None:
     loop, readers = asyncio.get_running_loop(), {}
     turn = asyncio.Semaphore(_AT_A_TIME)
 
-    async def connect(wish: Wish) -> None:
+    async def connect(wish: ReaderWish) -> None:
         async with turn:
             _, reader = await loop.create_connection(lambda: SocketReader(place, wish), "127.0.0.1", place.port)
             readers[wish.number] = reader
@@ -200,7 +200,9 @@ async def _drive(pipe: Pipe, place: Place, wishes: Sequence[Wish], frozen: froze
 class SocketReaders:
     """Readers in some processes; use `start`, then tell them what to do, and `finish`."""
 
-    def __init__(self, place: Place, wishes: Sequence[Wish], frozen: frozenset[int], processes: int = 1) -> None:
+    def __init__(
+        self, place: ReaderPlace, wishes: Sequence[ReaderWish], frozen: frozenset[int], processes: int = 1
+    ) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipes: list[Any] = []
         self._processes = []
