@@ -59,7 +59,7 @@ def test_a_filter_that_takes_too_long_is_suspended_and_the_stream_goes_on(tmp_pa
                     assert "us a row in 3 micro-batches" in await until(suspended)
                     await asyncio.to_thread(direct.commit, "staff", rows(600, 700), 3)
                 assert (await read(bob, "fine", 700))[0].num_rows == 700
-                got, _ = await read(ada, "slow", 700)
+                got, told = await read(ada, "slow", 700)
                 status = await runtime.status()
                 line = await here.ledger("slow")
                 assert line["matched"] == got.num_rows
@@ -67,6 +67,7 @@ def test_a_filter_that_takes_too_long_is_suspended_and_the_stream_goes_on(tmp_pa
                 left_out = status["subscriptions"]["slow"]["unevaluated"]
                 looked_at = 600 - left_out
                 assert 0 < left_out < 600
+                assert told == {"unevaluated": left_out}  # its reader hears of each of them
                 assert got.num_rows <= looked_at // 2 + 3
                 assert [each["kind"] for each in status["findings"] if "slow" in each["subject"]] == ["suspended"]
                 assert not any(each["wrong"] for each in status["findings"])
