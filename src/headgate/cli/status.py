@@ -354,6 +354,11 @@ def error_lines(document: dict[str, Any]) -> list[str]:
                 for key in sorted(groups, key=float, reverse=True)
             )
             found.append(f"stream {name}: of {rows:,} rows withheld " + ", ".join(shares))
+        for share in each["job"].get("shares", ()):
+            if share["gets_us"] < share["needs_us"]:
+                who = share["identity"] or "subscriptions without an owner"
+                took = f"take {share['needs_us']:,.0f} us a row and get {share['gets_us']:,.0f}"
+                found.append(f"stream {name} is behind: the filters of {who} {took}")
         if late := each["job"].get("late_rows"):
             found.append(f"stream {name}: {late:,} rows kept past the latency bound, as nobody tolerates to miss more")
         if errors:

@@ -25,7 +25,7 @@ from headgate.wire.integers import decode_sorted, decode_uints
 from headgate.wire.manifest import PartRef
 from headgate.wire.unsent import Unsent, decode_unsent
 
-STAGED_FORMAT: Final = 2
+STAGED_FORMAT: Final = 3
 
 UInts = npt.NDArray[np.uint64]
 
@@ -39,7 +39,8 @@ class StagedRow:
     `withheld`: rows that were not matched for the classes of a `tolerance`.
     `batch`: what became of one Arrow batch, what it took, and what samples say about errors of admission control.
     `slow`: a class that took far more for each row than was estimated.
-    `partition`: matched rows by class and what the context updates took, once at the end.
+    `partition`: matched rows by class and what the context updates took, once at the end, and of the classes that are
+    evaluated one by one the rows and nanoseconds of each.
     """
 
     kind: Literal["part", "dead", "unsent", "withheld", "batch", "slow", "partition"]
@@ -76,6 +77,10 @@ class StagedRow:
     slow_class: int = 0
     slow_us: float = 0.0
     slow_limit_us: float = 0.0
+    spent_classes: int = 0
+    spent_ids: bytes = b""
+    spent_rows: bytes = b""
+    spent_ns: bytes = b""
 
 
 _COLUMNS: Final = tuple(column.name for column in fields(StagedRow))
@@ -165,6 +170,17 @@ class Staged:
         found: dict[int, tuple[float, float]] = {}
         for identity, row_us, limit_us in self._of_kind("slow", "slow_class", "slow_us", "slow_limit_us"):
             found[identity] = max(found.get(identity, (0.0, 0.0)), (row_us, limit_us))
+        return found
+
+    def spent(self) -> dict[int, tuple[int, float]]:
+        """Of every class that is evaluated one by one, the rows that it was evaluated on and seconds."""
+        found: dict[int, tuple[int, float]] = {}
+        for size, *packed in self._of_kind("partition", "spent_classes", "spent_ids", "spent_rows", "spent_ns"):
+            if size:
+                ids, rows, spent_ns = decode_sorted(packed[0], size), *(decode_uints(each, size) for each in packed[1:])
+                for identity, count, taken_ns in zip(ids.tolist(), rows.tolist(), spent_ns.tolist(), strict=True):
+                    before = found.get(identity, (0, 0.0))
+                    found[identity] = before[0] + count, before[1] + taken_ns / 1e9
         return found
 
     def class_counts(self) -> tuple[UInts, UInts]:

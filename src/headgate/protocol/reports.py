@@ -99,8 +99,23 @@ class SlowClass(msgspec.Struct, frozen=True, kw_only=True):
     limit_us: float
 
 
+class IdentityShare(msgspec.Struct, frozen=True, kw_only=True):
+    """What evaluating the filters of one identity takes for a row of a stream that is behind, and what it is given.
+
+    The identity of subscriptions without an owner is empty.
+    """
+
+    identity: str
+    needs_us: float
+    gets_us: float
+
+
 class JobReport(Report, frozen=True, kw_only=True, omit_defaults=True):
-    """The Spark job as a whole (`_`), or the query of one stream after a micro-batch."""
+    """The Spark job as a whole (`_`), or the query of one stream after a micro-batch.
+
+    `shares` and `served` are there while a stream is behind: what identities need and get of its matching, the largest
+    needs first, and by class the part of the rows that it is evaluated on in the next micro-batch.
+    """
 
     kind_name = "job-report"
     state: str
@@ -122,6 +137,8 @@ class JobReport(Report, frozen=True, kw_only=True, omit_defaults=True):
     late_rows: Count | None = None
     latency_s: dict[str, float] | None = None
     slow: tuple[SlowClass, ...] = ()
+    shares: tuple[IdentityShare, ...] = ()
+    served: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 class ErrorsReport(Report, frozen=True):

@@ -80,7 +80,7 @@ async def read_status(
         "streams": streams,
         "sites": {name: _site(name, relays) for name in snapshot.deployment.sites},
         "links": _links(snapshot.deployment, relays),
-        "subscriptions": _subscriptions(snapshot, books, tallies, relays, on_page),
+        "subscriptions": _subscriptions(snapshot, books, tallies, relays, on_page, jobs),
         "subscription_count": len(snapshot.subscription_ids),
         "next": more,
         "groups": group_sums(snapshot, entries),
@@ -271,6 +271,7 @@ def _subscriptions(
     tallies: dict[int, Tally],
     relays: Relays,
     names: Sequence[str],
+    jobs: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, dict[str, Any]]:
     lines = {entry.subscription: entry for book in books for entry in book.entries}
     totals = {book.stream: book for book in books}
@@ -291,6 +292,7 @@ def _subscriptions(
             "output": token,
             "lost": tallies[identity].lost if identity in tallies else 0,
             **_withheld(snapshot, subscription, totals[subscription.stream]),
+            **_served(snapshot.class_ids[name], jobs.get(subscription.stream, {})),
         }
     known = set(snapshot.subscription_ids.values())
     for identity, entry in lines.items():
@@ -348,6 +350,12 @@ def _withheld(snapshot: Snapshot, subscription: Subscription, book: StreamBooks)
     tolerance = tolerance_of(subscription.require, tolerance_of(stream.admission.require))
     rows = book.rows_in - book.dead
     return {**found, "tolerates": tolerance, "withheld": round(book.withheld.get(f"{tolerance:g}", 0) / rows, 6)}
+
+
+def _served(class_id: int, job: Mapping[str, Any]) -> dict[str, float]:
+    """The part of the rows that a class is looked at, where its owner has used up its share of the matching."""
+    part = job.get("served", {}).get(str(class_id))
+    return {} if part is None else {"served": part}
 
 
 def _reorderings(snapshot: Snapshot, relays: Relays) -> list[dict[str, Any]]:

@@ -53,7 +53,7 @@ def _header(block: Block) -> dict[str, Any]:
 
 
 def _commit(commit: Commit) -> list[Any]:
-    """A commit as numbers; what is seldom there (shed otherwise, never sent, lost, not looked at) where there is any."""
+    """A commit as numbers; what is seldom there (shed otherwise, unsent, lost, not looked at) where there is any."""
     found = [commit.after, commit.upto, commit.version, commit.time_ms, commit.lag_ms, commit.shed]
     more = [commit.shed_updates, commit.partly_shed]
     unsent = None if commit.unsent is None else commit.unsent.to_dict()

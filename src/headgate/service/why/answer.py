@@ -195,7 +195,9 @@ class _Asking:
                 f"Row {seq:,} was committed at {_time(manifest.time_ms)} and matched nobody, {self._name!r} "
                 "included. The values of such rows are not kept."
             )
-            left_out = classes_withheld(manifest.withheld).get((then if subscribed else self._now).class_ids[self._name])
+            left_out = classes_withheld(manifest.withheld).get(
+                (then if subscribed else self._now).class_ids[self._name]
+            )
             text += f" {left_out:,} rows of its micro-batch were not looked at for {self._name!r}." if left_out else ""
             return self._fate("unwanted", text, seq=seq)
         row = found.row.to_pylist()[0]
@@ -222,8 +224,8 @@ class _Asking:
         left_out = classes_withheld(found.manifest.withheld).get(version.class_ids[self._name])
         if left_out:
             text = (
-                f"Row {found.seq:,} fits {self._name!r}, and is one of {left_out:,} rows of its micro-batch that were not "
-                "looked at for it: its filter takes too long, or its owner has used up its share of the matching."
+                f"Row {found.seq:,} fits {self._name!r}, and is one of {left_out:,} rows of its micro-batch that were "
+                "not looked at for it: its filter takes too long, or its owner has used up its share of the matching."
             )
             return self._fate("withheld", text, seq=found.seq, row=row)
         text = (
