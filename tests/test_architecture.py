@@ -63,22 +63,9 @@ CROWDED = (
     # A command's options are its parameters.
     *(
         f"cli/{name}"
-        for name in (
-            "picture.py:view",
-            "plan.py:plan",
-            "replay.py:replay",
-            "tune.py:tune",
-            "tail.py:tail",
-            "up.py:up",
-            "relay.py:relay",
-            "join.py:join",
-            "user.py:add",
-            "device.py:add",
-            "trace.py:trace",
-            "why.py:why",
-        )
+        for name in ("join.py:join", "plan.py:plan", "replay.py:replay", "tune.py:tune", "up.py:up", "user.py:add")
     ),
-    *(f"cli/subscriptions.py:{name}" for name in ("publish", "subscribe")),
+    "cli/subscriptions.py:subscribe",
     # All but one are options by name, with defaults.
     "client/client.py:subscribe",
     # Compiled kernels: Numba takes arrays, and one array is one parameter.

@@ -58,13 +58,10 @@ def invite(
     address: Annotated[
         str | None, typer.Option(help="Where the other host reaches home, tls://HOST:PORT; default: where it listens.")
     ] = None,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.Connection = o.HERE,
 ) -> None:
     """Print a token with which another host becomes a site, by `headgate join TOKEN` there. It works once."""
-    found = o.asked("invite", nats, state_dir, namespace, creds, site=site, expires=expires, address=address)
+    found = at.ask("invite", site=site, expires=expires, address=address)
     typer.echo(found["token"])
 
 

@@ -58,14 +58,11 @@ def plan(
     live: Annotated[
         bool, typer.Option("--live", help="Show what a running deployment's planner assumed, predicted and measured.")
     ] = False,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.Connection = o.HERE,
 ) -> None:
     """Plan a deployment: print the trees, what each subscription will get, and which site or link binds."""
     if live:
-        _live(nats, state_dir, namespace, creds, as_json)
+        _live(at, as_json)
         return
     if file is None:
         raise HeadgateError("no deployment file", hint="headgate plan headgate.yaml, or headgate plan --live")
@@ -78,7 +75,7 @@ def plan(
     from headgate.service.proposing import carry_over, propose, result_document
 
     deployment = _with_rates(read_deployment(file), rate or [])
-    sizes = _measured(nats, state_dir, namespace, creds) if measured else None
+    sizes = _measured(at) if measured else None
     before, asked = None, deployment
     if what_if:
         before = propose(deployment, algorithm, objective, seed, sizes)
@@ -114,12 +111,12 @@ def plan(
         typer.echo(f"drawn to {svg}")
 
 
-def _live(nats: str | None, state_dir: Path, namespace: str, creds: Path | None, as_json: bool) -> None:
+def _live(at: o.Connection, as_json: bool) -> None:
     """What the planner of a running deployment last said."""
     from headgate.cli.live import live_tables
     from headgate.cli.status import planner_line, read_document
 
-    found = o.run(read_document(nats, state_dir, namespace, creds))["planner"]
+    found = o.run(read_document(at))["planner"]
     if not found:
         raise HeadgateError("nothing was measured yet", hint="the planner looks every half minute while rows flow")
     if as_json:
@@ -143,12 +140,12 @@ def _with_rates(deployment: Deployment, texts: list[str]) -> Deployment:
     return deployment
 
 
-def _measured(nats: str | None, state_dir: Path, namespace: str, creds: Path | None) -> Sizes:
+def _measured(at: o.Connection) -> Sizes:
     """What the planner of a running deployment has measured of its streams and subscriptions."""
     from headgate.cli.status import read_document
     from headgate.service.proposing import measured_sizes
 
-    found = measured_sizes(o.run(read_document(nats, state_dir, namespace, creds))["planner"])
+    found = measured_sizes(o.run(read_document(at))["planner"])
     if found is None:
         raise HeadgateError("nothing was measured yet", hint="the planner looks every half minute while rows flow")
     return found

@@ -57,10 +57,7 @@ def tune(
     looks: Annotated[int, typer.Option(help="Stop --watch after so many looks; 0 goes on until interrupted.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Write the tuned plan there, as the file's `plan:` part.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.Connection = o.HERE,
 ) -> None:
     """Improve the plan of a deployment and show the cost over time and every transformation with its benefit.
 
@@ -86,7 +83,7 @@ def tune(
         }
 
         async def show() -> None:
-            async with await o.connect(nats, state_dir, namespace, creds) as client:
+            async with await at.connect() as client:
                 wanted = {name: value for name, value in given.items() if value is not None}
                 await tune_live(client, wanted, Watching(seconds, settled, as_json))
 
@@ -110,7 +107,7 @@ def tune(
     count = 0
     while True:
         if running:
-            found = o.run(_look(nats, state_dir, namespace, creds, every))
+            found = o.run(_look(at, every))
             result = tuned_live(found, deployment, objective, wishes, options)
         else:
             figures = _read(measured) if measured else {}
@@ -128,11 +125,11 @@ def tune(
             time.sleep(every)
 
 
-async def _look(nats: str | None, state_dir: Path, namespace: str, creds: Path | None, seconds: float) -> Look:
+async def _look(at: o.Connection, seconds: float) -> Look:
     """The running deployment, watched for so long."""
     from headgate.service.look import look
 
-    async with await o.connect(nats, state_dir, namespace, creds) as client:
+    async with await at.connect() as client:
         return await look(client.fabric, client.tables, seconds)
 
 

@@ -38,10 +38,7 @@ def register(app: typer.Typer) -> None:
 
 def up(
     file: Annotated[Path, typer.Argument(help="The deployment file.")],
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.Connection = o.HERE,
     listen: Annotated[
         str | None, typer.Option(help="Where the embedded NATS listens, HOST or HOST:PORT; default: loopback.")
     ] = None,
@@ -120,17 +117,17 @@ def up(
     place = deployment.nats
     if no_http and (mqtt or place.mqtt):
         raise HeadgateError("MQTT is served by the process of the HTTP API", hint="leave --no-http out")
-    embedded = nats is None and place.url is None
+    embedded = at.nats is None and place.url is None
     settings = Settings(
-        state_dir=state_dir,
-        nats=nats or place.url,
+        state_dir=at.state_dir,
+        nats=at.nats or place.url,
         listening=_listening(
             listen or place.listen,
             mqtt or place.mqtt,
             (tls_cert or place.certificate, tls_key or place.key, tls_ca or place.authority),
             embedded=embedded,
         ),
-        namespace=namespace,
+        namespace=at.namespace,
         catalog=catalog,
         master=master,
         job_archive=job_archive,
@@ -142,7 +139,7 @@ def up(
         relays=relays,
         job=job,
         spark_options=o.key_values(spark or []),
-        nats_options={} if embedded else _nats_options(place, creds),
+        nats_options={} if embedded else _nats_options(place, at.creds),
         log_level=log_level,
         log_format=log_format,
         disk_reserve_bytes=int(parse_bytes(disk_reserve)),
