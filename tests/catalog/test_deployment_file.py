@@ -164,5 +164,5 @@ def test_what_a_move_must_bring_is_a_part(value: str) -> None:
 def test_shares_of_the_matching_are_numbers_above_zero(shares: str) -> None:
     text = "sites: {a: {}}\nstreams: {s: {root: a, source: {format: nats}, schema: {x: int}}}\n"
     parse_deployment(f"{text}options: {{matching_shares: {{ada: 2.5}}}}\n", "test.yaml")
-    with pytest.raises(DeploymentFileError, match=r"\{ada: 3\}"):
+    with pytest.raises(DeploymentError, match=r"\{ada: 3\}"):
         parse_deployment(f"{text}options: {{matching_shares: {shares}}}\n", "test.yaml")
