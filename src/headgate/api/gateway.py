@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
@@ -218,6 +219,21 @@ class UserGateway(Gateway):
         snapshot, found = await self.snapshot(), await self.whole.planner()
         mine = {name: each for name, each in found.get("subscriptions", {}).items() if name in snapshot.class_ids}
         return {"subscriptions": mine, "time_ms": found.get("time_ms", 0)} if mine else {}
+
+    async def _member(self, snapshot: Snapshot, name: str) -> dict[str, Any]:
+        """As for an operator, without which link or site binds: that is everybody's."""
+        found = await super()._member(snapshot, name)
+        granted = found["granted"]
+        return {**found, "granted": None if granted is None else {**granted, "binds": None}}
+
+    async def attainment(self) -> list[Attained]:
+        """What the user's own subscriptions attain; of the reasons those that are not about links of everybody."""
+        mine = (await self.snapshot()).deployment.subscriptions
+        found = [each for each in await self.whole.attainment() if each.name in mine]
+        own = ("inbox", "reader")
+        return [
+            each if each.reason is None or each.reason.kind in own else replace(each, reason=None) for each in found
+        ]
 
     async def granted(self) -> PlanResult | None:
         """What the plan in force gives; callers show what of it is the user's."""

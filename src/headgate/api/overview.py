@@ -11,7 +11,7 @@ from pydantic import Field
 from starlette.responses import JSONResponse, Response
 
 from headgate.api.gateway import Gateway
-from headgate.api.routing import MOST, Here, router
+from headgate.api.routing import MOST, Here, open_to_users, router
 from headgate.api.subscriptions import Strict
 from headgate.service.attainment import STATES, UNWELL, Attained, counted, heat
 from headgate.wire.snapshot import Snapshot
@@ -27,8 +27,9 @@ _RANK: Final = {state: place for place, state in enumerate(STATES)}
 
 
 @routes.get("/overview", summary="Whether all is well, who is not, and why: sites, links and streams with their rates")
+@open_to_users
 async def show_overview(here: Here) -> Response:
-    """Rates are those of the last seconds, null while there are not two readings yet."""
+    """Rates are those of the last seconds, null while there are not two readings yet. A user sees what is its own."""
     snapshot, status, planner = await here.snapshot(), await here.status(), await here.planner()
     found = await here.attainment()
     unwell = sorted((each for each in found if each.state in UNWELL), key=_severity)
@@ -38,7 +39,7 @@ async def show_overview(here: Here) -> Response:
         "revision": snapshot.revision,
         "service": status["service"],
         "findings": status["findings"][:100],
-        "machine": status["machine"],
+        "machine": status.get("machine"),
         "alerts": status.get("alerts", [])[:_ALERTS],
         "states": counted(found),
         "subscriptions": len(found),
@@ -48,8 +49,8 @@ async def show_overview(here: Here) -> Response:
         "streams": {name: _stream(here, snapshot, name, each) for name, each in status["streams"].items()},
         "sites": _sites(here, snapshot, status, planner, found),
         "links": _links(here, snapshot, status),
-        "joins": status["joins"][-_CHANGES:],
-        "reorderings": status["reorderings"][-_CHANGES:],
+        "joins": status.get("joins", [])[-_CHANGES:],
+        "reorderings": status.get("reorderings", [])[-_CHANGES:],
         "planner": {key: value for key, value in planner.items() if key not in ("streams", "sites", "subscriptions")},
     }
     return JSONResponse(document)
@@ -189,6 +190,7 @@ class AttainmentPage(Strict):
 
 
 @routes.get("/attainment", summary="Attained against contracted quality: searched, sorted, by pages, and as heat")
+@open_to_users
 async def show_attainment(here: Here, wanted: Annotated[AttainmentPage, Query()]) -> Response:
     """`heat` has a cell for each stream and site; `cells` one for each subscription where there are at most 5,000."""
     snapshot, found = await here.snapshot(), await here.attainment()

@@ -364,6 +364,14 @@ def error_lines(document: dict[str, Any]) -> list[str]:
             )
             rows = errors["sampled_rows"]
             found.append(f"stream {name}: about {missed} matches missed and {wrong} wrong, by {rows:,} sampled rows")
+    for name, each in document["subscriptions"].items():
+        negatives, positives = ((each.get("errors") or {}).get(f"false_{kind}") for kind in ("negatives", "positives"))
+        if negatives and positives and (negatives["high"] >= 1 or positives["high"] >= 1):
+            missed, wrong = (
+                f"{kind['estimate']:,.0f} (95 %: {kind['low']:,.0f} to {kind['high']:,.0f})"
+                for kind in (negatives, positives)
+            )
+            found.append(f"subscription {name}: about {missed} matches missed and {wrong} wrong")
     return found
 
 

@@ -6,6 +6,7 @@ that it stages counts until the driver's manifest names it, so a task that runs 
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -111,7 +112,7 @@ class MatchPass:
             meter.serve({}, 0)  # samples are matched in full, and are nobody's cost
             mean_ms, events = mean_event_ms(matched.evaluated, stream.event_time)
             busy_s = time.perf_counter() - began
-            errors = matched.errors()
+            errors, of_classes = matched.errors()
             meter.take(), meter.take_costs()
             told.append(
                 StagedRow(
@@ -130,6 +131,7 @@ class MatchPass:
                     wrong=errors.wrong,
                     wrong_var=errors.wrong_var,
                     sampled=errors.sampled,
+                    class_errors=json.dumps(of_classes) if of_classes else "",
                     trouble=trouble,
                 )
             )

@@ -8,6 +8,7 @@ is committed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import reduce
@@ -18,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headgate.matching.admission.class_errors import add_errors
 from headgate.pipeline.counts import sum_counts
 from headgate.reduction import merged
 from headgate.wire.frame import WireError
@@ -66,6 +68,7 @@ class StagedRow:
     wrong: float = 0.0
     wrong_var: float = 0.0
     sampled: int = 0
+    class_errors: str = ""
     trouble: str = ""
     classes: int = 0
     class_ids: bytes = b""
@@ -182,6 +185,11 @@ class Staged:
                     before = found.get(identity, (0, 0.0))
                     found[identity] = before[0] + count, before[1] + taken_ns / 1e9
         return found
+
+    def class_errors(self) -> dict[int, tuple[float, float, float, float]]:
+        """By class, matches missed and wrong by samples, each with its variance."""
+        told = [json.loads(text) for (text,) in self._of_kind("batch", "class_errors") if text]
+        return add_errors({int(each): tuple(found) for each, found in part.items()} for part in told)
 
     def class_counts(self) -> tuple[UInts, UInts]:
         """Class ids, ascending, and how many rows matched each."""

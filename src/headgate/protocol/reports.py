@@ -142,7 +142,10 @@ class JobReport(Report, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ErrorsReport(Report, frozen=True):
-    """Sums of what admission control has cost in matches, by samples: missed and wrong ones, with their variances."""
+    """Sums of what admission control has cost in matches, by samples: missed and wrong ones, with their variances.
+
+    `of_classes` has the same four figures of the classes with the most errors.
+    """
 
     kind_name = "errors-report"
     missed: float = 0.0
@@ -150,6 +153,7 @@ class ErrorsReport(Report, frozen=True):
     wrong: float = 0.0
     wrong_var: float = 0.0
     sampled: Count = 0
+    of_classes: dict[str, tuple[float, float, float, float]] = msgspec.field(default_factory=dict)
 
 
 class PlannedStream(msgspec.Struct, frozen=True, kw_only=True):
