@@ -77,7 +77,7 @@ def test_queues_are_packed_between_held_blocks() -> None:
         core.receive(_block(number, 60, wanted=2), here, 0.0)
     core.receive(_block(1, 60, wanted=2), here, 0.0)
     while core.overfull:
-        assert max(output.rows for output in core.outputs.values()) <= 100 + 60
+        assert max(output.rows for output in core.outputs.values()) <= 2 * 100 + 60
         for output in core.overfull:
             if (work := output.begin_pack(0.0)) is not None:
                 output.end_pack(work())

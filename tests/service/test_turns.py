@@ -16,8 +16,8 @@ from tests.live import running, small, until
 from headgate.client import Client
 from headgate.model import RequestLimits
 from headgate.model.caller import Caller
-from headgate.service.desk import HELD_S, MOST_HELD, Desk
-from headgate.service.turns import RequestTurns
+from headgate.service.request_desk import HELD_S, MOST_HELD, Desk
+from headgate.service.request_turns import RequestTurns
 
 
 def test_limits_hold_at_the_limit() -> None:

@@ -48,7 +48,7 @@ STATE_DIR = Path(".headgate")
 
 
 @dataclass(frozen=True)
-class Connection:
+class ConnectionOptions:
     """How a command reaches a deployment; as a parameter of a command it is these four options (`groups`)."""
 
     state_dir: StateDir = STATE_DIR
@@ -75,8 +75,17 @@ class Connection:
         return self.run(lambda client: client.control(verb, **arguments))
 
 
+@dataclass(frozen=True)
+class Logging:
+    """What a process that runs for long logs, and how."""
+
+    log_level: LogLevel = "warning"
+    log_format: LogFormat = "text"
+
+
 # The deployment in the state directory of the current directory.
-HERE = Connection()
+HERE = ConnectionOptions()
+WARNINGS = Logging()
 
 
 def refuse_secrets(arguments: list[str]) -> None:

@@ -69,12 +69,11 @@ class HostPlace:
 
 def relay(
     site: Annotated[str, typer.Option(help="The site whose relay this is.")],
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
     listen: Listen = None,
     tls_cert: Certificate = None,
     tls_key: Key = None,
-    log_level: o.LogLevel = "warning",
-    log_format: o.LogFormat = "text",
+    logs: o.Logging = o.WARNINGS,
     trace: Annotated[
         bool, typer.Option("--trace", help="Print every event that the relay takes in and every command it gives.")
     ] = False,
@@ -83,13 +82,13 @@ def relay(
 
     `headgate up` runs the relays of sites without an address; start it with --no-relays to run them by this command.
     """
-    configure(log_level, log_format)
+    configure(logs.log_level, logs.log_format)
     connecting = _as_site(site, at)
     place = HostPlace(at.state_dir, listen, tls_cert, tls_key, nats_options(None))
-    asyncio.run(run_relay(site, connecting, place, Teller(log_format), trace=trace))
+    asyncio.run(run_relay(site, connecting, place, Teller(logs.log_format), trace=trace))
 
 
-async def _as_site(site: str, at: o.Connection) -> Client:
+async def _as_site(site: str, at: o.ConnectionOptions) -> Client:
     """A connection with the rights of a site: by its credentials, or by the keys of a server on this machine."""
     from headgate.client.client import find_url
     from headgate.fabric.address import directory_of

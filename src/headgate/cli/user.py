@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,26 +28,35 @@ def register(app: typer.Typer) -> None:
 
 
 @user.command("add")
-def add(
-    name: Name,
+@dataclass(frozen=True)
+class RightsOptions:
+    """What a user may do."""
+
     subscribe: Annotated[
         list[str] | None, typer.Option("--subscribe", help="A stream it may subscribe to, or `*`; repeatable.")
-    ] = None,
+    ] = None
     publish: Annotated[
         list[str] | None, typer.Option("--publish", help="A stream it may publish into, or `*`; repeatable.")
-    ] = None,
-    operator: Annotated[bool, typer.Option("--operator", help="It may do everything.")] = False,
-    site: Annotated[str | None, typer.Option(help="It is the relay of this site, on another machine.")] = None,
-    job: Annotated[bool, typer.Option("--job", help="It is the Spark job, on another machine.")] = False,
+    ] = None
+    operator: Annotated[bool, typer.Option("--operator", help="It may do everything.")] = False
+    site: Annotated[str | None, typer.Option(help="It is the relay of this site, on another machine.")] = None
+    job: Annotated[bool, typer.Option("--job", help="It is the Spark job, on another machine.")] = False
+
+
+_NOTHING = RightsOptions()
+
+
+def add(
+    name: Name,
     expires: Annotated[str | None, typer.Option(help="How long the credentials hold, such as `90 days`.")] = None,
     out: Out = None,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
+    may: RightsOptions = _NOTHING,
 ) -> None:
     """Make a user and write its credentials into a file that only you can read. They are not kept anywhere else."""
     place = _new_file(out, name)
-    rights = {"subscribe": subscribe or [], "publish": publish or [], "operator": operator, "expires": expires}
-    rights |= {"site": site, "job": job}
-    answer = at.ask("user-add", name=name, **rights)
+    rights = {"subscribe": may.subscribe or [], "publish": may.publish or [], "operator": may.operator}
+    answer = at.ask("user-add", name=name, **rights, site=may.site, job=may.job, expires=expires)
     _write(place, answer)
 
 
@@ -56,7 +66,7 @@ def grant(
     stream: Annotated[str, typer.Option("--stream", help="The stream, or `*` for all rows and columns of any.")],
     where: Annotated[str | None, typer.Option(help="The rows it may have, as a SQL condition; default: all.")] = None,
     columns: Annotated[str | None, typer.Option(help="The columns it may see, with commas; default: all.")] = None,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Give a user rows and columns of a stream, in place of what it had of it. Its subscriptions follow at once."""
     given: dict[str, Any] = {"stream": stream, "where": where}
@@ -69,7 +79,7 @@ def grant(
 def ungrant(
     name: Name,
     stream: Annotated[str, typer.Option("--stream", help="The stream.")],
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Take a stream from a user: its subscriptions to it stay and get nothing, what waits for it is withheld."""
     _tell(name, at.ask("user-ungrant", name=name, stream=stream))
@@ -81,7 +91,7 @@ def rotate(
     grace: Annotated[str, typer.Option(help="How long the credentials of before hold yet.")] = "1 h",
     expires: Annotated[str | None, typer.Option(help="How long the new ones hold, such as `90 days`.")] = None,
     out: Out = None,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Give a user new credentials; those of before go on to hold for a while, so that nobody has to stop."""
     place = _new_file(out, name)
@@ -92,7 +102,7 @@ def rotate(
 @user.command("revoke")
 def revoke(
     name: Name,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Put a user out at once: its connections end. Its subscriptions stay, for an operator to end."""
     at.ask("user-revoke", name=name)
@@ -102,7 +112,7 @@ def revoke(
 @user.command("list")
 def list_users(
     as_json: o.AsJson = False,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """List users and what they may do. Whoever can read the state directory is an operator beside them."""
     users = at.ask("user-list")["users"]
@@ -119,7 +129,7 @@ def list_users(
 
 def mine(
     as_json: o.AsJson = False,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """List your own subscriptions; for an operator, those that belong to no user."""
     found = at.ask("mine")["subscriptions"]

@@ -9,12 +9,12 @@ from itertools import islice
 from typing import Final, Self
 
 from headgate.reduction import FairDrain
-from headgate.relay.evenly import Evenly, Queue
+from headgate.relay.due_inboxes import DueTimes
+from headgate.relay.even_shedding import Evenly, Queue
 from headgate.relay.output import Output, QueueLimits
 from headgate.relay.routes import Child, Receiver, Routes
 from headgate.relay.shared import SharedWork
 from headgate.relay.split import split
-from headgate.relay.turns import DueTimes
 from headgate.wire.block import Block
 
 
@@ -235,11 +235,14 @@ class RelayCore:
             self._release(source, now)
 
     def _release(self, source: _Input, now: float) -> None:
-        """Route held blocks that the coverage has reached, as long as no queue has to be packed first."""
-        while source.held and not self.overfull and source.held[0][0].after <= (source.coverage or 0):
+        """Route held blocks that the coverage has reached, as long as no queue holds far too much for it."""
+        while source.held and not self._bursting() and source.held[0][0].after <= (source.coverage or 0):
             block, routes = source.held.pop(0)
             if block.upto > (source.coverage or 0):
                 self._continue(source, block, routes, now)
+
+    def _bursting(self) -> bool:
+        return any(output.bursting for output in self.overfull)
 
     def _route(self, block: Block, routes: Routes, now: float) -> None:
         for target, piece in split(block, routes):

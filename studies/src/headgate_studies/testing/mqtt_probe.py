@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
-from typing import Final, Self
+from typing import Any, Final, Self
 
 _CONNECT, _CONNACK, _PUBLISH, _PUBACK, _SUBSCRIBE, _SUBACK = 0x10, 0x20, 0x30, 0x40, 0x82, 0x90
 REFUSED: Final = 0x80
@@ -72,7 +72,8 @@ class MqttProbe:
     async def _answered(self, number: int) -> int:
         """The code of an answer, -1 where none comes: what is not allowed is dropped, or ends the connection."""
         answer = self._answers[number]
-        waiting = [answer, *([self._listening] if self._listening is not None else [])]
+        waiting: list[asyncio.Future[Any]] = [answer]
+        waiting += [self._listening] if self._listening is not None else []
         await asyncio.wait(waiting, timeout=0.5, return_when=asyncio.FIRST_COMPLETED)
         del self._answers[number]
         return answer.result() if answer.done() else -1

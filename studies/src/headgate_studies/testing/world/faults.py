@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from headgate_studies.testing.world.gateway_faults import GATEWAY_MUTANTS
 from headgate_studies.testing.world.mutant import Mutant
 from headgate_studies.testing.world.reader_faults import READER_MUTANTS
 from headgate_studies.testing.world.standby_faults import STANDBY_MUTANTS
@@ -142,8 +143,8 @@ RELAY_MUTANTS: Final = (
     Mutant(
         "held blocks that join exactly stay held",
         "relay.core",
-        "while source.held and not self.overfull and source.held[0][0].after <= (source.coverage or 0):",
-        "while source.held and not self.overfull and source.held[0][0].after < (source.coverage or 0):",
+        "while source.held and not self._bursting() and source.held[0][0].after <= (source.coverage or 0):",
+        "while source.held and not self._bursting() and source.held[0][0].after < (source.coverage or 0):",
     ),
     Mutant(
         "a held block is dropped when its turn comes",
@@ -292,7 +293,7 @@ RELAY_MUTANTS: Final = (
     Mutant(
         "blocks behind a gap are routed before queues are packed",
         "relay.core",
-        "source.held and not self.overfull and source",
+        "source.held and not self._bursting() and source",
         "source.held and source",
     ),
     Mutant(
@@ -518,4 +519,4 @@ RELAY_MUTANTS: Final = (
         "reached",
     ),
 )
-MUTANTS: Final = (*RELAY_MUTANTS, *READER_MUTANTS, *STANDBY_MUTANTS)
+MUTANTS: Final = (*RELAY_MUTANTS, *READER_MUTANTS, *STANDBY_MUTANTS, *GATEWAY_MUTANTS)

@@ -1,8 +1,8 @@
 """Where requests are taken in and served in turn: a few at a time, everybody's with the same right.
 
-See `headgate.service.turns` for who is next. This is its asyncio side. A refusal is held back for a moment: whoever
-waits for an answer before it asks again, however many questions it has open, is slowed down by it, and what it sends
-does not take the time of others.
+See `headgate.service.request_turns` for who is next. This is its asyncio side. A refusal is held back for a moment:
+whoever waits for an answer before it asks again, however many questions it has open, is slowed down by it, and what it
+sends does not take the time of others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headgate.fabric import cancel_all
 from headgate.fabric.serving import RequestCall
 from headgate.model import RequestLimits
 from headgate.model.caller import Caller
-from headgate.service.turns import RequestTurns
+from headgate.service.request_turns import RequestTurns
 
 HELD_S: Final = 0.25
 """How long a refusal is held back at most; never past the time after which the request may be tried again."""
