@@ -22,6 +22,7 @@ from headgate.client.client import known_names
 from headgate.client.reader import Reading
 from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError, nearest
+from headgate.fabric import cancel_all
 from headgate.fabric.gated import GatedFabric
 from headgate.fabric.registry import User
 from headgate.filters import FilterError
@@ -45,7 +46,11 @@ _STATUS_S: Final = 60.0
 
 
 class Recent(Generic[T]):
-    """A report that everybody who asks within a moment gets the same of; it is read by one at a time."""
+    """A report that everybody who asks within a moment gets the same of; it is read by one at a time.
+
+    One that takes longer than a moment to read, as that of 100,000 subscriptions does, is read again in the background:
+    who asks meanwhile gets the one before, and does not wait.
+    """
 
     def __init__(self, read: Callable[[], Awaitable[T]], fresh_s: float = _FRESH_S) -> None:
         self._read = read
@@ -54,10 +59,25 @@ class Recent(Generic[T]):
         self._read_s = 0.0
         self._took_s = 0.0
         self._value: T | None = None
+        self._again: asyncio.Task[T] | None = None
 
     async def get(self) -> T:
-        """The report, at most `fresh_s` older than the question, or three times as old as it takes to read."""
+        """The report, at most `fresh_s` older than the question, or a few times as old as it takes to read."""
         asked_s = time.monotonic()
+        if self._value is None or self._took_s <= self._fresh_s or self._failed():
+            return await self._at_most(asked_s)
+        if self._read_s < asked_s - 3 * self._took_s and (self._again is None or self._again.done()):
+            self._again = asyncio.create_task(self._at_most(asked_s))
+        return self._value
+
+    def _failed(self) -> bool:
+        """Whether it could not be read again: then whoever asks next is told why."""
+        task, failed = self._again, False
+        if task is not None and task.done():
+            self._again, failed = None, task.cancelled() or task.exception() is not None
+        return failed
+
+    async def _at_most(self, asked_s: float) -> T:
         async with self._turn:
             if self._value is None or self._read_s < asked_s - max(self._fresh_s, 3 * self._took_s):
                 began_s = time.monotonic()
@@ -65,6 +85,10 @@ class Recent(Generic[T]):
                 self._read_s = time.monotonic()
                 self._took_s = self._read_s - began_s
             return self._value
+
+    async def close(self) -> None:
+        """End what is being read."""
+        await cancel_all([] if self._again is None else [self._again])
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +155,7 @@ class Gateway:
         for each in self._of_users.values():
             await each.close()
         await self.feeds.close()
+        await self._status.close()
 
     async def snapshot(self) -> Snapshot:
         """The deployment as it is in force now."""

@@ -97,16 +97,19 @@ def take_pictures(directory: Path) -> None:
 
 
 def _take_tuning(directory: Path) -> None:
-    """Take the plan page of the same deployment, owned by the live tuner, when that has found nothing more to do."""
+    """Take the plan page of the same deployment, owned by the live tuner, when that has done something."""
     with tempfile.TemporaryDirectory() as state, Stage(Path(state), tuned=True) as stage, open_chromium() as browser:
         for theme in THEMES:
             with browser.new_context(viewport={"width": _WIDTH, "height": _HEIGHT}, color_scheme=theme) as context:
                 page = context.new_page()
-                page.goto(f"{stage.showcase.login()}")
+                page.goto(stage.showcase.login())
                 page.evaluate("place => { location.hash = place }", "#/plan")
                 panel = page.locator("section", has=page.get_by_role("heading", name="Tuning", exact=True))
-                panel.get_by_text("settled").wait_for(timeout=180_000)
-                panel.screenshot(path=str(directory / f"{TUNING}-{theme}.webp"), type="webp", quality=80)
+                panel.locator("tbody tr", has_text="in force").nth(1).wait_for(timeout=240_000)
+                page.wait_for_timeout(20_000)  # until what was done last is measured
+                heading = page.get_by_role("heading", name="Tuning", exact=True).element_handle()
+                page.evaluate("node => scrollTo(0, node.getBoundingClientRect().top + scrollY - 90)", heading)
+                page.screenshot(path=str(directory / f"{TUNING}-{theme}.webp"), type="webp", quality=80)
 
 
 def _ask_what_if(page: Any) -> None:

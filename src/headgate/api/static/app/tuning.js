@@ -7,8 +7,8 @@ import { Figures, tag } from "./parts.js";
 
 const SHOWN = 40;
 
-/** A figure of an objective, whose unit nobody knows here: five digits. */
-const figure = (value) => (value === null || value === undefined ? "–" : Number(value.toPrecision(5)).toLocaleString("en"));
+/** A figure of an objective, whose unit nobody knows here: four digits. */
+const figure = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en", { maximumSignificantDigits: 4 }));
 const moved = (step) => Object.entries(step.moves).map(([site, parent]) => `${site} below ${parent}`).join(", ");
 const named = (step) => `${step.transformation}${step.random ? " (random)" : ""}`;
 const better = (value) => (value === null || value === undefined ? "–" : `${value > 0 ? "+" : ""}${figure(value)}`);
@@ -16,7 +16,7 @@ const better = (value) => (value === null || value === undefined ? "–" : `${va
 export class TuningPanel {
   constructor() {
     this.figures = new Figures(["State", "Cost now", "At the start", "Transformations", "Period"]);
-    this.cost = new Chart("What the objective costs; each line down is a transformation", figure);
+    this.cost = new Chart("Cost over time, with a line at each transformation", figure);
     this.wishes = h("div");
     this.none = h("p", { class: "faint" }, "No transformation was made yet.");
     this.table = new Table("Transformations, newest first", [
@@ -29,14 +29,17 @@ export class TuningPanel {
       { title: "Better, as measured", text: (each) => better(each.measured) },
       { title: "State", text: (each) => each.state + each.why, left: true, wrap: true, node: (each) => h("span", {}, tag(each.state === "refused" ? "warn" : "good", each.state), each.why ? ` ${each.why}` : "") },
     ], { keyOf: (each) => `${each.run} ${each.period} ${each.stream} ${each.owner} ${each.time_ms}` });
-    this.node = h("section", { class: "panel", hidden: true }, h("h2", {}, "Tuning"), this.figures.node, this.wishes, this.cost.node, this.none, this.table.node);
+    this.node = h("section", { class: "panel", hidden: true }, h("h2", {}, "Tuning"), this.figures.node,
+      h("div", { class: "grid" }, h("div", { class: "half" }, this.cost.node), h("div", { class: "half" }, this.wishes)), this.none, this.table.node);
   }
 
   async refresh() {
     const { tuning } = await get("/api/plan/tuning");
     this.node.hidden = tuning === null;
     if (tuning === null) return;
-    const costs = tuning.costs.filter((each) => each.cost !== null);
+    // Before every site has told of itself the cost is that of a part.
+    const known = Math.max(0, ...tuning.costs.map((each) => each.sites));
+    const costs = tuning.costs.filter((each) => each.cost !== null && each.sites === known);
     const steps = tuning.steps.filter((each) => each.state !== "refused");
     const missed = Object.entries(tuning.costs.at(-1)?.missed ?? {});
     this.figures.show([
