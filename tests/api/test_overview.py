@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -128,3 +129,24 @@ def test_a_report_that_takes_long_is_read_behind_who_asks(monkeypatch: pytest.Mo
         await recent.close()
 
     asyncio.run(run())
+
+
+def test_what_the_plan_grants_is_not_waited_for_for_ever(
+    tmp_path: Path, nats_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A subscription that is made while the plan is evaluated for seconds is answered without what it is granted."""
+
+    async def work(api: Api) -> None:
+        known = await api.json("GET", "/api/subscriptions/here")
+        assert known["granted"]["site"] == "leaf"
+        slow = threading.Event()
+        evaluate = gateway.granted
+        monkeypatch.setattr(gateway, "_GRANTED_S", 0.05)
+        monkeypatch.setattr(gateway, "granted", lambda *given: slow.wait(20) and evaluate(*given))
+        made = await api.json("POST", "/api/subscriptions", 201, json={"name": "x", "stream": "fleet", "site": "leaf"})
+        assert (made["name"], made["granted"]) == ("x", None)
+        slow.set()
+        monkeypatch.setattr(gateway, "_GRANTED_S", 20.0)
+        assert (await api.json("GET", "/api/subscriptions/x"))["granted"]["site"] == "leaf"
+
+    api_test(tmp_path, nats_url, small(here={"site": "leaf"}), work)
