@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headgate.errors import HeadgateError
 from headgate.fabric import SyncFabric
@@ -25,6 +25,7 @@ from headgate.pipeline.match import MatchPass
 from headgate.pipeline.resuming import note, resume
 from headgate.pipeline.roots import own_rows
 from headgate.pipeline.session import is_local, local_uri
+from headgate.pipeline.shares import MatchingShares
 from headgate.pipeline.sharing import FileSharing
 from headgate.pipeline.slow_classes import slow_classes
 from headgate.pipeline.sources import read
@@ -38,6 +39,9 @@ from headgate.wire.manifest import Manifest
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+
+TRIGGER_S: Final = 1.0
 
 
 class BatchError(HeadgateError):
@@ -72,6 +76,7 @@ class Batches:
         self._told = told
         self._purged = 0
         self._slow_batches: dict[int, int] = {}
+        self.shares = MatchingShares(stream.name, TRIGGER_S)
         self.query: StreamingQuery | None = None
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
@@ -104,6 +109,7 @@ class Batches:
             index=index,
             levels=demands.levels,
             in_order=demands.in_order,
+            parts=self.fabric.run(self.shares.serve(self.fabric.fabric, pin.version)).parts,
         )
         rows = frame if self.gridding is None else self.gridding(frame, batch)
         staged = Staged.collected(match(own_rows(rows, self.stream), work).collect())
@@ -127,6 +133,7 @@ class Batches:
             self.fabric.run(self.lists.purge())
             self.errors = self.errors.after(staged, self.fabric, name)
             self._report(batch, manifest.rows_in, staged, time.perf_counter() - began, times)
+            self.shares.learn(staged, time.perf_counter() - began)
         self._purge()
 
     def _reading(self, batch: int) -> BatchReading:
@@ -176,6 +183,7 @@ class Batches:
             late_rows=self.control.late_rows,
             latency_s=times.waterfall(self._last_ms()),
             slow=self._slow(staged),
+            **self.shares.report(),
             time_ms=int(time.time() * 1000),
         )
         self.fabric.publish(self.fabric.logs.stats("job", self.stream.name), report.encode())
@@ -195,7 +203,7 @@ class QuerySettings:
     With `new_lineage` a checkpoint that the root log does not lead up to is taken as it is.
     """
 
-    trigger_s: float = 1.0
+    trigger_s: float = TRIGGER_S
     partitions: int | None = None
     new_lineage: bool = False
     told: Callable[[JobReport], None] | None = None
@@ -223,6 +231,7 @@ def start_query(
     lineage = resume(fabric, stream, checkpoint, accept=settings.new_lineage, compact_every=compact_every)
     share = None if is_local(str(spark.sparkContext.master)) else FileSharing(spark.sparkContext).share
     work = Batches(address, fabric, stream, checkpoint, lineage, gridding, settings.told, share)
+    work.shares = MatchingShares(stream.name, settings.trigger_s)
     work.query = (
         frame.writeStream.queryName(stream.name)
         .foreachBatch(work)
