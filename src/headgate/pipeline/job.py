@@ -25,7 +25,7 @@ from headgate.fabric import SyncFabric
 from headgate.fabric.vitals import read_vitals
 from headgate.model import Stream
 from headgate.pipeline.causes import cause_of
-from headgate.pipeline.pacing import Pace
+from headgate.pipeline.pacing import QueryPace
 from headgate.pipeline.start_stages import Stages
 from headgate.protocol.records import Record
 from headgate.protocol.reports import JobReport
@@ -182,7 +182,7 @@ class Job:
         from headgate.pipeline.query import QuerySettings, start_query
 
         trigger_s = float(stream.options.get("trigger_s", self.config.trigger_s))
-        pace = Pace(trigger_s, spark.sparkContext.defaultParallelism)
+        pace = QueryPace(trigger_s, spark.sparkContext.defaultParallelism)
         settings = QuerySettings(
             trigger_s=trigger_s,
             partitions=self.config.partitions,
