@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 _AROUND: Final = ("latestOffset", "getBatch", "queryPlanning", "walCommit", "commitOffsets")
 """What Spark does for a micro-batch before and after it calls us, as its progress names it."""
 
+MOST_ROWS: Final = 500_000
+"""The most rows that a micro-batch reads where its source has no limit of its own."""
+
 
 class BatchError(HeadgateError):
     """A micro-batch failed; the message is the cause."""
@@ -209,7 +212,9 @@ class QuerySettings:
 
     With `new_lineage` a checkpoint that the root log does not lead up to is taken as it is. `rest` is called after each
     micro-batch with the seconds that it took, and returns when the next one may begin; with it `trigger_s` is no
-    interval any more for sources that can be asked at any time (`pacing.ON_ARRIVAL`).
+    interval any more for sources that can be asked at any time (`pacing.ON_ARRIVAL`). `max_rows` bounds a batch of
+    Headgate's own sources (messages, for `nats`) that do not say so themselves: after a burst or a pause what has piled
+    up is committed piece by piece, and not when all of it is done.
     """
 
     trigger_s: float = 1.0
@@ -217,6 +222,7 @@ class QuerySettings:
     new_lineage: bool = False
     told: Callable[[JobReport], None] | None = None
     rest: Callable[[float], object] | None = None
+    max_rows: int = MOST_ROWS
 
 
 def start_query(
@@ -234,7 +240,7 @@ def start_query(
     server = {"url": address.url, "namespace": address.logs.namespace, **address.options}
     gridding = GriddingStage.of(stream, checkpoint / "gridding")
     given = stream if gridding is None else replace(stream, schema=station_schema(stream))
-    frame = validate(read(spark, given, nats=server), given)
+    frame = validate(read(spark, given, max_rows_per_trigger=settings.max_rows, nats=server), given)
     frame = frame if gridding is None else gridding.with_marks(frame)
     frame = frame if settings.partitions is None else frame.repartition(settings.partitions)
     compact_every = int(str(spark.conf.get("spark.sql.streaming.fileSource.log.compactInterval", "10")))

@@ -1,4 +1,4 @@
-"""The processor time of a whole run: this process and all that it started, in all and by what they are."""
+"""Processor time and memory of a whole run: this process and all that it started, in all and by what they are."""
 
 from __future__ import annotations
 
@@ -27,6 +27,17 @@ def cpu_by_process() -> dict[str, float]:
             times = process.cpu_times()
             kind = "driver" if process.pid == me.pid else kind_of(process.name())
             found[kind] += times.user + times.system + times.children_user + times.children_system
+    return found
+
+
+def memory_by_process() -> dict[str, float]:
+    """The resident memory of the largest process of each kind now, in megabytes."""
+    me = psutil.Process()
+    found = dict.fromkeys(("driver", "java", "workers", "server", "other"), 0.0)
+    for process in (me, *me.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            kind = "driver" if process.pid == me.pid else kind_of(process.name())
+            found[kind] = max(found[kind], process.memory_info().rss / 1e6)
     return found
 
 

@@ -37,7 +37,7 @@ from headgate.wire.logs import Logs
 from headgate.wire.manifest import Manifest, decode_manifest
 from headgate.wire.part import decode_part
 from headgate.wire.snapshot import Snapshot
-from headgate_studies.bench.cpu import cpu_by_process
+from headgate_studies.bench.cpu import cpu_by_process, memory_by_process
 from headgate_studies.bench.versions import check_version, figures_of
 from headgate_studies.workloads.matching import FEW_MATCHES, MatchingWorkload
 
@@ -140,6 +140,7 @@ class _Run:
     part_bytes: int
     manifest_bytes: float
     batches: int
+    worker_mb: float
 
 
 class _Bench:
@@ -208,10 +209,12 @@ class _Bench:
             SavedIndexes(checkpoint / "indexes").save(self.version, index, document)
         reports: list[JobReport] = []
         spent: list[dict[str, float]] = []
+        held: list[dict[str, float]] = []
 
         def told(report: JobReport) -> None:
             reports.append(report)
             spent.append(cpu_by_process())
+            held.append(memory_by_process())
 
         settings = QuerySettings(trigger_s=0.0, told=told)
         query = start_query(self.spark, stream, self.address, self.fabric, checkpoint, settings)
@@ -238,6 +241,7 @@ class _Bench:
             part_bytes=self._part_bytes(name, counted),
             manifest_bytes=self._manifest_bytes(name) / len(manifests),
             batches=len(counted),
+            worker_mb=max(each["workers"] for each in held),
         )
 
     def _manifests(self, name: str) -> list[Manifest]:
@@ -303,6 +307,7 @@ def _figures(off: Sequence[_Run], on: Sequence[_Run]) -> dict[str, Any]:
         "worker_us_per_row_without": micros("work_s", off),
         **{f"{kind}_cpu_us_per_row": by_process(kind, rows) for kind in ("java", "workers", "server")},
         "driver_cpu_us_per_micro_batch": by_process("driver", sum(each.batches for each in on)),
+        "largest_worker_mb": round(max(each.worker_mb for each in on), 1),
         "staged_bytes_per_row": round(sum(each.part_bytes for each in on) / rows, 1),
         "manifest_bytes_per_micro_batch": round(statistics.mean(each.manifest_bytes for each in on), 1),
         "rows_measured": rows,
