@@ -156,8 +156,10 @@ class Fabric(Administration):
         return await self._append(subject, data, headers, timeout_s)
 
     async def carry(self, stored: Stored, expect: int) -> int:
-        """Append a message as another server has stored it, with the time at which it did."""
-        return await self._append(stored.subject, stored.data, {EXPECTED: str(expect), CARRIED: str(stored.time_s)})
+        """Append a message as another server has stored it, with when that was, and when it came here."""
+        came_s = stored.came_s or time.time()
+        headers = {EXPECTED: str(expect), CARRIED: f"{stored.time_s} {came_s:.6f}"}
+        return await self._append(stored.subject, stored.data, headers)
 
     async def _append(self, subject: str, data: bytes, headers: dict[str, str], timeout_s: float | None = None) -> int:
         size = len(data) + header_bytes(headers)
@@ -392,9 +394,9 @@ def _stored(log: Log, message: Any) -> Stored | None:
         raise NoLogError(f"there is no log {log.name}", hint="is the deployment up?")
     if status is not None:
         raise FabricError(f"cannot read {log.name}: {headers.get('Description', status)}")
-    stored_s = stored_at(headers, datetime.fromisoformat(headers["Nats-Time-Stamp"]).timestamp())
+    stored_s, came_s = stored_at(headers, datetime.fromisoformat(headers["Nats-Time-Stamp"]).timestamp())
     place = int(headers["Nats-Sequence"]), headers["Nats-Subject"]
-    return Stored(*place, message.data, stored_s, header_bytes(headers))
+    return Stored(*place, message.data, stored_s, header_bytes(headers), came_s)
 
 
 async def _log(error: Exception) -> None:

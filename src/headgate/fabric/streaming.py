@@ -129,8 +129,9 @@ class LogStream:
             self._broken = True
         if not self._broken:
             size = header_bytes(headers)
-            stored_s = stored_at(headers, time_ns / _NS)
-            self._waiting.append(Stored(sequence, message.subject, message.data, stored_s, size))
+            stored_s, came_s = stored_at(headers, time_ns / _NS)
+            came_s = came_s or time.time()
+            self._waiting.append(Stored(sequence, message.subject, message.data, stored_s, size, came_s))
         self._arrived.set()
 
     async def _hear(self, status: str, headers: Any) -> None:
@@ -175,16 +176,19 @@ async def open_reader(client: Client, log: Log, subject: str, after: int) -> str
     return name
 
 
-def stored_at(headers: Any, time_s: float) -> float:
-    """When a message was stored first: by this server, or by the one that it was carried from.
+def stored_at(headers: Any, time_s: float) -> tuple[float, float]:
+    """When a message was stored first, here or by the server that it was carried from, and when it came from there.
 
-    >>> stored_at({}, 5.0), stored_at({"Headgate-Stored": "4.5"}, 5.0), stored_at({"Headgate-Stored": "x"}, 5.0)
-    (5.0, 4.5, 5.0)
+    The second is 0 where it was not carried.
+
+    >>> stored_at({}, 5.0), stored_at({"Headgate-Stored": "4.5 4.75"}, 5.0), stored_at({"Headgate-Stored": "x"}, 5.0)
+    ((5.0, 0.0), (4.5, 4.75), (5.0, 0.0))
     """
     try:
-        return float(headers.get(CARRIED, time_s))
-    except ValueError:
-        return time_s
+        stored_s, came_s = map(float, headers[CARRIED].split())
+    except (KeyError, ValueError):
+        return time_s, 0.0
+    return stored_s, came_s
 
 
 def _place(reply: str) -> tuple[int, int, int]:

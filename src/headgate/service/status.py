@@ -15,6 +15,7 @@ from headgate.model import Deployment, Subscription
 from headgate.pipeline.errors import Errors
 from headgate.protocol.reports import (
     AlertsReport,
+    ArrivalReport,
     JobReport,
     JoinsReport,
     MachineReport,
@@ -41,6 +42,8 @@ from headgate.wire.snapshot import Snapshot
 Relays = Mapping[str, RelayReport]
 _SILENT: Final = RelayReport(site="", time_ms=0)
 _EMPTY: Final = OutputReport()
+_UNSEEN: Final = ArrivalReport()
+_MUCH: Final = 1.5  # times that a declared bandwidth may be off before it is spoken of
 
 
 async def read_status(
@@ -214,18 +217,38 @@ def latencies(relays: Relays) -> dict[tuple[str, str], float]:
     }
 
 
-def _rates(deployment: Deployment, relays: Relays, parent: str, child: str) -> dict[str, float | None]:
-    """What a link is declared to carry, what its receiver has seen that it carries, and what came lately."""
+def _rates(deployment: Deployment, relays: Relays, parent: str, child: str) -> dict[str, Any]:
+    """What a link is declared to carry, what its receiver has seen that it carries, what came lately, what may be sent.
+
+    `off` says how many times the declared bandwidth is too high or too low, where that was seen and is much.
+    """
     sites = deployment.sites
     declared = [deployment.links.between(parent, child).capacity_bytes_per_s]
     declared += [sites[parent].upload_bytes_per_s] if parent in sites else []
     declared += [sites[child].download_bytes_per_s] if child in sites else []
-    _, used, measured = relays.get(child, _SILENT).taken.get(parent, (0, 0.0, 0.0))
+    seen = relays.get(child, _SILENT).taken.get(parent, _UNSEEN)
+    least = min((each for each in declared if each is not None), default=None)
+    bound = relays.get(parent, _SILENT).bounds.get(child)
+    budgets = [each for each in (bound if deployment.links.between(parent, child).follow else least, bound) if each]
     return {
-        "declared_bytes_per_s": min((each for each in declared if each is not None), default=None),
-        "measured_bytes_per_s": measured or None,
-        "used_bytes_per_s": used,
+        "declared_bytes_per_s": least,
+        "measured_bytes_per_s": seen.rate_bytes_per_s or None,
+        "measured_busy": seen.busy,
+        "used_bytes_per_s": seen.used_bytes_per_s,
+        "budget_bytes_per_s": min(budgets, default=least),
+        "waits_s": seen.queue_s,
+        "off": _off(least, seen),
     }
+
+
+def _off(declared: float | None, seen: ArrivalReport) -> str | None:
+    """In words how far a declared bandwidth is off; None where it is about right or nothing says otherwise."""
+    if not declared or not seen.rate_bytes_per_s:
+        return None
+    times = seen.rate_bytes_per_s / declared
+    if times > _MUCH:
+        return f"declared {times:.1f} times too low"
+    return f"declared {1 / times:.1f} times too high" if seen.busy and times < 1 / _MUCH else None
 
 
 def _links(deployment: Deployment, relays: Relays) -> dict[str, dict[str, Any]]:

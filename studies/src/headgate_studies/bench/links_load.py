@@ -86,8 +86,8 @@ async def _note(directory: Path, runtime: Any) -> None:
     report = (await read_reports(runtime.fabric, RelayReport)).get("leaf")
     if report is None or "root" not in report.taken:
         return
-    taken, used, measured = report.taken["root"]
-    noted = {"bytes": taken, "time_s": report.time_ms / 1000, "used": used, "measured": measured}
+    seen = report.taken["root"]
+    noted = {"bytes": seen.bytes, "time_s": report.time_ms / 1000, "measured": seen.rate_bytes_per_s}
     part = directory / "passed.part"
     part.write_text(json.dumps(noted))
     part.replace(directory / "passed.json")
