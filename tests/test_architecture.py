@@ -60,25 +60,6 @@ RUNNERS = ("relay/node.py", "relay/unit_node.py", "relay/courier.py", "relay/hos
 ENGINES = ("model", "filters", "matching", "grid", "planning", "reduction", "tuning")
 MAX_PARAMETERS = 8
 CROWDED = (
-    # A command's options are its parameters.
-    *(
-        f"cli/{name}"
-        for name in (
-            "picture.py:view",
-            "plan.py:plan",
-            "replay.py:replay",
-            "tune.py:tune",
-            "tail.py:tail",
-            "up.py:up",
-            "relay.py:relay",
-            "join.py:join",
-            "user.py:add",
-            "device.py:add",
-            "trace.py:trace",
-            "why.py:why",
-        )
-    ),
-    *(f"cli/subscriptions.py:{name}" for name in ("publish", "subscribe")),
     # All but one are options by name, with defaults.
     "client/client.py:subscribe",
     # Compiled kernels: Numba takes arrays, and one array is one parameter.

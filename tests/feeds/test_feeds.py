@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headgate.cli.groups import Program
 from headgate.feeds import Feed, FeedsError, Fetched, Politeness, Poller, Request, Spool, fetch, parse_feed, run_feeds
 from headgate.feeds import poller as poller_module
 from headgate.feeds.items import SCHEMA
@@ -245,12 +246,11 @@ def test_a_broken_state_is_refused(tmp_path):
 
 
 def test_the_command(server, tmp_path):
-    import typer
     from typer.testing import CliRunner
 
     from headgate.cli.feeds import feeds
 
-    app = typer.Typer()
+    app = Program()
     app.command()(feeds)
     listing = tmp_path / "feeds.txt"
     listing.write_text(server.listing())

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from headgate.catalog import DeploymentError, parse_deployment
+from headgate.cli.groups import Program
 from headgate.cli.tune import plan_text, tune
 from headgate.model import Plan, Tree
 from headgate.planning import Graph, plan_deployment
@@ -223,9 +224,8 @@ def test_goals_in_the_file_are_checked_at_their_place():
 
 
 def test_the_command(tmp_path):
-    import typer
 
-    app = typer.Typer()
+    app = Program()
     app.command()(tune)
     file, out, figures = tmp_path / "headgate.yaml", tmp_path / "plan.yaml", tmp_path / "measured.json"
     file.write_text(TEXT + plan_text(CHAIN))

@@ -42,17 +42,14 @@ def tail(
     after_loss: Annotated[
         bool, typer.Option("--after-loss", help="Read on although the stream began anew: rows in between are lost.")
     ] = False,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.Connection = o.HERE,
 ) -> None:
     """Print a subscription's rows as they come, and what was given up at its place.
 
     Rows that were printed are acknowledged: the next `tail` goes on after them. A subscription has one reader at a
     time; a second one takes over, unless it says --peek.
     """
-    connecting = o.connect(nats, state_dir, namespace, creds)
+    connecting = at.connect()
     o.run(_tail(connecting, name, count, as_json=as_json, peek=peek, after_loss=after_loss))
 
 

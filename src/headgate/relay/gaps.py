@@ -82,7 +82,7 @@ class Gaps:
         for a range that is covered by then.
         """
         state, turn, asked, failed = self._state, int(at_root), -1, 0
-        while (gap := state.core.gap(stream)) is not None:
+        while (gap := await self._first(stream)) is not None:
             at_root = turn % 3 == 1
             try:
                 if at_root and gap.upto != asked:
@@ -106,6 +106,11 @@ class Gaps:
                 await state.port.sleep(state.stall_s)
                 continue
             turn = 0
+
+    async def _first(self, stream: str) -> Gap | None:
+        """The first gap of a stream, once everything that has come is routed."""
+        async with self._state.routing:
+            return self._state.core.gap(stream)
 
     async def _sent_before(self, gap: Gap, tries: int) -> list[Any]:
         """What the parent of the plan that a gap's first rows were routed by has sent of it, up to where it has.

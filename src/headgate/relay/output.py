@@ -78,8 +78,9 @@ def limits_of(deployment: Deployment, limits: QueueLimits) -> QueueLimits:
 class Output:
     """The queue of one output. `coverage` None means that nothing was ever published on it.
 
-    With `defer` a pack that takes long is left to the owner: `overfull` says so, `begin_pack` gives the work, which may
-    run in a thread, `end_pack` takes the result. Meanwhile the front of the queue can be sent; nothing may be offered.
+    With `defer` a pack that takes long is left to the owner: `overfull` says so (`bursting`: by more than twice),
+    `begin_pack` gives the work, which may run in a thread, `end_pack` takes the result. Meanwhile
+    the front of the queue can be sent; nothing may be offered.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class Output:
         self.limits = limits
         self._shared = shared or SharedWork()
         self.defer = defer
-        self.overfull = False
+        self.overfull = self.bursting = False
         self.packing = False
         self._packed_after = 0
         self._later: list[tuple[Block, Child | Receiver]] = []
@@ -174,6 +175,7 @@ class Output:
         if self.rows > (limit.rows or 0) or self.bytes > (limit.bytes or 0) or self._blocks.bounds.over:
             if self.defer and self._heavy(target):
                 self.overfull = True
+                self.bursting = self.rows > 2 * (limit.rows or 0) or self.bytes > 2 * (limit.bytes or 0)
             else:
                 self._reduce(limit, now)
 
@@ -246,7 +248,7 @@ class Output:
 
     def begin_pack(self, now: float) -> Callable[[], list[Waiting]] | None:
         """The work of a pack that was left to the owner, None when there is nothing to do (any more)."""
-        self.overfull = False
+        self.overfull = self.bursting = False
         if not self.queue:
             return None
         limit = self.reducer.limit(self.queue[-1].target, self.limits.max_rows, self.limits.max_bytes)

@@ -257,4 +257,5 @@ class SiteState:
             work = output.begin_pack(self.port.now)
             if work is not None:
                 output.end_pack(await self.port.work(work))
+            self.core.release(self.port.now)  # blocks that were held behind a gap may fill a queue again
         self.waiting.set()

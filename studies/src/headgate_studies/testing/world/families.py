@@ -255,5 +255,6 @@ FAMILIES: Final[tuple[Callable[[int, Random], Scenario], ...]] = (
     rare.first_message_damaged,
     rare.readers_away,
     rare.long_past,
+    rare.large_blocks_behind_a_gap,
 )
 _BY_NAME: Final = {family.__name__: family for family in FAMILIES}

@@ -142,8 +142,8 @@ RELAY_MUTANTS: Final = (
     Mutant(
         "held blocks that join exactly stay held",
         "relay.core",
-        "while source.held and source.held[0][0].after <= (source.coverage or 0):",
-        "while source.held and source.held[0][0].after < (source.coverage or 0):",
+        "while source.held and not self._bursting() and source.held[0][0].after <= (source.coverage or 0):",
+        "while source.held and not self._bursting() and source.held[0][0].after < (source.coverage or 0):",
     ),
     Mutant(
         "a held block is dropped when its turn comes",
@@ -288,6 +288,12 @@ RELAY_MUTANTS: Final = (
         "relay.core",
         "found.held[:-1] = [each for each in found.held[:-1] if each[0].upto in but]",
         "found.held[:-1] = []",
+    ),
+    Mutant(
+        "blocks behind a gap are routed before queues are packed",
+        "relay.core",
+        "source.held and not self._bursting() and source",
+        "source.held and source",
     ),
     Mutant(
         "making room purges what is not passed on",

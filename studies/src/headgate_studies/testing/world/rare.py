@@ -274,3 +274,14 @@ def long_past(seed: int, random: Random) -> Scenario:
         actions.append(Action(begin - 0.2, "fill_inbox", place, number=1.5))
     actions += [Action(when, "commit", "t0", number=3.0) for when in (5.6, 7.6, 9.6, 11.0)]
     return small_scenario(seed, [subscription("u0", "s2")], actions, max_rows=10, heavy_rows=5)
+
+
+def large_blocks_behind_a_gap(seed: int, random: Random) -> Scenario:
+    """Many large blocks come while the one before them is missing, where a queue holds few of their rows."""
+    actions = commits(random, 0.08, 150, 7.0)
+    for begin in (1.0, 3.5):
+        when = begin + random.uniform(0.0, 1.0)
+        actions.append(Action(when, "kill", "s1", number=1.0))
+        actions += [Action(when + random.uniform(0.2, 0.9), "flip_last", "s1") for _ in range(2)]
+    mine = [subscription(f"u{number}", random.choice(("s1", "s2"))) for number in range(3)]
+    return small_scenario(seed, mine, actions, max_rows=150, heavy_rows=10)
