@@ -25,7 +25,7 @@ from headgate.fabric.address import reach
 from headgate.fabric.administration import Administration, translated
 from headgate.fabric.place import connect
 from headgate.fabric.roles import GET
-from headgate.fabric.serving import FAILED, RequestCall, receive, serve
+from headgate.fabric.serving import FAILED, Guard, RequestCall, receive, serve, serve_others
 from headgate.fabric.streaming import LogStream, Opener, open_reader, stored_at
 from headgate.protocol.codec import Codec, WireCodec
 from headgate.protocol.port import (
@@ -70,6 +70,8 @@ class Fabric(Administration):
         self.quarantine = Quarantine(time.time)
         self.user = "operator"
         """Who is connected, by its credentials."""
+        self.guards: dict[str, Guard] = {}
+        """By the subject of a service, what other sites may ask of it; nothing where there is none."""
         self.streams = True
         """Whether logs may be read as they grow (`headgate.fabric.streaming`)."""
         self.opener: Opener | None = None
@@ -373,8 +375,17 @@ class Fabric(Administration):
         return bytes(reply.data)
 
     async def serve(self, subject: str, handler: Callable[[bytes], Awaitable[bytes]]) -> Callable[[], Awaitable[None]]:
-        """Answer requests side by side, every one; see `headgate.fabric.serving`. Returns what ends it."""
-        return await serve(self._client, subject, handler)
+        """Answer requests side by side, every one, and those of sites that a guard lets through; what ends it."""
+        stop = await serve(self._client, subject, handler)
+        guard = self.guards.get(subject)
+        others = await serve_others(self._client, subject, handler, guard) if guard else None
+
+        async def end() -> None:
+            await stop()
+            if others is not None:
+                await others()
+
+        return end
 
     async def receive(
         self, subject: str, take: Callable[[RequestCall], Awaitable[None]]
