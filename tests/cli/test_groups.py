@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import pytest
 import typer
 from typer.testing import CliRunner
 
 from headgate.cli.groups import Program
-from headgate.cli.options import HERE, Connection
+from headgate.cli.options import HERE, ConnectionOptions
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ def asked(*arguments: str) -> tuple[int, str]:
     program = Program(add_completion=False)
 
     @program.command("show")
-    def show(name: str, window: Window = WINDOW, at: Connection = HERE) -> None:
+    def show(name: str, window: Window = WINDOW, at: ConnectionOptions = HERE) -> None:
         typer.echo(f"{name} {window.seconds} {window.whole} {at.state_dir} {at.nats} {at.namespace}")
 
     @program.command("other")
@@ -54,7 +55,12 @@ def test_a_command_can_be_called_with_the_object() -> None:
     program = Program()
 
     @program.command("place")
-    def place(at: Connection = HERE) -> Path:
+    def place(at: ConnectionOptions = HERE) -> Path:
         return at.state_dir
 
-    assert place(Connection(Path("there"))) == Path("there")
+    assert place(ConnectionOptions(Path("there"))) == Path("there")
+
+
+def test_a_group_is_no_command() -> None:
+    with pytest.raises(TypeError, match="Window is a group of options"):
+        Program().command("window")(Window)

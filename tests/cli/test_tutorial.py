@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from headgate.cli.check import check
 from headgate.cli.groups import Program
 from headgate.cli.tail import _print_row
-from headgate.service.dead import read_dead_letters
+from headgate.service.dead_letters import read_dead_letters
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")

@@ -11,7 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.cli.groups import Program
-from headgate.feeds import Feed, FeedsError, Fetched, Politeness, Poller, Request, Spool, fetch, parse_feed, run_feeds
+from headgate.feeds import (
+    Feed,
+    FeedRequest,
+    FeedsError,
+    Fetched,
+    Politeness,
+    Poller,
+    Spool,
+    fetch,
+    parse_feed,
+    run_feeds,
+)
 from headgate.feeds import poller as poller_module
 from headgate.feeds.items import SCHEMA
 from headgate.feeds.listing import parse_feeds, read_feeds
@@ -180,7 +191,7 @@ def test_the_memory_of_keys_is_bounded(monkeypatch):
     poller = Poller([Feed("a", "file:///x")], QUICK)
     for start in range(0, 20, 4):
         made = MadeFeed("rss", [(str(i), "t", "c") for i in range(start, start + 4)])
-        polled = poller.take(Request(poller.feeds["a"], None, None), Fetched(200, made.body()), 0.0)
+        polled = poller.take(FeedRequest(poller.feeds["a"], None, None), Fetched(200, made.body()), 0.0)
         poller.accept(polled)
     assert len(poller.states["a"].keys) == 5
 

@@ -18,7 +18,7 @@ from headgate.tuning.constraints import compile_constraint
 from headgate.tuning.deployment import tune_deployment
 from headgate.tuning.language.vocabulary import BUILT_IN
 from headgate.tuning.measured import MeasurementError, from_status, read_measured
-from headgate.tuning.scene import BYTES, Measured, Scene
+from headgate.tuning.scene import BYTES, MeasuredScene, Scene
 from headgate.tuning.search import Options
 from headgate.tuning.sources import sources_of
 
@@ -143,7 +143,7 @@ def test_a_star_cannot_overload_its_root(deployment):
 
 
 def test_measured_links_change_the_plan(deployment):
-    slow = Measured({"link_latency": {("oslo", "gent"): 0.5}})
+    slow = MeasuredScene({"link_latency": {("oslo", "gent"): 0.5}})
     result = tune_deployment(deployment, plan=CHAIN, measured=slow)
     assert result.plan.trees["wind"].parents["gent"] != "oslo"
 
@@ -171,9 +171,9 @@ def test_measured_loss_counts_where_it_was_measured(deployment):
 
 
 def test_every_metric_says_where_it_comes_from(deployment):
-    nothing = sources_of(BUILT_IN.link_metrics | BUILT_IN.node_metrics, Measured(), ["wind", "prices"])
+    nothing = sources_of(BUILT_IN.link_metrics | BUILT_IN.node_metrics, MeasuredScene(), ["wind", "prices"])
     assert not [text for text in nothing.values() if text.startswith("measured")]
-    measured = Measured(
+    measured = MeasuredScene(
         {"link_latency": {("oslo", "gent"): 0.02}},
         {"link_loss": {("oslo", "gent"): 0.1, ("gent", "oslo"): 0.2}},
         {"upload_bandwidth": {"lyon": 1e5}, "relay_cpu": dict.fromkeys(deployment.sites, 0.001)},

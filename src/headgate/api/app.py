@@ -29,7 +29,7 @@ from headgate.api.gateway import Gateway
 from headgate.api.routing import Here
 from headgate.catalog.document import SiteEntry, StreamEntry, SubscriptionEntry
 from headgate.fabric import FabricError
-from headgate.service.pulse import read_pulse
+from headgate.service.heartbeat import read_pulse
 
 _ABOUT = """What a running deployment does, and requests to it: the same as the command line's.
 
@@ -51,7 +51,8 @@ def make_app(gateway: Gateway, access: Access, hosts: Iterable[str]) -> FastAPI:
     app.state.access = access
     problems.install(app)
     app.add_middleware(HostGuard, hosts=hosts)
-    for module in (overview, previews, subscriptions, changing, receiving, publishing, reports, metrics, pages):
+    served = (overview, previews, subscriptions, changing, receiving, publishing, reports, metrics, pages)
+    for module in served if gateway.part.site is None else (receiving,):
         app.include_router(module.routes)
     sockets.install(app)
     _add_health(app)

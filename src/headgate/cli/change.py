@@ -34,7 +34,7 @@ def change(
         Path | None,
         typer.Option(help="Parts of a deployment file to merge: streams, sites, links, objective, constraints."),
     ] = None,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Change sites, links, streams and the objective of the running deployment, as one revision.
 
@@ -70,7 +70,7 @@ def _show(answer: dict[str, Any]) -> None:
 
 def pause(
     names: Names,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Let subscriptions take no rows until they are resumed; rows that come meanwhile are not matched for them."""
     _show(at.ask("pause", names=names))
@@ -78,7 +78,7 @@ def pause(
 
 def resume(
     names: Names,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Let paused subscriptions take rows again."""
     _show(at.ask("resume", names=names))
@@ -88,7 +88,7 @@ def resume(
 def history(
     limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=200)] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Show the plans that were in force, newest first, with what changed."""
     found = at.ask("plan-history", limit=limit)
@@ -103,7 +103,7 @@ def history(
 
 @plans.command("proposed")
 def proposed(
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Show the plan that waits for approval, or the last that did, as JSON."""
     from headgate.service.proposals import read_proposal
@@ -119,7 +119,7 @@ def proposed(
 @plans.command("propose")
 def propose(
     algorithm: Annotated[str, typer.Option(help="As for `headgate plan`.")] = "search",
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Make a plan by what was measured, and propose it; the answer has its id and the difference."""
     answer = at.ask("plan-propose", algorithm=algorithm)
@@ -129,7 +129,7 @@ def propose(
 @plans.command("approve")
 def approve(
     proposal: Proposal,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Put a proposed plan in force."""
     _show(at.ask("plan-approve", proposal=proposal))
@@ -138,7 +138,7 @@ def approve(
 @plans.command("reject")
 def reject(
     proposal: Proposal,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Say no to a proposed plan; the planner does not propose it again."""
     _show(at.ask("plan-reject", proposal=proposal))

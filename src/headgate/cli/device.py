@@ -37,7 +37,7 @@ def add(
     ] = None,
     expires: Annotated[str | None, typer.Option(help="How long the password holds, such as `90 d`.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Where to write the password; default: NAME.mqtt.")] = None,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Make a device and write its password into a file that only you can read. It is not kept anywhere else."""
     place = out or Path(f"{name}.mqtt")
@@ -52,7 +52,7 @@ def add(
 @device.command("list")
 def list_devices(
     as_json: o.AsJson = False,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """List devices and what they may do."""
     found = at.ask("device-list")["devices"]
@@ -69,7 +69,7 @@ def list_devices(
 @device.command("revoke")
 def revoke(
     name: Name,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Put a device out at once: its connection ends."""
     at.ask("device-revoke", name=name)

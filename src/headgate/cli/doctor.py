@@ -38,7 +38,7 @@ def doctor(as_json: o.AsJson = False, state_dir: o.StateDir = o.STATE_DIR) -> No
 
 def support(
     file: Annotated[Path | None, typer.Argument(help="Where to write it; default: a name with the time, here.")] = None,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Write a bundle for whoever helps: status, checks, versions, ends of logs; no passwords, no tokens, no rows."""
     from headgate.service.doctor import examine
@@ -54,7 +54,7 @@ def support(
     typer.echo(f"{place}: {', '.join(parts)}")
 
 
-async def _documents(at: o.Connection) -> dict[str, Any]:
+async def _documents(at: o.ConnectionOptions) -> dict[str, Any]:
     from headgate.cli.status import read_document, reading
     from headgate.service.support import deployment_document
 

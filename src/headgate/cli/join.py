@@ -58,7 +58,7 @@ def invite(
     address: Annotated[
         str | None, typer.Option(help="Where the other host reaches home, tls://HOST:PORT; default: where it listens.")
     ] = None,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Print a token with which another host becomes a site, by `headgate join TOKEN` there. It works once."""
     found = at.ask("invite", site=site, expires=expires, address=address)

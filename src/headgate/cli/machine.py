@@ -39,7 +39,7 @@ async def ask_machine(client: Client) -> dict[str, Any] | None:
     return None
 
 
-async def machine_error(error: Exception, at: o.Connection) -> HeadgateError:
+async def machine_error(error: Exception, at: o.ConnectionOptions) -> HeadgateError:
     """Why the logs of a deployment cannot be read: what its service says of the machine, else what was found here."""
     with noted(SERVICE, "the service cannot be asked about its machine", HeadgateError):
         async with await at.connect() as client:

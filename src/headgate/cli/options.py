@@ -48,7 +48,7 @@ STATE_DIR = Path(".headgate")
 
 
 @dataclass(frozen=True)
-class Connection:
+class ConnectionOptions:
     """How a command reaches a deployment; as a parameter of a command it is these four options (`groups`)."""
 
     state_dir: StateDir = STATE_DIR
@@ -84,7 +84,7 @@ class Logging:
 
 
 # The deployment in the state directory of the current directory.
-HERE = Connection()
+HERE = ConnectionOptions()
 WARNINGS = Logging()
 
 

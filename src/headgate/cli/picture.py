@@ -50,7 +50,7 @@ def view(
     value: Annotated[str | None, typer.Option(help="The column to draw; default: the first measurement.")] = None,
     zarr: Annotated[Path | None, typer.Option(help="Also write the field to this Zarr store.")] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="How long to read what comes in.")] = 5.0,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Draw what a subscriber of a running deployment has, and what comes in meanwhile. Nothing is acknowledged.
 

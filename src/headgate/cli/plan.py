@@ -85,7 +85,7 @@ def plan(
         Path | None, typer.Argument(help="The deployment file, or `evaluate` to judge a PROBLEM and a PLAN.")
     ] = None,
     others: Annotated[list[Path] | None, typer.Argument(help="After `evaluate`: the JSON problem and plan.")] = None,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
     search: SearchOptions = _SEARCH,
     assumed: AssumedChanges = _ASSUMED,
     output: PlanOutput = _OUTPUT,
@@ -141,9 +141,9 @@ def plan(
         typer.echo(f"drawn to {output.svg}")
 
 
-def _live(at: o.Connection, as_json: bool) -> None:
+def _live(at: o.ConnectionOptions, as_json: bool) -> None:
     """What the planner of a running deployment last said."""
-    from headgate.cli.live import live_tables
+    from headgate.cli.plan_live import live_tables
     from headgate.cli.status import planner_line, read_document
 
     found = o.run(read_document(at))["planner"]
@@ -170,7 +170,7 @@ def _with_rates(deployment: Deployment, texts: list[str]) -> Deployment:
     return deployment
 
 
-def _measured(at: o.Connection) -> Sizes:
+def _measured(at: o.ConnectionOptions) -> Sizes:
     """What the planner of a running deployment has measured of its streams and subscriptions."""
     from headgate.cli.status import read_document
     from headgate.service.proposing import measured_sizes

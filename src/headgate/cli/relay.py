@@ -69,7 +69,7 @@ class HostPlace:
 
 def relay(
     site: Annotated[str, typer.Option(help="The site whose relay this is.")],
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
     listen: Listen = None,
     tls_cert: Certificate = None,
     tls_key: Key = None,
@@ -88,7 +88,7 @@ def relay(
     asyncio.run(run_relay(site, connecting, place, Teller(logs.log_format), trace=trace))
 
 
-async def _as_site(site: str, at: o.Connection) -> Client:
+async def _as_site(site: str, at: o.ConnectionOptions) -> Client:
     """A connection with the rights of a site: by its credentials, or by the keys of a server on this machine."""
     from headgate.client.client import find_url
     from headgate.fabric.address import directory_of

@@ -74,7 +74,7 @@ def replay(
 ) -> None:
     """Run recorded data through a deployment: who would have received what, when, and what would have been given up."""
     from headgate.cli.deployment import read_deployment
-    from headgate.pipeline.recorded import Pace
+    from headgate.pipeline.recorded_data import Pace
     from headgate.pipeline.session import make_session
     from headgate.replay.run import Replay, recording_of, run_replay
     from headgate.replay.variants import make_variants

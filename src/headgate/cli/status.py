@@ -16,8 +16,8 @@ from rich.text import Text
 
 from headgate.cli import options as o
 from headgate.cli.machine import ask_machine, machine_error, machine_lines
+from headgate.cli.quantities import milliseconds, span, waterfall_line
 from headgate.cli.sheets import Sheet
-from headgate.cli.words import milliseconds, span, waterfall_line
 from headgate.client.client import Client
 from headgate.errors import HeadgateError, nearest
 from headgate.fabric import FabricError
@@ -50,7 +50,7 @@ def register(app: typer.Typer) -> None:
 
 
 @asynccontextmanager
-async def reading(at: o.Connection) -> AsyncIterator[Client]:
+async def reading(at: o.ConnectionOptions) -> AsyncIterator[Client]:
     """A client; when nothing runs in the state directory, its server is started for as long as the reading takes."""
     from headgate.fabric import EmbeddedServer
     from headgate.fabric.gated import GatedFabric
@@ -100,10 +100,10 @@ async def _refuse_misfits(client: Client, state_dir: Path) -> None:
             raise IdentityError(wrong)
 
 
-async def read_document(at: o.Connection, page: Page | None = None) -> dict[str, Any]:
+async def read_document(at: o.ConnectionOptions, page: Page | None = None) -> dict[str, Any]:
     """The status of a deployment, running or not, with all of its subscriptions or those of a page."""
     from headgate.fabric.server import running_url
-    from headgate.service.pulse import stream_state
+    from headgate.service.heartbeat import stream_state
     from headgate.service.status import read_status, with_machine
 
     answers = at.nats is not None or running_url(at.state_dir) is not None
@@ -129,7 +129,7 @@ def status(
     only: _Only = None,
     after: _After = "",
     limit: _Limit = PAGE,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Show streams, sites, links, and subscriptions with every term of the ledger and both delays; then what is wrong.
 
@@ -393,7 +393,7 @@ def ledger(
     only: _Only = None,
     after: _After = "",
     limit: _Limit = PAGE,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Check that every row is accounted for; exit 1 when one is not, or when it cannot be said.
 
@@ -430,10 +430,10 @@ def differences(document: dict[str, Any]) -> list[str]:
 def dead(
     stream: Annotated[str, typer.Argument(help="The stream.")],
     count: Annotated[int, typer.Option("--count", "-n", help="At most so many, the newest.")] = 100,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Print a stream's dead letters with their reasons, as JSON lines."""
-    from headgate.service.dead import read_dead_letters
+    from headgate.service.dead_letters import read_dead_letters
 
     async def work() -> list[str]:
         async with reading(at) as client:

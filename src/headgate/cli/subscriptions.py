@@ -60,7 +60,7 @@ def subscribe(
     ] = None,
     change: Annotated[bool, typer.Option("--change", help="Change a subscription of that name.")] = False,
     wait: Annotated[str, typer.Option(help="How long to wait for the first batch that it counts in.")] = "10 s",
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
     rows: RowOptions = _EVERYTHING,
 ) -> None:
     """Add a subscription to the running deployment; it is counted from the sequence that is printed as `starts`."""
@@ -113,7 +113,7 @@ async def _starts(client: Any, name: str, timeout_s: float) -> int | None:
 def move(
     name: Annotated[str, typer.Argument(help="The subscription's name.")],
     to: Annotated[str, typer.Option("--to", help="The site to deliver it at from now on.")],
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Hand a subscription over to another site: its reader gets what the old one holds first, and nothing twice."""
     typer.echo(json.dumps({"revision": at.run(lambda client: client.move(name, to))}))
@@ -124,7 +124,7 @@ def detach(
     expires: Annotated[
         str | None, typer.Option(help="How long rows are kept, as in `10 min`; default: what the subscription says.")
     ] = None,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Say that nobody will read a subscription for a while; who does so next, at any site, goes on where it was."""
     typer.echo(json.dumps({"position": at.run(lambda client: client.detach(name, expires=expires))}))
@@ -132,7 +132,7 @@ def detach(
 
 def unsubscribe(
     name: Annotated[str, typer.Argument(help="The subscription's name.")],
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """End a subscription; what it was owed until then stays readable in its inbox."""
     typer.echo(json.dumps({"revision": at.run(lambda client: client.unsubscribe(name))}))
@@ -145,7 +145,7 @@ def refine(
     add: Annotated[
         str | None, typer.Option(help="Leave it as it is, and subscribe to what it lacks, with its past, by this name.")
     ] = None,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Change the resolution of a running subscription; prints what it still lacks of the rows before."""
     given = {"space": space, "time": time}
@@ -156,7 +156,7 @@ def refine(
 def context(
     name: Annotated[str, typer.Argument(help="The subscription's name.")],
     values: Annotated[list[str], typer.Argument(help="Values for its filter's $names, as NAME=YAML.")],
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Set values of a subscriber's context; prints the place in the stream's order from which they hold."""
     found = {key: yaml.safe_load(value) for key, value in o.key_values(values).items()}
@@ -172,7 +172,7 @@ def publish(
     ] = None,
     buffer: Annotated[int, typer.Option(help="With --live: how many rows may wait.", min=1)] = 100_000,
     expires: Annotated[str, typer.Option(help="With --live: how long a row may wait.")] = "10 min",
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Publish rows into a stream; returns once they are stored.
 

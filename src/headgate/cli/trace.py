@@ -30,7 +30,7 @@ def trace(
         ),
     ] = None,
     as_json: o.AsJson = False,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Follow sampled rows from their event to their reader, with the time that each stage took, until Ctrl-C.
 

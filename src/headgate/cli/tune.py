@@ -15,7 +15,7 @@ from headgate.errors import HeadgateError
 
 if TYPE_CHECKING:
     from headgate.model import Deployment, Plan
-    from headgate.service.look import Look
+    from headgate.service.measuring import Look
     from headgate.tuning.deployment import TuneResult, TuneStep
     from headgate.tuning.search import Options
 
@@ -94,7 +94,7 @@ _OUTPUT = TuneOutput()
 def tune(
     file: Annotated[Path | None, typer.Argument(help="The deployment file; not needed with --live.")] = None,
     measured: Annotated[Path | None, typer.Option(help="Measured link, site and size figures (JSON).")] = None,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
     running: LiveOptions = _RUNNING,
     watching: WatchOptions = _WATCHING,
     tuning: TuningOptions = _TUNING,
@@ -165,9 +165,9 @@ def tune(
             time.sleep(watching.every)
 
 
-async def _look(at: o.Connection, seconds: float) -> Look:
+async def _look(at: o.ConnectionOptions, seconds: float) -> Look:
     """The running deployment, watched for so long."""
-    from headgate.service.look import look
+    from headgate.service.measuring import look
 
     async with await at.connect() as client:
         return await look(client.fabric, client.tables, seconds)

@@ -23,7 +23,7 @@ def unreadable(
         str | None, typer.Option("--drop", metavar="LOG:SEQUENCE", help="Delete that message from its log.")
     ] = None,
     as_json: o.AsJson = False,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Show messages that could not be read and what was done without them; with --drop delete one.
 

@@ -146,7 +146,7 @@ _HOST = HostOptions()
 
 def up(
     file: Annotated[Path, typer.Argument(help="The deployment file.")],
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
     logs: o.Logging = o.WARNINGS,
     server: ServerOptions = _SERVER,
     spark_job: JobOptions = _JOB,
@@ -157,7 +157,7 @@ def up(
     """Run a deployment until stopped (Ctrl-C). A second start resumes where the first ended."""
     from headgate.cli.deployment import read_deployment
     from headgate.model import parse_bytes, parse_duration
-    from headgate.service.face import parse_address
+    from headgate.service.http_process import parse_address
     from headgate.service.settings import Settings
 
     configure(logs.log_level, logs.log_format)

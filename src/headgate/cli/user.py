@@ -27,9 +27,8 @@ def register(app: typer.Typer) -> None:
     app.command("mine")(mine)
 
 
-@user.command("add")
 @dataclass(frozen=True)
-class Rights:
+class RightsOptions:
     """What a user may do."""
 
     subscribe: Annotated[
@@ -43,15 +42,16 @@ class Rights:
     job: Annotated[bool, typer.Option("--job", help="It is the Spark job, on another machine.")] = False
 
 
-_NOTHING = Rights()
+_NOTHING = RightsOptions()
 
 
+@user.command("add")
 def add(
     name: Name,
     expires: Annotated[str | None, typer.Option(help="How long the credentials hold, such as `90 days`.")] = None,
     out: Out = None,
-    at: o.Connection = o.HERE,
-    may: Rights = _NOTHING,
+    at: o.ConnectionOptions = o.HERE,
+    may: RightsOptions = _NOTHING,
 ) -> None:
     """Make a user and write its credentials into a file that only you can read. They are not kept anywhere else."""
     place = _new_file(out, name)
@@ -66,7 +66,7 @@ def grant(
     stream: Annotated[str, typer.Option("--stream", help="The stream, or `*` for all rows and columns of any.")],
     where: Annotated[str | None, typer.Option(help="The rows it may have, as a SQL condition; default: all.")] = None,
     columns: Annotated[str | None, typer.Option(help="The columns it may see, with commas; default: all.")] = None,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Give a user rows and columns of a stream, in place of what it had of it. Its subscriptions follow at once."""
     given: dict[str, Any] = {"stream": stream, "where": where}
@@ -79,7 +79,7 @@ def grant(
 def ungrant(
     name: Name,
     stream: Annotated[str, typer.Option("--stream", help="The stream.")],
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Take a stream from a user: its subscriptions to it stay and get nothing, what waits for it is withheld."""
     _tell(name, at.ask("user-ungrant", name=name, stream=stream))
@@ -91,7 +91,7 @@ def rotate(
     grace: Annotated[str, typer.Option(help="How long the credentials of before hold yet.")] = "1 h",
     expires: Annotated[str | None, typer.Option(help="How long the new ones hold, such as `90 days`.")] = None,
     out: Out = None,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Give a user new credentials; those of before go on to hold for a while, so that nobody has to stop."""
     place = _new_file(out, name)
@@ -102,7 +102,7 @@ def rotate(
 @user.command("revoke")
 def revoke(
     name: Name,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Put a user out at once: its connections end. Its subscriptions stay, for an operator to end."""
     at.ask("user-revoke", name=name)
@@ -112,7 +112,7 @@ def revoke(
 @user.command("list")
 def list_users(
     as_json: o.AsJson = False,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """List users and what they may do. Whoever can read the state directory is an operator beside them."""
     users = at.ask("user-list")["users"]
@@ -129,7 +129,7 @@ def list_users(
 
 def mine(
     as_json: o.AsJson = False,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """List your own subscriptions; for an operator, those that belong to no user."""
     found = at.ask("mine")["subscriptions"]

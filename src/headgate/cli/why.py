@@ -23,7 +23,7 @@ def why(
     seq: Annotated[int | None, typer.Option(help="The row's sequence number.", min=1)] = None,
     key: Annotated[str | None, typer.Option(help="The row's key; several columns with commas between them.")] = None,
     as_json: o.AsJson = False,
-    at: o.Connection = o.HERE,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Say what became of a row for a subscription.
 
@@ -38,7 +38,7 @@ def why(
     typer.echo(json_text(found.to_document()) if as_json else found.text)
 
 
-async def _ask(name: str, question: Question, at: o.Connection) -> Fate:
+async def _ask(name: str, question: Question, at: o.ConnectionOptions) -> Fate:
     from headgate.cli.status import reading
     from headgate.service.why.asking import why_named
 

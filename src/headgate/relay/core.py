@@ -9,12 +9,12 @@ from itertools import islice
 from typing import Final, Self
 
 from headgate.reduction import FairDrain
-from headgate.relay.evenly import Evenly, Queue
+from headgate.relay.due_inboxes import DueTimes
+from headgate.relay.even_shedding import Evenly, Queue
 from headgate.relay.output import Output, QueueLimits
 from headgate.relay.routes import Child, Receiver, Routes
 from headgate.relay.shared import SharedWork
 from headgate.relay.split import split
-from headgate.relay.turns import DueTimes
 from headgate.wire.block import Block
 
 

@@ -8,7 +8,7 @@ was given up without being published yet; it is recorded apart (`held`) when an 
 can be purged behind it.
 
 With `shed_after_s` a link's queue is bounded by time as well: what waits longer is thinned, every class by the same
-part (see `headgate.relay.evenly`).
+part (see `headgate.relay.even_shedding`).
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ import numpy as np
 
 from headgate.model import Deployment, parse_duration
 from headgate.protocol.reports import OutputReport
-from headgate.reduction.always import Thinner
 from headgate.reduction.backlog import Limit
-from headgate.relay.aging import Aging
+from headgate.reduction.constant_thinning import Thinner
 from headgate.relay.bounds import LEFT_BEHIND
+from headgate.relay.queue_age import Aging
+from headgate.relay.queue_report import age_s, waits_by_class, withheld_rows
+from headgate.relay.queued_blocks import Waiting, WaitingBlocks, apart_from_declared, for_decisions, front_of, meant_for
 from headgate.relay.reducer import Reducer
 from headgate.relay.routes import Child, Receiver
 from headgate.relay.shared import SharedWork
-from headgate.relay.waiting import Waiting, WaitingBlocks, apart_from_declared, for_decisions, front_of, meant_for
-from headgate.relay.waits import age_s, waits_by_class, withheld_rows
 from headgate.wire.block import Block, merge_declared
 
 OLDEST: Final = "oldest"
@@ -58,7 +58,7 @@ class QueueLimits:
     waits for more, never longer than that. So an idle output adds no delay, and a busy one sends few messages, whatever
     the number of commits.
     A range without rows waits `idle_s`, or until `QUIET` times that after the message before it. With `shed_after_s`
-    everything waits a little, as the controllers of `headgate.relay.evenly` want the turns of links evenly spaced.
+    everything waits a little, as the controllers of `headgate.relay.even_shedding` want evenly spaced turns of links.
     """
 
     max_rows: int = 100_000

@@ -19,11 +19,11 @@ from headgate.protocol.quarantine import PASSED_OVER
 from headgate.protocol.reports import RelayReport
 from headgate.relay.budget import Budgets
 from headgate.relay.core import Key, RelayCore
+from headgate.relay.last_heard import VitalSigns
 from headgate.relay.meters import Meters
 from headgate.relay.output import Output, QueueLimits
 from headgate.relay.routes import Child, Receiver, Routes
 from headgate.relay.tables import MachineTables
-from headgate.relay.vital import VitalSigns
 from headgate.wire.frame import WireError
 from headgate.wire.logs import Log
 from headgate.wire.snapshot import Snapshot

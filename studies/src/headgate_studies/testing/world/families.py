@@ -256,5 +256,6 @@ FAMILIES: Final[tuple[Callable[[int, Random], Scenario], ...]] = (
     rare.readers_away,
     rare.long_past,
     rare.large_blocks_behind_a_gap,
+    rare.served_from_memory,
 )
 _BY_NAME: Final = {family.__name__: family for family in FAMILIES}

@@ -9,6 +9,12 @@ from headgate_studies.testing.world.mutant import Mutant
 
 READER_MUTANTS: Final = (
     Mutant(
+        "a reader that asks for what is late does not look into its inbox",
+        "client.reader",
+        "if since_s is not None and place == root:",
+        "if False:",
+    ),
+    Mutant(
         "acknowledged before the consumer is done",
         "client.reader",
         "                    await self._port.hand_over(told)\n                    if not reading.confirming:\n",
@@ -95,7 +101,7 @@ READER_MUTANTS: Final = (
     ),
     Mutant(
         "versions that unread inboxes name are deleted",
-        "service.named",
+        "service.named_versions",
         "if identity in names or not (read or port.wall_s - stored.time_s > ended_s):",
         "if identity not in names and not (read or port.wall_s - stored.time_s > ended_s):",
     ),
@@ -107,7 +113,7 @@ READER_MUTANTS: Final = (
     ),
     Mutant(
         "versions that a site log names are deleted",
-        "service.named",
+        "service.named_versions",
         'mark = settled.get(rest[0], (-1, 0))[0] if kind == "in" else -1',
         "mark = 1 << 62",
     ),

@@ -46,10 +46,10 @@ class Queue:
 
 
 @dataclass(slots=True)
-class Control:
+class EvenShedding:
     """What a bottleneck keeps of the rows that come, by how long they wait (1 is the wait that is aimed at).
 
-    >>> control = Control()
+    >>> control = EvenShedding()
     >>> for _ in range(8): control.move(1.5)
     >>> round(control.kept, 2)
     0.72
@@ -72,7 +72,7 @@ class Control:
 
         While nothing is sent nothing is cut: NATS may be away, and that says nothing about the bandwidth.
 
-        >>> Control(rate=10.0).cut(3.0, 100, 12.0), Control(rate=10.0).cut(3.0, 100, 0.0)
+        >>> EvenShedding(rate=10.0).cut(3.0, 100, 12.0), EvenShedding(rate=10.0).cut(3.0, 100, 0.0)
         (0.48, 1.0)
         """
         self.rate += (went - self.rate) * EVERY
@@ -97,8 +97,8 @@ class Evenly(Generic[K]):
     def __init__(self, shed_after_s: float) -> None:
         self._after_s = shed_after_s
         self._next_s = -math.inf
-        self._site = Control()
-        self._own: dict[K, Control] = {}
+        self._site = EvenShedding()
+        self._own: dict[K, EvenShedding] = {}
         self._went: dict[K, int] = {}
 
     def due(self, now: float) -> bool:
@@ -115,7 +115,7 @@ class Evenly(Generic[K]):
         self._went = {key: each.went for key, each in queues.items()}
         common, apart = level(queues)
         for key in apart:
-            self._own.setdefault(key, Control())
+            self._own.setdefault(key, EvenShedding())
         parts: dict[K, float] = {}
         for key, control in list(self._own.items()):
             queue = queues.get(key, Queue(0.0))
