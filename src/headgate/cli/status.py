@@ -350,6 +350,11 @@ def error_lines(document: dict[str, Any]) -> list[str]:
                 for key in sorted(groups, key=float, reverse=True)
             )
             found.append(f"stream {name}: of {rows:,} rows withheld " + ", ".join(shares))
+        for share in each["job"].get("shares", ()):
+            if share["gets_us"] < share["needs_us"]:
+                who = share["identity"] or "subscriptions without an owner"
+                took = f"take {share['needs_us']:,.0f} us a row and get {share['gets_us']:,.0f}"
+                found.append(f"stream {name} is behind: the filters of {who} {took}")
         if late := each["job"].get("late_rows"):
             found.append(f"stream {name}: {late:,} rows kept past the latency bound, as nobody tolerates to miss more")
         if errors:
@@ -359,6 +364,14 @@ def error_lines(document: dict[str, Any]) -> list[str]:
             )
             rows = errors["sampled_rows"]
             found.append(f"stream {name}: about {missed} matches missed and {wrong} wrong, by {rows:,} sampled rows")
+    for name, each in document["subscriptions"].items():
+        negatives, positives = ((each.get("errors") or {}).get(f"false_{kind}") for kind in ("negatives", "positives"))
+        if negatives and positives and (negatives["high"] >= 1 or positives["high"] >= 1):
+            missed, wrong = (
+                f"{kind['estimate']:,.0f} (95 %: {kind['low']:,.0f} to {kind['high']:,.0f})"
+                for kind in (negatives, positives)
+            )
+            found.append(f"subscription {name}: about {missed} matches missed and {wrong} wrong")
     return found
 
 

@@ -27,6 +27,7 @@ from headgate.pipeline.planned import PlannedPass, set_pass
 from headgate.pipeline.resuming import note, resume
 from headgate.pipeline.roots import own_rows
 from headgate.pipeline.session import is_local, local_uri
+from headgate.pipeline.shares import MatchingShares
 from headgate.pipeline.sharing import FileSharing
 from headgate.pipeline.slow_classes import slow_classes
 from headgate.pipeline.sources import read
@@ -47,6 +48,9 @@ _AROUND: Final = ("latestOffset", "getBatch", "queryPlanning", "walCommit", "com
 
 MOST_ROWS: Final = 500_000
 """The most rows that a micro-batch reads where its source has no limit of its own."""
+
+TRIGGER_S: Final = 1.0
+"""The longest interval between two micro-batches where nobody says another."""
 
 
 class BatchError(HeadgateError):
@@ -81,6 +85,7 @@ class Batches:
         self._told = told
         self._purged = 0
         self._slow_batches: dict[int, int] = {}
+        self.shares = MatchingShares(stream.name, TRIGGER_S)
         self.query: StreamingQuery | None = None
         self.rest: Callable[[float], object] | None = None
         self.planned = False
@@ -118,6 +123,7 @@ class Batches:
             index=index,
             levels=demands.levels,
             in_order=demands.in_order,
+            parts=self.fabric.run(self.shares.serve(self.fabric.fabric, pin.version)).parts,
         )
         if self.planned:
             told = set_pass(frame, work)
@@ -145,6 +151,7 @@ class Batches:
             self.fabric.run(self.lists.purge())
             self.errors = self.errors.after(staged, self.fabric, name)
             self._report(batch, manifest.rows_in, staged, time.perf_counter() - began, times)
+            self.shares.learn(staged, time.perf_counter() - began)
         self._purge()
 
     def _reading(self, batch: int) -> BatchReading:
@@ -194,6 +201,7 @@ class Batches:
             late_rows=self.control.late_rows,
             latency_s=times.waterfall(self._last_ms()),
             slow=self._slow(staged),
+            **self.shares.report(),
             time_ms=int(time.time() * 1000),
         )
         self.fabric.publish(self.fabric.logs.stats("job", self.stream.name), report.encode())
@@ -217,7 +225,7 @@ class QuerySettings:
     up is committed piece by piece, and not when all of it is done.
     """
 
-    trigger_s: float = 1.0
+    trigger_s: float = TRIGGER_S
     partitions: int | None = None
     new_lineage: bool = False
     told: Callable[[JobReport], None] | None = None
@@ -252,6 +260,8 @@ def start_query(
     frame = match(own_rows(frame, stream), PlannedPass(address)) if work.planned else frame
     work.rest = settings.rest if stream.source.format in ON_ARRIVAL else None
     every_s = settings.trigger_s if work.rest is None else min(TICK_S, settings.trigger_s)
+=======
+    work.shares = MatchingShares(stream.name, settings.trigger_s)
     work.query = (
         frame.writeStream.queryName(stream.name)
         .foreachBatch(work)

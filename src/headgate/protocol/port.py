@@ -198,7 +198,7 @@ class NeedTable(NamedTuple):
     version: int
 
 
-class Work(NamedTuple):
+class Computation(NamedTuple):
     """Compute something that takes long; it may run beside other things and touches nothing but its own values."""
 
     run: Callable[[], Any]
@@ -395,7 +395,7 @@ class MachinePort:
 
     async def work(self, run: Callable[[], T]) -> T:
         """Compute something that takes long."""
-        found: T = await self.machine.perform(Work(run))
+        found: T = await self.machine.perform(Computation(run))
         return found
 
     async def hand_over(self, item: Any) -> Any:

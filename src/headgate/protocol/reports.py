@@ -99,8 +99,23 @@ class SlowClass(msgspec.Struct, frozen=True, kw_only=True):
     limit_us: float
 
 
+class IdentityShare(msgspec.Struct, frozen=True, kw_only=True):
+    """What evaluating the filters of one identity takes for a row of a stream that is behind, and what it is given.
+
+    The identity of subscriptions without an owner is empty.
+    """
+
+    identity: str
+    needs_us: float
+    gets_us: float
+
+
 class JobReport(Report, frozen=True, kw_only=True, omit_defaults=True):
-    """The Spark job as a whole (`_`), or the query of one stream after a micro-batch."""
+    """The Spark job as a whole (`_`), or the query of one stream after a micro-batch.
+
+    `shares` and `served` are there while a stream is behind: what identities need and get of its matching, the largest
+    needs first, and by class the part of the rows that it is evaluated on in the next micro-batch.
+    """
 
     kind_name = "job-report"
     state: str
@@ -122,10 +137,15 @@ class JobReport(Report, frozen=True, kw_only=True, omit_defaults=True):
     late_rows: Count | None = None
     latency_s: dict[str, float] | None = None
     slow: tuple[SlowClass, ...] = ()
+    shares: tuple[IdentityShare, ...] = ()
+    served: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 class ErrorsReport(Report, frozen=True):
-    """Sums of what admission control has cost in matches, by samples: missed and wrong ones, with their variances."""
+    """Sums of what admission control has cost in matches, by samples: missed and wrong ones, with their variances.
+
+    `of_classes` has the same four figures of the classes with the most errors.
+    """
 
     kind_name = "errors-report"
     missed: float = 0.0
@@ -133,6 +153,7 @@ class ErrorsReport(Report, frozen=True):
     wrong: float = 0.0
     wrong_var: float = 0.0
     sampled: Count = 0
+    of_classes: dict[str, tuple[float, float, float, float]] = msgspec.field(default_factory=dict)
 
 
 class PlannedStream(msgspec.Struct, frozen=True, kw_only=True):

@@ -80,7 +80,7 @@ async def read_status(
         "streams": streams,
         "sites": {name: _site(name, relays) for name in snapshot.deployment.sites},
         "links": _links(snapshot.deployment, relays),
-        "subscriptions": _subscriptions(snapshot, books, tallies, relays, on_page),
+        "subscriptions": _subscriptions(snapshot, books, tallies, relays, on_page, (jobs, errors)),
         "subscription_count": len(snapshot.subscription_ids),
         "next": more,
         "groups": group_sums(snapshot, entries),
@@ -271,10 +271,12 @@ def _subscriptions(
     tallies: dict[int, Tally],
     relays: Relays,
     names: Sequence[str],
+    reports: tuple[Mapping[str, Mapping[str, Any]], Mapping[str, Errors]],
 ) -> dict[str, dict[str, Any]]:
     lines = {entry.subscription: entry for book in books for entry in book.entries}
     totals = {book.stream: book for book in books}
-    found = {}
+    jobs, errors = reports
+    found: dict[str, dict[str, Any]] = {}
     for name in names:
         subscription, identity = snapshot.deployment.subscriptions[name], snapshot.subscription_ids[name]
         token = Key(subscription.stream, subscription=identity, stay=subscription.stay).token
@@ -291,7 +293,9 @@ def _subscriptions(
             "output": token,
             "lost": tallies[identity].lost if identity in tallies else 0,
             **_withheld(snapshot, subscription, totals[subscription.stream]),
+            **_served(snapshot.class_ids[name], jobs.get(subscription.stream, {})),
         }
+        found[name] |= _errors(found[name], totals[subscription.stream].head, snapshot.class_ids[name], errors)
     known = set(snapshot.subscription_ids.values())
     for identity, entry in lines.items():
         if identity not in known and (entry.difference or len(names) == len(known)):
@@ -348,6 +352,29 @@ def _withheld(snapshot: Snapshot, subscription: Subscription, book: StreamBooks)
     tolerance = tolerance_of(subscription.require, tolerance_of(stream.admission.require))
     rows = book.rows_in - book.dead
     return {**found, "tolerates": tolerance, "withheld": round(book.withheld.get(f"{tolerance:g}", 0) / rows, 6)}
+
+
+def _errors(
+    entry: Mapping[str, Any], head: int, class_id: int, errors: Mapping[str, Errors]
+) -> dict[str, dict[str, Any]]:
+    """Estimated false negatives and positives of a subscription, where anything was given up before matching.
+
+    Rows that were not looked at for it are taken to match as often as those that were.
+    """
+    known = errors.get(entry["stream"])
+    unlooked = entry.get("unevaluated", 0)
+    if known is None and not unlooked:
+        return {}
+    looked = max(head - (entry["starts"] or 0) - unlooked, 0)
+    share = min(entry["matched"] / looked, 1.0) if looked else 0.0
+    variance = unlooked * share * (1 - share) * (1 + unlooked / looked) if looked else 0.0
+    return {"errors": (known or Errors()).of_class(class_id, unlooked * share, variance)}
+
+
+def _served(class_id: int, job: Mapping[str, Any]) -> dict[str, float]:
+    """The part of the rows that a class is looked at, where its owner has used up its share of the matching."""
+    part = job.get("served", {}).get(str(class_id))
+    return {} if part is None else {"served": part}
 
 
 def _reorderings(snapshot: Snapshot, relays: Relays) -> list[dict[str, Any]]:
