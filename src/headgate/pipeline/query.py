@@ -260,7 +260,6 @@ def start_query(
     frame = match(own_rows(frame, stream), PlannedPass(address)) if work.planned else frame
     work.rest = settings.rest if stream.source.format in ON_ARRIVAL else None
     every_s = settings.trigger_s if work.rest is None else min(TICK_S, settings.trigger_s)
-=======
     work.shares = MatchingShares(stream.name, settings.trigger_s)
     work.query = (
         frame.writeStream.queryName(stream.name)
