@@ -27,6 +27,7 @@ from headgate.fabric.gated import GatedFabric
 from headgate.fabric.registry import User
 from headgate.filters import FilterError
 from headgate.gateway.feeds import Feeds
+from headgate.gateway.memory import MEMORY_BYTES
 from headgate.planning import PlanResult
 from headgate.protocol.port import Stored
 from headgate.protocol.reports import PlannerReport
@@ -102,6 +103,8 @@ class ServedPart:
 
     site: str | None = None
     users_limited: bool = False
+    memory_bytes: int = MEMORY_BYTES
+    """What the memory of each site holds at most."""
 
 
 class Gateway:
@@ -114,7 +117,7 @@ class Gateway:
         self.part = part or ServedPart()
         self.users = Users(state_dir)
         self.texts = RowTexts()
-        self.feeds = Feeds(client, None if self.part.site is None else (self.part.site,))
+        self.feeds = Feeds(client, None if self.part.site is None else (self.part.site,), self.part.memory_bytes)
         self.feeds.adopt(client)
         self.readers = HttpReaders(client, site=self.part.site)
         self.keys = IdempotencyKeys()

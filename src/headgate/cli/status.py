@@ -277,15 +277,16 @@ def status_tables(document: dict[str, Any]) -> list[Sheet]:
             f"{job.get('batch_s', 0):.2f}", each["state"],
         )  # fmt: skip
     links = Sheet(
-        "links (rates in kB/s: declared, seen by the receiver, used lately)",
-        "link", "kB", "messages", "rows owed", "given up", "declared", "measured", "used", "streams",
+        "links (rates in kB/s: declared, seen by the receiver, used lately, what may be sent)",
+        "link", "kB", "messages", "rows owed", "given up", "declared", "measured", "used", "budget", "streams", "",
     )  # fmt: skip
     for name, each in document["links"].items():
-        rates = (each.get(f"{key}_bytes_per_s") for key in ("declared", "measured", "used"))
+        rates = (each.get(f"{key}_bytes_per_s") for key in ("declared", "measured", "used", "budget"))
         links.add_row(
             name, f"{each['bytes'] / 1e3:,.1f}",
             *(f"{each[key]:,}" for key in ("messages", "owed", "reduced")),
-            *("-" if rate is None else f"{rate / 1e3:,.1f}" for rate in rates), ", ".join(each["streams"]),
+            *("-" if rate is None else f"{rate / 1e3:,.1f}" for rate in rates),
+            ", ".join(each["streams"]), each.get("off") or "",
         )  # fmt: skip
     sites = Sheet("sites", "site", "up kB", "down kB", "queued rows", "repairs")
     for name, each in document["sites"].items():

@@ -66,13 +66,17 @@ class GoneError(FabricError):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A message in a log, and when the server stored it (seconds since the epoch)."""
+    """A message in a log, and when the server stored it (seconds since the epoch).
+
+    `came_s` is when it came over a link, by the receiver's clock; 0 where nobody noted it.
+    """
 
     sequence: int
     subject: str
     data: bytes
     time_s: float = 0.0
     header_bytes: int = 0
+    came_s: float = 0.0
 
     @property
     def size(self) -> int:

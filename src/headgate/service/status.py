@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from headgate.fabric import Fabric, FabricError, read_quarantine
 from headgate.matching.admission import tolerance_of
-from headgate.model import Deployment, Subscription
+from headgate.model import Subscription
 from headgate.pipeline.errors import Errors
 from headgate.protocol.reports import (
     AlertsReport,
@@ -30,6 +30,7 @@ from headgate.relay.tables import Tables
 from headgate.service.books import StreamBooks, read_books, read_tallies
 from headgate.service.findings import findings
 from headgate.service.heartbeat import read_pulse, stream_state
+from headgate.service.link_status import links_now
 from headgate.service.pages import Page, group_sums
 from headgate.service.reports import read_reports, shown
 from headgate.service.source_backlog import waiting
@@ -79,7 +80,7 @@ async def read_status(
         "service": service,
         "streams": streams,
         "sites": {name: _site(name, relays) for name in snapshot.deployment.sites},
-        "links": _links(snapshot.deployment, relays),
+        "links": links_now(snapshot.deployment, relays),
         "subscriptions": _subscriptions(snapshot, books, tallies, relays, on_page, (jobs, errors)),
         "subscription_count": len(snapshot.subscription_ids),
         "next": more,
@@ -202,67 +203,6 @@ def _site(name: str, relays: Relays) -> dict[str, Any]:
         "cpu_s": report.cpu_s,
         "time_ms": report.time_ms if name in relays else None,
     }
-
-
-def latencies(relays: Relays) -> dict[tuple[str, str], float]:
-    """The latency of every link in use, by sender and receiver, from what its two ends measured, each by its clock."""
-    return {
-        (site, child): round(sent_s + relays[child].arrived_s[site], 6)
-        for site, report in relays.items()
-        for child, sent_s in report.sent_s.items()
-        if site in relays.get(child, _SILENT).arrived_s
-    }
-
-
-def _rates(deployment: Deployment, relays: Relays, parent: str, child: str) -> dict[str, float | None]:
-    """What a link is declared to carry, what its receiver has seen that it carries, and what came lately."""
-    sites = deployment.sites
-    declared = [deployment.links.between(parent, child).capacity_bytes_per_s]
-    declared += [sites[parent].upload_bytes_per_s] if parent in sites else []
-    declared += [sites[child].download_bytes_per_s] if child in sites else []
-    _, used, measured = relays.get(child, _SILENT).taken.get(parent, (0, 0.0, 0.0))
-    return {
-        "declared_bytes_per_s": min((each for each in declared if each is not None), default=None),
-        "measured_bytes_per_s": measured or None,
-        "used_bytes_per_s": used,
-    }
-
-
-def _links(deployment: Deployment, relays: Relays) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    latency_s = latencies(relays)
-    for site, report in relays.items():
-        for link, size in report.link_bytes.items():
-            stream, child = link.rsplit(":", 1)
-            entry = found.setdefault(
-                f"{site}->{child}",
-                {
-                    "bytes": 0,
-                    "messages": 0,
-                    "owed": 0,
-                    "reduced": 0,
-                    "queued_rows": 0,
-                    "queued_bytes": 0,
-                    "queued_s": 0.0,
-                    "level": 0,
-                    "streams": [],
-                    "stream_bytes": {},
-                    "latency_s": latency_s.get((site, child)),
-                    **_rates(deployment, relays, site, child),
-                },
-            )
-            output = report.outputs.get(Key(stream, child=child).token, _EMPTY)
-            entry["bytes"] += size
-            entry["messages"] += report.link_messages[link]
-            entry["owed"] += output.came
-            entry["reduced"] += output.reduced
-            entry["queued_rows"] += output.rows
-            entry["queued_bytes"] += output.bytes
-            entry["queued_s"] = round(max(entry["queued_s"], output.age_s), 3)
-            entry["level"] = max(entry["level"], output.level)
-            entry["streams"].append(stream)
-            entry["stream_bytes"][stream] = size
-    return found
 
 
 def _subscriptions(
