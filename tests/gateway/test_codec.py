@@ -33,7 +33,7 @@ def test_it_keeps_so_many_bytes_and_the_newest(count: int, kept: int) -> None:
     size = len(message(100)) + EACH_BYTES
     codec = SharedCodec(4 * size + 100)
     blocks = {upto: codec.block(message(upto), SCHEMA) for upto in range(100, 100 + count)}
-    assert len(codec) == kept
+    assert codec.kept == kept
     last = 100 + count - 1
     assert codec.block(message(last), SCHEMA) is blocks[last]
     assert (codec.block(message(100), SCHEMA) is blocks[100]) == (count == kept)

@@ -28,7 +28,9 @@ class SharedCodec(WireCodec):
         self._bytes = 0
         self._blocks: OrderedDict[bytes, tuple[pa.Schema, Block]] = OrderedDict()
 
-    def __len__(self) -> int:
+    @property
+    def kept(self) -> int:
+        """How many blocks are kept."""
         return len(self._blocks)
 
     def version(self, data: bytes) -> int:
