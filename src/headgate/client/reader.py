@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from headgate.client.acknowledging import Acknowledger
 from headgate.client.errors import ClientError
-from headgate.client.stays import Arrived, Missing, Stays
+from headgate.client.stays import Arrived, Missing, PassedOver, Stays
 from headgate.model import Stay
 from headgate.protocol.codec import Codec
 from headgate.protocol.kernel import Machine
@@ -23,7 +23,7 @@ from headgate.protocol.quarantine import Quarantine
 from headgate.protocol.records import RangeRequest
 from headgate.relay.asking import fetch_blocks, forgotten_past
 from headgate.relay.tables import MachineTables
-from headgate.wire.block import Block
+from headgate.wire.block import Block, renamed
 from headgate.wire.frame import WireError
 from headgate.wire.ledger import Account, Tally, counted_by
 from headgate.wire.logs import Logs
@@ -144,6 +144,9 @@ class ReaderMachine(Machine):
         reading = self._reading
         async for found in self._stays.follow():
             self._enter(found.stay)
+            if isinstance(found, PassedOver):
+                self._pass(found.place)
+                continue
             async for block, place in self._blocks(found):
                 for piece in self._cut(block):
                     if reading.ended:
@@ -188,6 +191,7 @@ class ReaderMachine(Machine):
         for stored in found.messages:
             try:
                 whole = await self._decode(stored.data)
+                whole = renamed(whole, found.stay.inbox_of(self._reading.id)[0], self._reading.id)
             except WireError as error:
                 log = self._port.logs.inbox(found.stay.site).name
                 spoilt = UnreadableError(log, stored.subject, stored.sequence, str(error))
@@ -199,7 +203,7 @@ class ReaderMachine(Machine):
                 yield block, stored.sequence if block.upto == whole.upto else stored.sequence - 1
 
     def _pass(self, place: int) -> None:
-        """Acknowledge the place of a message that cannot be read: an inbox full of such ones would take no other."""
+        """Acknowledge the place of messages that cannot be read or are for others: full of them an inbox takes none."""
         self._reading.account.tally.inbox = place
         self._reading.acks.note(self._reading.account.tally)
 

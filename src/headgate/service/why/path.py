@@ -70,7 +70,7 @@ async def follow(fabric: Fabric, tables: TableCache, snapshot: Snapshot, wanted:
         log, subject = logs.site(child), logs.link(parent, child, wanted.stream)
         stops.append(await _stop(fabric, tables, log, subject, wanted, child, parent, link=True))
     site = subscription.site
-    subject = logs.delivery(site, wanted.id, subscription.stay)
+    subject = logs.delivery(site, *subscription.present.inbox_of(wanted.id))
     return stops, await _stop(fabric, tables, logs.inbox(site), subject, wanted, site, site, link=False)
 
 

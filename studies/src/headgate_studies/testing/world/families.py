@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from headgate_studies.testing.world import rare
+from headgate_studies.testing.world import company, rare
 from headgate_studies.testing.world.scenario import AS_PLANNED, Action, Scenario, make_any
 from headgate_studies.testing.world.small import LIMITED, commits, small_scenario, subscription
 
@@ -255,5 +255,7 @@ FAMILIES: Final[tuple[Callable[[int, Random], Scenario], ...]] = (
     rare.first_message_damaged,
     rare.readers_away,
     rare.long_past,
+    company.shared_inbox,
+    company.shared_and_full,
 )
 _BY_NAME: Final = {family.__name__: family for family in FAMILIES}
