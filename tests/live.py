@@ -19,7 +19,7 @@ from headgate.client import Client
 from headgate.fabric import SyncFabric
 from headgate.matching import ClassLists, ClassSpec, ScanIndex
 from headgate.pipeline.classes import definitions_of, filters_of
-from headgate.pipeline.control import Controller
+from headgate.pipeline.control import UpdateController
 from headgate.pipeline.indexes import IndexKeeper
 from headgate.pipeline.query import QuerySettings, start_query
 from headgate.pipeline.sources import GENERATOR_SCHEMAS
@@ -43,7 +43,7 @@ class Live:
     directory: Path
     readers: Readers = field(init=False)
     keepers: dict[str, IndexKeeper] = field(default_factory=dict)
-    controllers: dict[str, Controller] = field(default_factory=dict)
+    controllers: dict[str, UpdateController] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.readers = Readers(self.client, keep=True)

@@ -30,7 +30,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("virtual",),
     ("catalog", "fabric"),
     ("relay", "pipeline", "feeds", "client"),
-    ("spark",),
+    ("spark", "gateway"),
     ("service",),
     ("replay",),
     ("api",),
@@ -53,32 +53,14 @@ LEVEL = {
 # Machines of the protocol: events in, commands out. Their runners and faces are the only modules with I/O beside them.
 CLOSED = (
     "protocol/", "relay/", "client/reader.py", "client/stays.py", "client/acknowledging.py",
-    "service/books.py", "service/keeper.py", "service/named.py", "service/purging.py", "service/room.py",
-    "service/reports.py", "service/heads.py",
+    "gateway/memory.py", "gateway/follower.py", "gateway/answers.py",
+    "service/books.py", "service/keeper.py", "service/named_versions.py", "service/purging.py",
+    "service/tables_room.py", "service/reports.py", "service/head_repair.py",
 )  # fmt: skip
 RUNNERS = ("relay/node.py", "relay/unit_node.py", "relay/courier.py", "relay/hosted.py")
 ENGINES = ("model", "filters", "matching", "grid", "planning", "reduction", "tuning")
 MAX_PARAMETERS = 8
 CROWDED = (
-    # A command's options are its parameters.
-    *(
-        f"cli/{name}"
-        for name in (
-            "picture.py:view",
-            "plan.py:plan",
-            "replay.py:replay",
-            "tune.py:tune",
-            "tail.py:tail",
-            "up.py:up",
-            "relay.py:relay",
-            "join.py:join",
-            "user.py:add",
-            "device.py:add",
-            "trace.py:trace",
-            "why.py:why",
-        )
-    ),
-    *(f"cli/subscriptions.py:{name}" for name in ("publish", "subscribe")),
     # All but one are options by name, with defaults.
     "client/client.py:subscribe",
     # Compiled kernels: Numba takes arrays, and one array is one parameter.

@@ -13,6 +13,8 @@ import click
 import pytest
 import yaml
 
+from headgate.cli.groups import Program
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
@@ -57,12 +59,11 @@ def test_every_guide_has_a_whole_deployment_file() -> None:
 def program() -> click.Group:
     import importlib
 
-    import typer
     from typer.main import get_command
 
     from headgate.cli.app import COMMANDS
 
-    app = typer.Typer()
+    app = Program()
     for module in COMMANDS:
         importlib.import_module(module).register(app)
     return get_command(app)

@@ -16,7 +16,7 @@ from tests.live import Live, running
 from headgate.api.gateway import Gateway
 from headgate.api.server import serving
 from headgate.service.access import make_token
-from headgate.service.face import address_of, listen
+from headgate.service.http_process import address_of, listen
 
 
 @dataclass

@@ -15,7 +15,7 @@ from tests.live import small
 
 from headgate.errors import HeadgateError
 from headgate.service.access import CODE, login_link, make_token, read_token, signed, token_file
-from headgate.service.face import listen, parse_address
+from headgate.service.http_process import listen, parse_address
 
 
 def test_the_token_is_its_owners_alone(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.live import sites
 
 from headgate.api.bodies import read_bodies
 from headgate.catalog import parse_deployment
-from headgate.pipeline.sources.payloads import Message, decode_arrow
+from headgate.pipeline.sources.payloads import PayloadMessage, decode_arrow
 
 pytestmark = pytest.mark.nats
 SCHEMA = {"station": "string", "level": "double", "count": "int", "at": "timestamp"}
@@ -56,7 +56,7 @@ async def judged(api: Api) -> tuple[list[str], list[str]]:
     """What the job makes of the typed stream's messages: stations of good rows, and reasons of dead letters."""
     schema = (await api.live.client.snapshot()).deployment.streams["typed"].schema.arrow
     whole = pa.schema([*schema, ("_raw", pa.string()), ("_error", pa.string())])
-    messages = [Message(number, data) for number, data in enumerate(await stored(api, "typed"))]
+    messages = [PayloadMessage(number, data) for number, data in enumerate(await stored(api, "typed"))]
     rows = [row for batch in decode_arrow(messages, whole) for row in batch.to_pylist()]
     dead = [row["_error"] or "null key" for row in rows if row["_error"] or row["station"] is None]
     return [row["station"] for row in rows if row["_error"] is None and row["station"] is not None], dead

@@ -19,7 +19,7 @@ from headgate.api.server import serving
 from headgate.client import Client
 from headgate.fabric.tokens import API, LOGIN, make_user_token, read_user_token
 from headgate.service.access import make_token
-from headgate.service.face import address_of, listen
+from headgate.service.http_process import address_of, listen
 
 pytestmark = pytest.mark.nats
 

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from headgate.cli.app import main
 from headgate.cli.check import register
+from headgate.cli.groups import Program
 
 BROKEN = Path(__file__).parents[1] / "data" / "broken"
 FILES = sorted(path.name for path in BROKEN.glob("*.yaml"))
@@ -18,7 +19,7 @@ FILES = sorted(path.name for path in BROKEN.glob("*.yaml"))
 @pytest.fixture(scope="module")
 def app() -> typer.Typer:
     """The command alone, in an application that is made once."""
-    made = typer.Typer()
+    made = Program()
     made.callback()(lambda: None)
     register(made)
     return made

@@ -10,16 +10,16 @@ import tarfile
 from pathlib import Path
 
 import pytest
-import typer
 from tests.client.helpers import rows
 from tests.live import running, small
 from typer.testing import CliRunner
 
 from headgate.cli.doctor import register
+from headgate.cli.groups import Program
 from headgate.service import doctor
 from headgate.service.access import make_token
 
-app = typer.Typer()
+app = Program()
 register(app)
 
 

@@ -11,6 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from headgate.cli import extensions
+from headgate.cli.groups import Program
 from headgate.errors import HeadgateError
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 def application(monkeypatch: pytest.MonkeyPatch, *points: EntryPoint) -> typer.Typer:
     monkeypatch.setattr(extensions, "entry_points", lambda group: points if group == extensions.GROUP else ())
-    app = typer.Typer()
+    app = Program()
     app.command("other")(lambda: None)
     extensions.register(app)
     return app

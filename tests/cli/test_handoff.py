@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from tests.client.helpers import read, rows, seqs
 from tests.live import Live, running, small, until
 from typer.testing import CliRunner
 
 from headgate.cli import app as program
+from headgate.cli.groups import Program
 
 pytestmark = pytest.mark.nats
 
@@ -35,7 +35,7 @@ def _document() -> dict[str, Any]:
 
 
 def _invoke(live: Live, *arguments: str, text: str | None = None) -> str:
-    application = typer.Typer()
+    application = Program()
     for module in program.COMMANDS:
         importlib.import_module(module).register(application)
     where = ["--nats", live.address.url, "--namespace", live.address.logs.namespace]

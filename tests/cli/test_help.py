@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import typer
 from typer.main import get_command
 
 from headgate.cli.app import COMMANDS
+from headgate.cli.groups import Program
 from headgate.cli.usage import tidy
 
 
 def application() -> Any:
-    app = typer.Typer(name="headgate", rich_markup_mode="rich")
+    app = Program(name="headgate", rich_markup_mode="rich")
     for module in COMMANDS:
         importlib.import_module(module).register(app)
     return tidy(get_command(app))

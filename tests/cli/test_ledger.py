@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from headgate.cli import status, unreadable
+from headgate.cli.groups import Program
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric
 from headgate.model import Deployment, Schema, Site, Source, Stream, Subscription
@@ -59,7 +59,7 @@ class Deployed:
         return asyncio.run(work())
 
     def run(self, *arguments: str, code: int) -> str:
-        app = typer.Typer()
+        app = Program()
         status.register(app)
         unreadable.register(app)
         result = CliRunner().invoke(app, [*arguments, "--nats", self.url, "--namespace", self.logs.namespace])

@@ -13,8 +13,9 @@ from tests.live import running
 from typer.testing import CliRunner
 
 from headgate.cli.check import check
+from headgate.cli.groups import Program
 from headgate.cli.tail import _print_row
-from headgate.service.dead import read_dead_letters
+from headgate.service.dead_letters import read_dead_letters
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
@@ -41,9 +42,8 @@ def test_the_example_is_the_tutorials_file_and_check_says_what_it_shows(
     assert (ROOT / "examples" / "harbour" / "headgate.yaml").read_text(encoding="utf-8") == text
     monkeypatch.chdir(tmp_path)
     Path("headgate.yaml").write_text(text, encoding="utf-8")
-    import typer
 
-    application = typer.Typer()
+    application = Program()
     application.command()(check)
     result = CliRunner().invoke(application, ["headgate.yaml"])
     assert result.output.splitlines() == _printed("check headgate.yaml")

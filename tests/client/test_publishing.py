@@ -16,6 +16,7 @@ from tests.live import running, sites, until
 from typer.testing import CliRunner
 
 from headgate.cli import app as program
+from headgate.cli.groups import Program
 from headgate.client import ClientError
 from headgate.client.publishing import encode_rows
 from headgate.model import Source
@@ -85,9 +86,7 @@ def test_published_rows_arrive_and_what_cannot_be_read_is_a_dead_letter(
 def _dead(nats_url: str, namespace: str, stream: str) -> list[dict[str, Any]]:
     import importlib
 
-    import typer
-
-    application = typer.Typer()
+    application = Program()
     for module in program.COMMANDS:
         importlib.import_module(module).register(application)
     result = CliRunner().invoke(application, ["dead", stream, "--nats", nats_url, "--namespace", namespace])

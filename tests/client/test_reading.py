@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import pyarrow as pa
 import pytest
@@ -173,18 +173,19 @@ async def _left_before_it_was_taken(live: Live, leave: Callable[[Inbox], Awaitab
     deliveries = aiter(inbox)
     async with asyncio.timeout(30):
         assert len(await anext(deliveries)) == 10
-        take, ready = inbox._next, asyncio.Event()
+        ready = asyncio.Event()
 
-        async def late(runner: Any) -> Any:
-            await ready.wait()
-            return await take(runner)
+        class Late(asyncio.Event):
+            async def wait(self) -> Literal[True]:
+                await ready.wait()
+                return await super().wait()
 
-        inbox._next = late  # type: ignore[method-assign]
+        inbox._came = Late()
         asking = asyncio.ensure_future(anext(deliveries, None))
         await live.commit("fleet", rows(10, 20), 1)
 
         async def counted() -> bool:
-            return inbox._handed.qsize() > 0
+            return inbox._handed is not None
 
         await until(counted)
         await leave(inbox)
@@ -194,7 +195,7 @@ async def _left_before_it_was_taken(live: Live, leave: Callable[[Inbox], Awaitab
         else:
             asking.cancel()
             await asyncio.wait([asking])
-        inbox._next = take  # type: ignore[method-assign]
+        inbox._came = asyncio.Event()
     return inbox
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from headgate.fabric import EmbeddedServer, Fabric, FabricError, find_server
 from headgate.fabric.place import ServerPlace, choose_port, ephemeral_range, is_free
-from headgate.pipeline.sources.nats_options import Settings
+from headgate.pipeline.sources.nats_options import NatsSettings
 from headgate.pipeline.worker import Address
 from headgate.wire.logs import Log, Logs
 
@@ -94,7 +94,7 @@ def test_the_spark_side_finds_a_server_that_has_moved(tmp_path: Path) -> None:
             server.start()
             with address.connect() as fabric:
                 fabric.ensure(Logs().input("notes"))
-            settings = Settings.of({"url": address.url, "stream": "notes"})
+            settings = NatsSettings.of({"url": address.url, "stream": "notes"})
         with settings.connect() as fabric:
             assert fabric.last(Logs().input("notes"), "hg.in.notes") is None
 

@@ -10,7 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.feeds import Feed, FeedsError, Fetched, Politeness, Poller, Request, Spool, fetch, parse_feed, run_feeds
+from headgate.cli.groups import Program
+from headgate.feeds import (
+    Feed,
+    FeedRequest,
+    FeedsError,
+    Fetched,
+    Politeness,
+    Poller,
+    Spool,
+    fetch,
+    parse_feed,
+    run_feeds,
+)
 from headgate.feeds import poller as poller_module
 from headgate.feeds.items import SCHEMA
 from headgate.feeds.listing import parse_feeds, read_feeds
@@ -179,7 +191,7 @@ def test_the_memory_of_keys_is_bounded(monkeypatch):
     poller = Poller([Feed("a", "file:///x")], QUICK)
     for start in range(0, 20, 4):
         made = MadeFeed("rss", [(str(i), "t", "c") for i in range(start, start + 4)])
-        polled = poller.take(Request(poller.feeds["a"], None, None), Fetched(200, made.body()), 0.0)
+        polled = poller.take(FeedRequest(poller.feeds["a"], None, None), Fetched(200, made.body()), 0.0)
         poller.accept(polled)
     assert len(poller.states["a"].keys) == 5
 
@@ -245,12 +257,11 @@ def test_a_broken_state_is_refused(tmp_path):
 
 
 def test_the_command(server, tmp_path):
-    import typer
     from typer.testing import CliRunner
 
     from headgate.cli.feeds import feeds
 
-    app = typer.Typer()
+    app = Program()
     app.command()(feeds)
     listing = tmp_path / "feeds.txt"
     listing.write_text(server.listing())

@@ -4,7 +4,7 @@ import random
 
 from headgate.filters import build, functions, temporal_literals
 from headgate.filters.errors import RefusedError
-from headgate.filters.expr import Column, Literal, Parameter
+from headgate.filters.expr import ColumnRef, Literal, Parameter
 from headgate.filters.filter import context_types
 from headgate.filters.lexer import tokenize
 from headgate.filters.types import BOOL, INT, NULL, STRING
@@ -56,7 +56,7 @@ class Generator:
         return self.rng.choice(options)()
 
     def _column(self, name):
-        return Column(SCHEMA.column(name).type, name)
+        return ColumnRef(SCHEMA.column(name).type, name)
 
     def _parameter(self, name):
         return Parameter(TYPES[name], name)

@@ -8,12 +8,11 @@ from headgate.filters.expr import (
     Arithmetic,
     Call,
     Cast,
-    Column,
+    ColumnRef,
     Compare,
-    Field,
+    Element,
     In,
     IsNull,
-    Item,
     Like,
     Literal,
     Negate,
@@ -21,6 +20,7 @@ from headgate.filters.expr import (
     Or,
     Parameter,
     Rlike,
+    StructField,
 )
 from headgate.filters.render import quote_text, render
 from headgate.filters.types import is_float, is_integer, is_list, name_of
@@ -36,13 +36,13 @@ def spark_text(node) -> str:  # noqa: C901
             return spark_text(node.value)
         case Literal():
             return f"({render(node)})"
-        case Column():
+        case ColumnRef():
             return f"`{node.name}`"
         case Parameter():
             return _constant(CONTEXT[node.name], name_of(node.type))
-        case Field():
+        case StructField():
             return f"{spark_text(node.base)}.{node.name}"
-        case Item():
+        case Element():
             if is_list(node.base.type):
                 return f"get({spark_text(node.base)}, {spark_text(node.key)})"
             return f"try_element_at({spark_text(node.base)}, {spark_text(node.key)})"

@@ -5,10 +5,10 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from headgate.cli import check, explain
+from headgate.cli.groups import Program
 from headgate.errors import HeadgateError
 
 DEPLOYMENT = """
@@ -32,7 +32,7 @@ subscriptions:
 def run(tmp_path):
     file = tmp_path / "headgate.yaml"
     file.write_text(DEPLOYMENT)
-    app = typer.Typer()
+    app = Program()
     explain.register(app)
     app.callback()(lambda: None)
 
@@ -147,7 +147,7 @@ def test_the_cost_of_a_filter_is_shown(run):
 def test_check_tells_what_filters_cost(tmp_path):
     file = tmp_path / "headgate.yaml"
     file.write_text(DEPLOYMENT)
-    app = typer.Typer()
+    app = Program()
     check.register(app)
     app.callback()(lambda: None)
     found = json.loads(CliRunner().invoke(app, ["check", str(file), "--json"]).output)

@@ -6,7 +6,7 @@ import pytest
 
 from headgate.filters import covers, merge_cover, parse_filter
 from headgate.filters.algebra import Domain
-from headgate.filters.sizes import Histogram, Interest, Reservoir, StreamStatistics
+from headgate.filters.sizes import Reservoir, SizedInterest, StreamStatistics, ValueHistogram
 from headgate.filters.sizes.statistics import column_bytes
 from headgate.filters.vector import from_arrow
 from headgate.model import Schema
@@ -118,7 +118,7 @@ def test_a_small_stream_is_known_exactly():
 
 def test_histograms_follow_a_drift_within_their_error():
     kind = pa.int64()
-    histogram = Histogram(kind)
+    histogram = ValueHistogram(kind)
     total = []
     for step in range(200):
         values = np.arange(step * 500, step * 500 + 500) * 1_000 + 1_700_000_000_000_000
@@ -166,9 +166,9 @@ def test_amortised_size_is_selectivity_times_projected_row(known):
 
 def test_interests_cover_merge_and_know_their_size(known):
     stats, _ = known
-    wide = Interest.of(parse_filter("x > 0", SCHEMA), None, stats)
-    narrow = Interest.of(parse_filter("x > 5", SCHEMA), ["x", "s"], stats)
-    other = Interest.of(parse_filter("x < -5", SCHEMA), ["x", "n"], stats)
+    wide = SizedInterest.of(parse_filter("x > 0", SCHEMA), None, stats)
+    narrow = SizedInterest.of(parse_filter("x > 5", SCHEMA), ["x", "s"], stats)
+    other = SizedInterest.of(parse_filter("x < -5", SCHEMA), ["x", "n"], stats)
     assert wide.covers(narrow)
     assert not narrow.covers(wide)
     assert narrow.size < wide.size

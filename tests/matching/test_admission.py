@@ -18,7 +18,7 @@ from headgate.matching.admission import (
     Shedder,
     ShedUpdates,
     TraditionalEager,
-    Waiting,
+    WaitingEvents,
     choose,
     estimate_errors,
     make_method,
@@ -113,7 +113,7 @@ def test_every_event_is_handled_once_and_batches_end_in_the_true_state(seed, nam
 
 
 def test_a_limit_on_batch_time_cuts_batches_from_the_front():
-    waiting = Waiting(np.arange(0, 100, 2), np.arange(1, 100, 2), np.zeros(100))
+    waiting = WaitingEvents(np.arange(0, 100, 2), np.arange(1, 100, 2), np.zeros(100))
     steps = Batching("updates first", limit_s=0.005).plan(waiting, 0.0, COSTS)
     taken = np.sort(np.concatenate([step.events for step in steps]))
     assert taken.tolist() == list(range(len(taken)))
@@ -123,7 +123,7 @@ def test_a_limit_on_batch_time_cuts_batches_from_the_front():
 
 
 def test_preference_and_worth_choose_the_victims():
-    waiting = Waiting(np.arange(0, 2000, 2), np.arange(1, 2000, 2), np.zeros(2000))
+    waiting = WaitingEvents(np.arange(0, 2000, 2), np.arange(1, 2000, 2), np.zeros(2000))
     keep_messages = ShedBoth(Shedder(4.5), messages_share=0.0).plan(waiting, 0.0, COSTS)
     assert [step.kind for step in keep_messages][:1] == ["shed updates"]
     worth = ShedBoth(Shedder(4.5, worth=lambda events: -events.astype(float)), messages_share=1.0)
@@ -176,8 +176,8 @@ def test_groups_of_classes_take_turns_by_the_time_left():
     fast, slow = Requirement(bound_s=1.0, false_negatives=True), Requirement()
     grouped = FineGrained.of({1: slow, 2: fast})
     some, none = (
-        Waiting(np.array([0]), np.array([], int), np.zeros(1)),
-        Waiting(np.array([], int), np.array([], int), np.zeros(1)),
+        WaitingEvents(np.array([0]), np.array([], int), np.zeros(1)),
+        WaitingEvents(np.array([], int), np.array([], int), np.zeros(1)),
     )
     assert grouped.turn([some, some], 0.5) == 0
     assert grouped.turn([none, some], 0.5) == 1

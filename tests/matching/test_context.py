@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headgate.filters import parse_filter
 from headgate.matching import ClassSpec, MatchingError, ScanIndex
 from headgate.matching.context import ContextState, ContextUpdate
-from headgate.matching.definitions import ClassDefinition, Reading, grouped
+from headgate.matching.definitions import ClassDefinition, RowReading, grouped
 from headgate.matching.live import LiveIndex
 from headgate.matching.skipped import Skipped
 from headgate.model import Schema
@@ -30,7 +30,7 @@ def classes(first, count):
 
 
 def state(count):
-    return ContextState(LiveIndex.build(Reading(SCHEMA, FILTERS.__getitem__), grouped(classes(0, count))))
+    return ContextState(LiveIndex.build(RowReading(SCHEMA, FILTERS.__getitem__), grouped(classes(0, count))))
 
 
 def batch(seed=1):
@@ -144,7 +144,7 @@ def test_rows_by_arrival_have_the_state_of_their_time_and_keep_their_order(count
 
 def test_a_class_that_a_later_version_brings_has_its_recorded_values():
     updates = random_updates(np.random.default_rng(3), 25, 40)
-    found = ContextState(LiveIndex.build(Reading(SCHEMA, FILTERS.__getitem__), grouped(classes(0, 30))))
+    found = ContextState(LiveIndex.build(RowReading(SCHEMA, FILTERS.__getitem__), grouped(classes(0, 30))))
     found.record(updates)
     first = found.match(batch(), 40)
     delta = found.at(40).plan(np.empty(0, np.uint32), grouped(classes(30, 10)))
@@ -157,7 +157,7 @@ def test_a_class_that_a_later_version_brings_has_its_recorded_values():
 
 
 def test_updates_out_of_order_and_positions_that_are_gone_are_refused():
-    found = ContextState(LiveIndex.build(Reading(SCHEMA, FILTERS.__getitem__), grouped(classes(0, 3))), base=4)
+    found = ContextState(LiveIndex.build(RowReading(SCHEMA, FILTERS.__getitem__), grouped(classes(0, 3))), base=4)
     found.record([ContextUpdate(5, {})])
     with pytest.raises(MatchingError, match="at position 6 came after position 6"):
         found.record([ContextUpdate(6, {}), ContextUpdate(6, {})])

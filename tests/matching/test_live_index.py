@@ -15,7 +15,7 @@ from headgate.matching.compiled.index import BoxIndex
 from headgate.matching.compiled.pieces import boxes_of, pieces_of
 from headgate.matching.compiled.saved import SavedIndexes
 from headgate.matching.compiled.templates import RangeTemplate
-from headgate.matching.definitions import ClassDefinition, Reading, grouped
+from headgate.matching.definitions import ClassDefinition, RowReading, grouped
 from headgate.matching.live import LiveIndex
 from headgate.model import Schema
 
@@ -39,7 +39,7 @@ def compiled(template):
     return parse_filter(where, SCHEMA, {name: pa.type_for_alias(kind) for name, kind in types.items()})
 
 
-READING = Reading(SCHEMA, compiled)
+READING = RowReading(SCHEMA, compiled)
 
 
 def drawn(rng, identity):

@@ -9,7 +9,7 @@ import pytest
 from headgate.filters.profiles import DefaultProfileType, compile_profile, registry
 from headgate.matching import ClassSpec, MatchingError, ScanIndex
 from headgate.matching.compiled.saved import SavedIndexes
-from headgate.matching.definitions import ClassDefinition, Reading, grouped
+from headgate.matching.definitions import ClassDefinition, RowReading, grouped
 from headgate.matching.evaluated import OWN_FROM, Evaluated
 from headgate.matching.live import LiveIndex
 from headgate.model import Schema
@@ -87,7 +87,7 @@ def compiled(template):
     return compile_profile(profile, where, SCHEMA, {"low": pa.float64()} if "$" in where else {})
 
 
-READING = Reading(SCHEMA, compiled, kind_of=lambda template: json.loads(template)[0])
+READING = RowReading(SCHEMA, compiled, kind_of=lambda template: json.loads(template)[0])
 
 
 def drawn(rng, identity):

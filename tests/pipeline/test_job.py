@@ -13,7 +13,7 @@ from tests.live import running, small
 from headgate.fabric import SyncFabric
 from headgate.pipeline.job import Job, JobConfig
 from headgate.pipeline.session import settings
-from headgate.pipeline.stages import Stages, process_age_s
+from headgate.pipeline.start_stages import Stages, process_age_s
 
 _FORK = """
 import os, sys, threading

@@ -12,7 +12,7 @@ from tests.live import running
 
 from headgate.pipeline.letters import mark_oversize, pack_dead, split_dead
 from headgate.pipeline.match import possible_times
-from headgate.service.dead import read_dead_letters
+from headgate.service.dead_letters import read_dead_letters
 from headgate.wire.frame import decode_frame
 from headgate.wire.manifest import decode_manifest
 

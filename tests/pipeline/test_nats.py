@@ -13,7 +13,7 @@ from headgate.fabric import FabricError, SyncFabric
 from headgate.model import Schema, Source, Stream
 from headgate.pipeline.sources import SourceError, check_source, read
 from headgate.pipeline.sources.declarations import UNSENT, take_declarations
-from headgate.pipeline.sources.nats import GAP, NatsReader, Settings, SourceGapError, subject_pattern
+from headgate.pipeline.sources.nats import GAP, NatsReader, NatsSettings, SourceGapError, subject_pattern
 from headgate.pipeline.validate import DEAD, validate
 from headgate.wire.logs import Logs
 from headgate.wire.unsent import Unsent, encode_unsent
@@ -61,7 +61,7 @@ def message(first):
 
 def reader(nats_url, schema=ARROW, **options):
     given = {name: str(value) for name, value in options.items()}
-    return NatsReader(Settings.of({"url": nats_url, "namespace": "nsrc", **given}), schema)
+    return NatsReader(NatsSettings.of({"url": nats_url, "namespace": "nsrc", **given}), schema)
 
 
 def at(source, sequence):

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from headgate.model import Schema
-from headgate.pipeline.sources.payloads import Message, decode_arrow, decode_text
+from headgate.pipeline.sources.payloads import PayloadMessage, decode_arrow, decode_text
 
 SCHEMA = Schema.of(
     {"name": "string", "n": "int", "x": "double", "at": "timestamp", "tags": "array<string>", "_raw": "string"}
@@ -21,7 +21,7 @@ def ipc(*batches):
 
 
 def decoded(*payloads):
-    messages = [Message(sequence, data) for sequence, data in enumerate(payloads, start=1)]
+    messages = [PayloadMessage(sequence, data) for sequence, data in enumerate(payloads, start=1)]
     return pa.Table.from_batches(decode_arrow(messages, SCHEMA), SCHEMA).to_pylist()
 
 
@@ -96,11 +96,15 @@ def test_random_damage_never_raises():
 
 
 def test_json_comes_as_messages_or_lines():
-    messages = [Message(4, b'{"a": 1}\n\n{"a": 2}\r\n'), Message(5, "å\n".encode()), Message(6, b"")]
+    messages = [
+        PayloadMessage(4, b'{"a": 1}\n\n{"a": 2}\r\n'),
+        PayloadMessage(5, "å\n".encode()),
+        PayloadMessage(6, b""),
+    ]
     whole = decode_text(messages, lines=False).column("value").to_pylist()
     assert whole == ['{"a": 1}\n\n{"a": 2}\r\n', "å\n", ""]
     assert decode_text(messages, lines=True).column("value").to_pylist() == ['{"a": 1}', '{"a": 2}\r', "å"]
-    mixed = decode_text([*messages, Message(7, b"ok\n\xffbad")], lines=True).to_pylist()
+    mixed = decode_text([*messages, PayloadMessage(7, b"ok\n\xffbad")], lines=True).to_pylist()
     assert mixed[-2:] == [
         {"value": "ok", "_error": None},
         {"value": "\ufffdbad", "_error": "message 7 is not UTF-8"},

@@ -11,9 +11,9 @@ import pytest
 from headgate.fabric import SyncFabric
 from headgate.model import Schema, Source, Stream
 from headgate.pipeline.checkpoint import FileEntry, SparkCheckpoint
-from headgate.pipeline.commit import Reading, commit
+from headgate.pipeline.commit import BatchReading, commit
 from headgate.pipeline.filelists import WHOLE_EVERY, FileLists, read_files
-from headgate.pipeline.record import Found, Verdict, judge, note, resume
+from headgate.pipeline.resuming import CheckpointState, CheckpointVerdict, judge, note, resume
 from headgate.pipeline.staged import Staged, StagedRow, encode_staged
 from headgate.protocol.commits import LineageError
 from headgate.protocol.records import Pin
@@ -47,22 +47,22 @@ def stream(form="generator"):
 
 def reading(first, last):
     before = None if first is None else json.dumps({"row": first})
-    return Reading((SourceRange(before, json.dumps({"row": last})),))
+    return BatchReading((SourceRange(before, json.dumps({"row": last})),))
 
 
 @pytest.mark.parametrize(
     ("last", "found", "accept", "verdict"),
     [
-        (None, Found(None, -1), False, Verdict.TAKE),
-        (manifest(), Found("mine", 4), False, Verdict.KEEP),
-        (manifest(), Found("mine", 3), False, Verdict.KEEP),
-        (manifest(), Found("mine", 4, agrees=False), False, Verdict.REWRITE),
-        (manifest(), Found("mine", 1, agrees=False), False, Verdict.REWRITE),
-        (manifest(), Found(None, -1, agrees=False), False, Verdict.REWRITE),
-        (manifest(), Found(None, -1, agrees=False), True, Verdict.TAKE),
-        (manifest(), Found("other", 2, agrees=False), True, Verdict.TAKE),
-        (manifest(), Found("mine", 5, agrees=False), True, Verdict.TAKE),
-        (None, Found("mine", 5), True, Verdict.TAKE),
+        (None, CheckpointState(None, -1), False, CheckpointVerdict.TAKE),
+        (manifest(), CheckpointState("mine", 4), False, CheckpointVerdict.KEEP),
+        (manifest(), CheckpointState("mine", 3), False, CheckpointVerdict.KEEP),
+        (manifest(), CheckpointState("mine", 4, agrees=False), False, CheckpointVerdict.REWRITE),
+        (manifest(), CheckpointState("mine", 1, agrees=False), False, CheckpointVerdict.REWRITE),
+        (manifest(), CheckpointState(None, -1, agrees=False), False, CheckpointVerdict.REWRITE),
+        (manifest(), CheckpointState(None, -1, agrees=False), True, CheckpointVerdict.TAKE),
+        (manifest(), CheckpointState("other", 2, agrees=False), True, CheckpointVerdict.TAKE),
+        (manifest(), CheckpointState("mine", 5, agrees=False), True, CheckpointVerdict.TAKE),
+        (None, CheckpointState("mine", 5), True, CheckpointVerdict.TAKE),
     ],
 )
 def test_the_root_log_is_the_record_and_the_checkpoint_a_hint(last, found, accept, verdict):
@@ -72,10 +72,25 @@ def test_the_root_log_is_the_record_and_the_checkpoint_a_hint(last, found, accep
 @pytest.mark.parametrize(
     ("last", "found", "source", "message"),
     [
-        (manifest(), Found("other", 4), "generator", "was committed by the checkpoint mine, this one is other"),
-        (manifest(), Found("mine", 5), "generator", "batch 5 was committed, but its root log ends with batch 4"),
-        (None, Found("mine", 5), "generator", "batch 5 was committed, but its root log has no committed batch"),
-        (manifest(), Found("mine", 3, agrees=False), "rate", "from a source 'rate' it cannot be made anew"),
+        (
+            manifest(),
+            CheckpointState("other", 4),
+            "generator",
+            "was committed by the checkpoint mine, this one is other",
+        ),
+        (
+            manifest(),
+            CheckpointState("mine", 5),
+            "generator",
+            "batch 5 was committed, but its root log ends with batch 4",
+        ),
+        (
+            None,
+            CheckpointState("mine", 5),
+            "generator",
+            "batch 5 was committed, but its root log has no committed batch",
+        ),
+        (manifest(), CheckpointState("mine", 3, agrees=False), "rate", "from a source 'rate' it cannot be made anew"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_what_to_do(last, found, source, message):

@@ -22,7 +22,7 @@ from headgate.pipeline.packing import LEFT_OUT, contents, distributions
 from headgate.pipeline.session import SessionError, make_session
 from headgate.pipeline.sharing import SharedFile, fetched
 from headgate.pipeline.sources.generators import generate
-from headgate.pipeline.sources.nats_options import Settings
+from headgate.pipeline.sources.nats_options import NatsSettings
 from headgate.pipeline.states import hold, read_snapshot
 from headgate.pipeline.worker import Address
 from headgate.wire.logs import Logs
@@ -108,7 +108,7 @@ def test_an_address_for_other_machines_names_no_file_and_shows_no_secret(tmp_pat
         assert address.url.startswith("nats://127.0.0.1:")
         secret = file.read_text()
         assert secret not in repr(address)
-        source = Settings.of({"url": address.url, "subject": "x", **address.options})
+        source = NatsSettings.of({"url": address.url, "subject": "x", **address.options})
         assert secret not in repr(source)
         file.rename(tmp_path / "away.creds")
         for carried_over in (pickle.loads(pickle.dumps(address)), pickle.loads(pickle.dumps(source))):

@@ -14,7 +14,7 @@ from headgate.catalog import checks
 from headgate.model import Schema, Source, Stream
 from headgate.model.schema import SchemaError
 from headgate.pipeline.causes import cause_of
-from headgate.pipeline.record import REBUILT
+from headgate.pipeline.resuming import REBUILT
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, SourceError, check_source, generate, read
 from headgate.pipeline.sources.generators import ORIGIN_US, GeneratorError
 from headgate.pipeline.sources.idle import IdleSource
@@ -88,10 +88,10 @@ def test_the_stream_gives_the_same_rows_in_bounded_batches(spark, tmp_path):
 def reader(**options):
     from pyspark.sql.types import StructType
 
-    from headgate.pipeline.sources.generator_options import Settings
+    from headgate.pipeline.sources.generator_options import GeneratorSettings
     from headgate.pipeline.sources.paced import PacedReader
 
-    settings = Settings.of({name: str(value) for name, value in options.items()})
+    settings = GeneratorSettings.of({name: str(value) for name, value in options.items()})
     return PacedReader(settings, StructType())
 
 
@@ -192,7 +192,7 @@ FORMATS = [source.name() for source in own_sources() if source is not IdleSource
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_format_of_our_own_is_known_wherever_formats_are_listed(form):
     assert form in checks.FORMATS, f"headgate check knows no misspelling of {form!r}: add it to catalog/checks.py"
-    assert form in REBUILT, f"a lost checkpoint of {form!r} would stop the stream: add it to pipeline/record.py"
+    assert form in REBUILT, f"a lost checkpoint of {form!r} would stop the stream: add it to pipeline/resuming.py"
     page = (Path(__file__).parents[2] / "docs" / "sources.md").read_text()
     assert f"`{form}`" in page, f"docs/sources.md does not describe {form!r}"
 

@@ -11,7 +11,7 @@ from headgate.cli.status import error_lines
 from headgate.fabric import SyncFabric
 from headgate.matching.admission import compare_lists
 from headgate.pipeline.commit import pin_batch
-from headgate.pipeline.control import Controller
+from headgate.pipeline.control import UpdateController
 from headgate.pipeline.sources.generators import generate
 from headgate.service.books import read_tallies
 from headgate.wire.manifest import decode_manifest
@@ -55,7 +55,7 @@ def test_updates_that_do_not_fit_are_left_out_and_a_replay_leaves_out_the_same(t
             live.readers.start(["s0"])
             await live.commit("fleet", rows(0, 60), 0)
             # A value takes 100 s: of ten, five are shed to come down to 540 s, or all but two wait.
-            live.controllers["fleet"] = Controller(stream, row_cost_s=1e-6, update_cost_s=100.0)
+            live.controllers["fleet"] = UpdateController(stream, row_cost_s=1e-6, update_cost_s=100.0)
             new = {f"s{k}": {"low": 60.0 - 4.0 * k} for k in range(10)}
             if scenario == "by expression":  # all in one message of the log
                 place = await live.client.set_contexts(new)

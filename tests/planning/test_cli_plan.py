@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from headgate.cli.groups import Program
 from headgate.cli.plan import register
 from headgate.errors import HeadgateError
 from headgate.planning import measure
@@ -33,9 +34,8 @@ subscriptions:
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    import typer
 
-    app = typer.Typer()
+    app = Program()
     register(app)
     app.command("other")(lambda: None)
     monkeypatch.chdir(tmp_path)

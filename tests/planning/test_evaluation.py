@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.model import Quality, QualityTable
-from headgate.planning import Flow, Graph, Member, Pieces, Problem, Universe, Want, measure, predict
+from headgate.planning import Flow, Graph, InterestPieces, Member, Problem, Universe, Want, measure, predict
 from headgate.planning.construct import ALGORITHMS, construct
 from headgate.planning.generate import Workload, generate
 from headgate.planning.kernel.flow import evaluate as full
@@ -196,7 +196,7 @@ def test_columns_and_overlapping_pieces_count_once():
 
     universe = Universe((0.5, 0.7), (4.0, 8.0), 2.0)
     members = tuple(
-        Member("s", site, Pieces(universe, rows, columns), (Want(site),))
+        Member("s", site, InterestPieces(universe, rows, columns), (Want(site),))
         for site, rows, columns in (("b", 1, 1), ("c", 2, 2))
     )
     problem = Problem(tuple(Site(x) for x in "abc"), (Flow("s", "a", 3.0, universe),), members)

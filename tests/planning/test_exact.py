@@ -8,8 +8,8 @@ import pytest
 
 from headgate.planning import (
     Graph,
+    InterestPieces,
     InvalidPlanError,
-    Pieces,
     ProblemError,
     Universe,
     edges_of,
@@ -67,7 +67,7 @@ def with_columns(problem, rng):
     )
     universe = {flow.name: flow.universe for flow in flows}
     members = tuple(
-        replace(m, interest=Pieces(universe[m.stream], m.interest.rows, int(rng.integers(1, 8))))
+        replace(m, interest=InterestPieces(universe[m.stream], m.interest.rows, int(rng.integers(1, 8))))
         for m in problem.members
     )
     return replace(problem, flows=flows, members=members)
@@ -100,7 +100,7 @@ def test_the_bandwidth_programme_finds_the_cheapest_valid_graph(scale, columns):
 def test_overlapping_pieces_are_refused():
     problem = generate(Workload(sites=5, streams=1, filters_per_stream=3, blocks=4), 2)
     flow = replace(problem.flows[0], universe=Universe((0.4, 0.4, 0.4, 0.4)))
-    members = tuple(replace(m, interest=Pieces(flow.universe, m.interest.rows)) for m in problem.members)
+    members = tuple(replace(m, interest=InterestPieces(flow.universe, m.interest.rows)) for m in problem.members)
     with pytest.raises(ProblemError, match="overlap"):
         least_bandwidth(replace(problem, flows=(flow,), members=members))
 

@@ -3,13 +3,25 @@
 import pytest
 
 from headgate.model import Site
-from headgate.planning import Edge, Flow, Graph, Member, Pieces, Problem, Universe, Want, edges_of, measure, violations
+from headgate.planning import (
+    Edge,
+    Flow,
+    Graph,
+    InterestPieces,
+    Member,
+    Problem,
+    Universe,
+    Want,
+    edges_of,
+    measure,
+    violations,
+)
 
 TEN = Universe.blocks(10)
 
 
 def pieces(*blocks):
-    return Pieces(TEN, sum(1 << block for block in blocks))
+    return InterestPieces(TEN, sum(1 << block for block in blocks))
 
 
 Q13, Q15, Q12 = pieces(0, 1, 2, 3), pieces(0, 1), pieces(6, 7)  # q15 within q13

@@ -11,7 +11,7 @@ from headgate.planning import covering as covering_module
 from headgate.planning.covering import Comparisons, class_text
 from headgate.planning.generate import Workload, generate
 from headgate.planning.graph import parents_of
-from headgate.planning.joined import joined
+from headgate.planning.late_members import joined
 from headgate.planning.net import scalar_of
 from headgate.planning.search import Objective
 from headgate.planning.search.improve import wishes

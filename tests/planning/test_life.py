@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.model import Plan, Site, Tree
-from headgate.planning import Graph, Pieces, ProblemError, construct, measure
+from headgate.planning import Graph, InterestPieces, ProblemError, construct, measure
 from headgate.planning.difference import difference, moves
 from headgate.planning.generate import Workload, generate
 from headgate.planning.kernel.repair import tend
-from headgate.planning.life import Life, Upkeep
+from headgate.planning.living_plan import EventWork, Life
 from headgate.planning.net import ZEROS, scalar_of
 from headgate.planning.problem import tree_members
 from headgate.planning.search import Objective, Search
@@ -33,7 +33,7 @@ def test_a_life_of_events():
     names = [(member.stream, member.site) for member in tree_members(problem)]
     rng = np.random.default_rng(4)
     roots = {flow.root for flow in problem.flows}
-    upkeep = Upkeep(wide=300, steps=3_000, judge_every=3, search=Search(steps=6_000))
+    upkeep = EventWork(wide=300, steps=3_000, judge_every=3, search=Search(steps=6_000))
     life = Life(problem, names[::2], 1, upkeep)
     counts, judged = [], 0
     failed: list[str] = []
@@ -47,7 +47,7 @@ def test_a_life_of_events():
         elif kind == 2:
             stream, site = life.active[rng.integers(len(life.active))]
             universe = problem.flows[0].universe
-            pieces = Pieces(universe, int(rng.integers(1, 1 << 10)))
+            pieces = InterestPieces(universe, int(rng.integers(1, 1 << 10)))
             happened = life.change(stream, site, pieces)
             members = (
                 replace(m, interest=pieces) if (m.stream, m.site) == (stream, site) else m for m in problem.members
@@ -95,7 +95,7 @@ def parents_changed(old, new):
 def test_a_graph_that_is_too_far_behind_takes_the_fresh_plan_over():
     problem = generate(Workload(sites=20, streams=4, filters_per_stream=10, scale=2.0), 2)
     members = tree_members(problem)
-    upkeep = Upkeep(trials=0, wide=0, steps=0, judge_every=1, search=Search(steps=4_000))
+    upkeep = EventWork(trials=0, wide=0, steps=0, judge_every=1, search=Search(steps=4_000))
     life = Life(problem, seed=3, upkeep=upkeep)
     star = np.array([life.graph.net.node["stream"][node] for node in range(len(life.graph.net.node))], np.int32)
     star[: life.graph.streams] = -1
@@ -129,7 +129,7 @@ def test_every_move_brings_its_price(hot):
 
 def test_events_that_cannot_be():
     problem = generate(Workload(sites=8, streams=2, filters_per_stream=4), 1)
-    life = Life(problem, upkeep=Upkeep(search=Search(steps=200)))
+    life = Life(problem, upkeep=EventWork(search=Search(steps=200)))
     with pytest.raises(ProblemError, match="already a member"):
         life.join(*life.active[0])
     with pytest.raises(ProblemError, match="root of a stream"):

@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 from headgate.model import Site
-from headgate.planning import Delays, Flow, InvalidPlanError, Member, Pieces, Problem, ProblemError, Universe, Want
+from headgate.planning import (
+    Delays,
+    Flow,
+    InterestPieces,
+    InvalidPlanError,
+    Member,
+    Problem,
+    ProblemError,
+    Universe,
+    Want,
+)
 from headgate.planning import plan_problem as plan
 from headgate.planning.interest import atomise
 
@@ -17,7 +27,7 @@ def problem(**changes):
     base = Problem(
         tuple(Site(name) for name in "abc"),
         (Flow("s", "a", 10.0, TEN),),
-        (Member("s", "b", TEN.everything, (Want("x"),)), Member("s", "c", Pieces(TEN, 3), (Want("y"),))),
+        (Member("s", "b", TEN.everything, (Want("x"),)), Member("s", "c", InterestPieces(TEN, 3), (Want("y"),))),
     )
     return replace(base, **changes)
 
@@ -26,11 +36,14 @@ def problem(**changes):
     ("changes", "part"),
     [
         ({"sites": (Site("a"), Site("a"), Site("b"), Site("c"))}, "two sites are called 'a'"),
-        ({"members": (Member("s", "b", Pieces(TEN, 0), (Want("x"),)),)}, "served by nobody"),
-        ({"members": (Member("s", "b", Pieces(TEN, 1 << 12), (Want("x"),)),)}, "served by nobody"),
-        ({"members": (Member("s", "b", Pieces(TEN, 1)), Member("s", "b", Pieces(TEN, 2)))}, "twice a member"),
-        ({"members": tuple(Member("s", x, Pieces(TEN, 1), (Want("w"),)) for x in "bc")}, "two subscriptions"),
-        ({"members": (Member("s", "b", Pieces(TEN, 1), (Want("x"),), 0.0),)}, "the bulk of site 'b'"),
+        ({"members": (Member("s", "b", InterestPieces(TEN, 0), (Want("x"),)),)}, "served by nobody"),
+        ({"members": (Member("s", "b", InterestPieces(TEN, 1 << 12), (Want("x"),)),)}, "served by nobody"),
+        (
+            {"members": (Member("s", "b", InterestPieces(TEN, 1)), Member("s", "b", InterestPieces(TEN, 2)))},
+            "twice a member",
+        ),
+        ({"members": tuple(Member("s", x, InterestPieces(TEN, 1), (Want("w"),)) for x in "bc")}, "two subscriptions"),
+        ({"members": (Member("s", "b", InterestPieces(TEN, 1), (Want("x"),), 0.0),)}, "the bulk of site 'b'"),
         ({"delays": Delays(np.full((3, 3), -0.1))}, "the delay between 'a' and 'a' is -0.1"),
         ({"delays": Delays(np.zeros((2, 2)))}, "delay matrix"),
         ({"relays": frozenset(("b", "nowhere"))}, "'nowhere' may relay, which is no site"),
@@ -53,7 +66,7 @@ def test_a_disconnected_physical_graph_is_explained():
 
 def test_a_relay_joins_what_members_do_not():
     links = {frozenset("ab"): 100.0, frozenset("bc"): 100.0}
-    only = (Member("s", "c", Pieces(TEN, 3), (Want("y"),)),)
+    only = (Member("s", "c", InterestPieces(TEN, 3), (Want("y"),)),)
     with pytest.raises(InvalidPlanError, match="let sites relay"):
         plan(problem(members=only, capacities=links, physical=True))
     result = plan(problem(members=only, capacities=links, physical=True, relays=frozenset("b")))

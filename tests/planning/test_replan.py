@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from headgate.planning import Graph, Problem, construct, measure
-from headgate.planning.anew import Standing
 from headgate.planning.difference import moves
+from headgate.planning.fresh_plan import GraphWorth
 from headgate.planning.generate import Workload, generate
-from headgate.planning.life import Life, Upkeep
+from headgate.planning.living_plan import EventWork, Life
 from headgate.planning.replan import Effort, replan
 from headgate.planning.search import Search, improve
 from headgate.planning.validity import require_valid
@@ -61,7 +61,7 @@ def test_a_plan_from_nothing_is_taken_over_and_kept_whatever_its_moves_cost():
     assert taken.moves > 0
     assert taken.metrics.geometric_mean >= (1 - effort.loss) * taken.fresh.quality > 1.2 * stays.metrics.geometric_mean
     again = replan(problem, star, 2, effort, candidate=taken.plan)
-    assert not Standing(0.0, again.metrics.geometric_mean).lags(Standing(0.0, taken.metrics.geometric_mean), 0.1)
+    assert not GraphWorth(0.0, again.metrics.geometric_mean).lags(GraphWorth(0.0, taken.metrics.geometric_mean), 0.1)
     # A candidate that is worse than the plan in force is dropped.
     assert replan(problem, taken.plan, 3, replace(effort, loss=0.9), candidate=star).moves == 0
 
@@ -82,7 +82,7 @@ def test_a_clock_ends_a_search():
     problem = generate(SMALL, 1)
     plan = construct(problem, "brush").graph.plan()
     ticks = count()
-    upkeep = Upkeep(trials=0, wide=4_000, judge_every=0, budget_s=3.0, clock=lambda: float(next(ticks)))
+    upkeep = EventWork(trials=0, wide=4_000, judge_every=0, budget_s=3.0, clock=lambda: float(next(ticks)))
     life = Life(problem, upkeep=upkeep, plan=plan)
     happened = life.settle(plan)
     assert life.graph.statistics()["trials"] == 300

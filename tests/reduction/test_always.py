@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headgate.reduction.always import Thinner, Thinning
+from headgate.reduction.constant_thinning import Thinner, Thinning
 
 
 def batch(*rows: tuple[str, float | None]) -> pa.RecordBatch:

@@ -14,8 +14,8 @@ from headgate.fabric import Fabric, cancel_all
 from headgate.model import Deployment, Plan, Schema, Site, Source, Stream, Subscription, Tree
 from headgate.protocol.records import Oldest, RangeRequest
 from headgate.protocol.reports import RelayReport
+from headgate.relay.entitlement import is_served, owed_from
 from headgate.relay.node import RelayNode
-from headgate.relay.owed import is_served, owed_from
 from headgate.relay.tables import Tables, publish_snapshot
 from headgate.service.purging import Purger, TableRules
 from headgate.wire.logs import Logs
@@ -204,7 +204,7 @@ NONE = np.zeros(0, dtype=np.uint64)
 
 
 def test_the_root_knows_from_where_on_a_site_is_owed(nats_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headgate.relay.owed._BATCH", 3)
+    monkeypatch.setattr("headgate.relay.entitlement._BATCH", 3)
     stream = Stream("s", Schema.of({"x": "int"}), Source("generator"), "lab")
     sites = {name: Site(name) for name in ("lab", "leaf")}
     plan = Plan({"s": Tree("s", "lab", {"leaf": "lab"})})

@@ -15,13 +15,12 @@ from headgate.wire.block import Block, Commit
 from tests.relay.world import STREAM, routes
 
 
-def _block(number: int) -> Block:
-    """One row, of no class that anybody wants, for the coverage alone."""
-    schema = routes("root").schema
-    rows = pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema)
-    lists = ClassLists(np.array([0, 1]), np.array([0], dtype=np.uint32))
-    commits = (Commit(number - 1, number, 1, 0),)
-    return Block(STREAM, number - 1, number, commits, np.array([number], dtype=np.uint64), rows, lists)
+def _block(number: int, count: int = 1, wanted: int = 0) -> Block:
+    """Rows of one class, by default one row that nobody wants, for the coverage alone."""
+    schema, after, upto = routes("root").schema, (number - 1) * count, number * count
+    rows = pa.RecordBatch.from_arrays([pa.nulls(count, field.type) for field in schema], schema=schema)
+    seqs = np.arange(after + 1, upto + 1, dtype=np.uint64)
+    return Block(STREAM, after, upto, (Commit(after, upto, 1, 0),), seqs, rows, ClassLists.of([[wanted]] * count))
 
 
 @pytest.mark.parametrize("count", [1023, 1024, 1025])
@@ -66,3 +65,23 @@ def test_blocks_behind_a_gap_can_be_let_go_and_asked_for_again() -> None:
     for number in (1, 2, 3, 4):
         core.receive(_block(number), here, 0.0)
     assert core.coverage(STREAM) == 5
+
+
+def test_queues_are_packed_between_held_blocks() -> None:
+    """A thousand blocks that had waited were routed before the first pack: far more rows than a queue may hold."""
+    core, here = RelayCore("root", QueueLimits(max_rows=100, heavy_rows=50), defer=True), routes("root")
+    for target in here.targets:
+        core.restore(key_of(STREAM, target), 0, 1)
+    core.begin(STREAM, 0)
+    for number in range(2, 22):
+        core.receive(_block(number, 60, wanted=2), here, 0.0)
+    core.receive(_block(1, 60, wanted=2), here, 0.0)
+    while core.overfull:
+        assert max(output.rows for output in core.outputs.values()) <= 2 * 100 + 60
+        for output in core.overfull:
+            if (work := output.begin_pack(0.0)) is not None:
+                output.end_pack(work())
+        core.overfull.clear()
+        core.release(0.0)
+    assert core.coverage(STREAM) == 21 * 60
+    assert core.gap(STREAM) is None

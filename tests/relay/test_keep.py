@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headgate.pipeline.recorded import Pace
+from headgate.pipeline.recorded_data import Pace
 from headgate.relay.history import MARGIN_S
 from headgate.replay.variants import make_variants
 from headgate.replay.world import ReplayWorld

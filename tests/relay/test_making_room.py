@@ -4,7 +4,7 @@ import pytest
 
 from headgate.model import Deployment, Plan, Site, Source, Stream, Subscription, Tree
 from headgate.relay.machine import RelayMachine
-from headgate.virtual.logs import LogInfo
+from headgate.virtual.logs import VirtualLogInfo
 from headgate.wire.snapshot import Snapshot
 from headgate_studies.testing.world.scenario import SCHEMA, Action, Scenario
 from headgate_studies.testing.world.simulation import Simulation
@@ -35,7 +35,7 @@ def behind_a_gap(max_bytes: int) -> Simulation:
     return simulation
 
 
-def site_log(simulation: Simulation) -> LogInfo:
+def site_log(simulation: Simulation) -> VirtualLogInfo:
     found = simulation.fabric.server.info(simulation.logs.site("s1"))
     assert found is not None
     return found

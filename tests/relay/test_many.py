@@ -9,9 +9,9 @@ import pytest
 from headgate.matching import ClassLists
 from headgate.model import Subscription
 from headgate.relay.core import Key, RelayCore, Room
+from headgate.relay.due_inboxes import DueTimes
 from headgate.relay.output import Output, QueueLimits
 from headgate.relay.routes import Receiver, Routes
-from headgate.relay.turns import DueTimes
 from headgate.wire.block import Block, Commit
 from headgate.wire.sums import Committed, Matched
 

@@ -9,8 +9,8 @@ import pytest
 from headgate.matching import ClassLists
 from headgate.model import Subscription
 from headgate.relay.output import _ASTRAY, HEAVY_GROUPS, HEAVY_ROWS, SPAN, Output, QueueLimits
+from headgate.relay.queue_report import MOST_CLASSES, waits_by_class
 from headgate.relay.routes import Child, Receiver
-from headgate.relay.waits import MOST_CLASSES, waits_by_class
 from headgate.wire.block import Block, Commit
 
 DEFAULT = QueueLimits()

@@ -1,4 +1,4 @@
-"""Subscriptions that share an inbox: stored once, read in full by each, purged by the slowest, parted where one stays."""
+"""Subscriptions that share an inbox: stored once, read in full by each, purged by the slowest, parted in time."""
 
 from dataclasses import replace
 

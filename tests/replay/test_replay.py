@@ -20,7 +20,7 @@ import yaml
 from tests.replay.recorded_rows import FILTERS, FIRST_US, PLAN, fleet, rows
 
 from headgate.errors import HeadgateError
-from headgate.pipeline.recorded import MicroBatch, Pace, RecordedPass, ticks_of
+from headgate.pipeline.recorded_data import MicroBatch, Pace, RecordedPass, ticks_of
 from headgate.pipeline.sources.jsontext import RAW
 from headgate.pipeline.validate import DEAD
 from headgate.replay.chart import draw_comparison

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.replay.recorded_rows import fleet, rows
 
-from headgate.pipeline.recorded import Pace
+from headgate.pipeline.recorded_data import Pace
 from headgate.replay.run import Replay, recording_of, run_replay
 from headgate.replay.variants import make_variants
 

@@ -9,7 +9,7 @@ import pytest
 
 from headgate.protocol.reports import OutputReport, RelayReport
 from headgate.service.findings import PATIENCE_MS, Finding, Kind, findings
-from headgate.service.standing import FRESH_MS, Standing
+from headgate.service.stalled_outputs import FRESH_MS, Standing
 
 NOW = 1_000_000_000
 LATE = NOW - PATIENCE_MS - 1

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from headgate.fabric import LogState
-from headgate.service.identity import Checkpoint, Found, IdentityError, misfits
+from headgate.service.identity import Checkpoint, IdentityError, IdentitySurvey, misfits
 from headgate.wire.identity import DEPLOYMENT_KEY, INCARNATION_KEY, Identity, Incarnation, Run, joined_runs, overtaken
 from headgate.wire.logs import Logs
 
@@ -17,7 +17,7 @@ def info(name: str, last: int = 10, owner: str = ME, **marks: str) -> LogState:
     return LogState(name, {DEPLOYMENT_KEY: owner, **marks}, last, last)
 
 
-GOOD = Found(
+GOOD = IdentitySurvey(
     logs=LOGS,
     place="catalog.db",
     revision=3,
@@ -36,7 +36,7 @@ GOOD = Found(
     committed=frozenset({"one"}),
     checkpoints={"one": Checkpoint(ME, "i1"), "two": Checkpoint(ME, "i2")},
 )
-FRESH = Found(LOGS, "catalog.db", 0, Identity(ME), {}, {})
+FRESH = IdentitySurvey(LOGS, "catalog.db", 0, Identity(ME), {}, {})
 
 
 def without(*names: str) -> dict[str, LogState]:
@@ -56,7 +56,7 @@ def test_logs_may_have_got_further_than_they_were_seen(ahead: int) -> None:
     assert misfits(replace(GOOD, infos=infos)) == []
 
 
-CASES: list[tuple[str, Found, str, frozenset[str] | None, bool]] = [
+CASES: list[tuple[str, IdentitySurvey, str, frozenset[str] | None, bool]] = [
     ("store gone", replace(GOOD, infos={}), "the NATS store is gone", None, True),
     (
         "one root log gone",
@@ -138,7 +138,9 @@ CASES: list[tuple[str, Found, str, frozenset[str] | None, bool]] = [
 @pytest.mark.parametrize(
     ("found", "text", "streams", "acceptable"), [case[1:] for case in CASES], ids=[c[0] for c in CASES]
 )
-def test_each_misfit_is_named(found: Found, text: str, streams: frozenset[str] | None, acceptable: bool) -> None:
+def test_each_misfit_is_named(
+    found: IdentitySurvey, text: str, streams: frozenset[str] | None, acceptable: bool
+) -> None:
     (wrong,) = misfits(found)
     assert text in wrong.text
     assert (wrong.streams, wrong.acceptable, wrong.loses_rows) == (streams, acceptable, True)

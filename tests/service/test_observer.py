@@ -8,7 +8,7 @@ import pytest
 from headgate.model import Column, Deployment, Links, Plan, Schema, Site, Source, Stream, Subscription, Tree
 from headgate.planning.measured import Observed
 from headgate.protocol.reports import RelayReport
-from headgate.service.hops import Hops
+from headgate.service.hop_delays import Hops
 from headgate.service.observer import calibrated
 from headgate.service.status import latencies
 from headgate.wire.snapshot import Snapshot

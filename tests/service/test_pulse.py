@@ -12,7 +12,7 @@ from tests.live import running, small, until
 
 from headgate.client import Client
 from headgate.protocol.reports import JobReport
-from headgate.service.pulse import SILENT_MS, read_pulse
+from headgate.service.heartbeat import SILENT_MS, read_pulse
 from headgate.service.status import read_status
 
 pytestmark = pytest.mark.nats

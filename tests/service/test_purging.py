@@ -21,11 +21,11 @@ from headgate.protocol.port import GoneError
 from headgate.protocol.records import Pin, Purging, RangeRequest
 from headgate.protocol.reports import RelayReport
 from headgate.relay.asking import fetch_blocks
-from headgate.relay.holds import Held
+from headgate.relay.holds import HeldRanges
 from headgate.relay.node import RelayNode
 from headgate.relay.tables import Tables, publish_snapshot
 from headgate.service.purging import Purger, TableRules
-from headgate.service.room import Room
+from headgate.service.tables_room import TablesRoom
 from headgate.wire.logs import Logs
 from headgate.wire.message import block_range
 from headgate.wire.sealed import read_number
@@ -217,7 +217,7 @@ from headgate.fabric import Fabric
 from headgate.wire.logs import Logs
 from headgate.relay.tables import Tables
 from headgate.service.purging import Purger, TableRules
-from headgate.service.room import Room
+from headgate.service.tables_room import Room
 from headgate.wire.message import block_range
 
 async def work():
@@ -241,7 +241,7 @@ def test_a_kill_in_the_middle_leaves_nothing_that_hurts(nats_url: str) -> None:
         await fabric.publish(logs.pin("s"), Pin(2, batch=3).encode())
 
     async def look(fabric: Fabric) -> list[int]:
-        purger = Purger(fabric, Tables(fabric), Room(fabric.logs.tables_bytes), RULES)
+        purger = Purger(fabric, Tables(fabric), TablesRoom(fabric.logs.tables_bytes), RULES)
         return await purger.look() + await purger.look()
 
     async def work() -> None:
@@ -265,7 +265,7 @@ def test_a_kill_in_the_middle_leaves_nothing_that_hurts(nats_url: str) -> None:
             assert not [each for each in await fabric.subjects(logs.tables, "*.tables.*") if ".1-" in each]
 
             # Who stated what it uses before it was announced keeps it; who comes later sees the announcement.
-            holds = Held(fabric, "lab")
+            holds = HeldRanges(fabric, "lab")
             assert await holds.take("s", {5: 40})
             await publish_snapshot(fabric, Snapshot(7, DEPLOYMENT))
             await publish_snapshot(fabric, Snapshot(8, DEPLOYMENT))

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 from tests.live import Live, running, sites
 from typer.testing import CliRunner
 
 from headgate.catalog import parse_deployment
+from headgate.cli.groups import Program
 from headgate.cli.plan import register
 from headgate.cli.status import planner_line
 from headgate.model import Plan, Tree
@@ -102,7 +102,7 @@ def test_a_plan_made_of_assumptions_gives_way_to_one_made_of_measurements(tmp_pa
                     assert line["quality"] == pytest.approx(value)
 
     asyncio.run(run())
-    app = typer.Typer()
+    app = Program()
     register(app)
     shown = CliRunner().invoke(app, ["--live", "--nats", nats_url, "--namespace", "replanned"])
     assert shown.exit_code == 0, shown.output

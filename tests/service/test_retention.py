@@ -15,7 +15,7 @@ import pytest
 from tests.live import Live, running, small, until
 
 from headgate.cli.status import error_lines
-from headgate.pipeline.control import Controller
+from headgate.pipeline.control import UpdateController
 from headgate.pipeline.sources import generate
 from headgate.relay.output import QueueLimits
 from headgate.service.books import read_tallies
@@ -183,7 +183,7 @@ def test_rows_are_not_shed_for_a_subscription_that_may_miss_nothing(tmp_path: Pa
         async with running(document, tmp_path, nats_url) as live:
             snapshot = await live.client.snapshot()
             assert snapshot.class_ids["all"] != snapshot.class_ids["same"]
-            live.controllers["fleet"] = Controller(snapshot.deployment.streams["fleet"])
+            live.controllers["fleet"] = UpdateController(snapshot.deployment.streams["fleet"])
             live.readers.start(["all", "strict", "same"])
             fresh = generate("fleet", 3, 0, 400, origin_us=int((time.time() - 1) * 1e6))
             await live.commit("fleet", fresh, 0, row_cost_s=1e-6)

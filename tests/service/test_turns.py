@@ -14,7 +14,7 @@ from tests.live import running, small, until
 
 from headgate.client import Client
 from headgate.model import RequestLimits
-from headgate.service.turns import RequestTurns
+from headgate.service.request_turns import RequestTurns
 
 
 def test_limits_hold_at_the_limit() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from headgate.fabric import Fabric
 from headgate.model import Schema, Source, Stream
-from headgate.service.waiting import Waiting, waiting
+from headgate.service.source_backlog import WaitingCount, waiting
 from headgate.wire.logs import Logs
 
 pytestmark = pytest.mark.nats
@@ -30,8 +30,8 @@ def checkpoint(state: Path, batch: int, offset: dict[str, int]) -> Path:
     return place
 
 
-def ask(nats_url: str, source: Source, state: Path | None, published: int = 0) -> Waiting | None:
-    async def work() -> Waiting | None:
+def ask(nats_url: str, source: Source, state: Path | None, published: int = 0) -> WaitingCount | None:
+    async def work() -> WaitingCount | None:
         logs = Logs(f"w{uuid.uuid4().hex[:12]}")
         async with await Fabric.connect(nats_url, logs) as fabric:
             await fabric.ensure(logs.input("s"))

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from headgate_studies.studies import load
-from headgate_studies.studies.pack_network import Flow, fair_shares, simulate
+from headgate_studies.studies.pack_network import PackFlow, fair_shares, simulate
 
 SMALL: dict[str, dict[str, Any]] = {
     "pack-queue": {"limit": 20, "overload": 1.5, "seconds": 20},
@@ -35,17 +35,21 @@ def test_small_runs_are_drawn_and_judged(name: str) -> None:
 
 def test_fair_shares_fill_links_progressively() -> None:
     flows = [
-        Flow("long", 100, ("x", "y")),
-        Flow("x", 100, ("x",)),
-        Flow("y", 5, ("y",)),
-        Flow("heavy", 100, ("x",), weight=2),
+        PackFlow("long", 100, ("x", "y")),
+        PackFlow("x", 100, ("x",)),
+        PackFlow("y", 5, ("y",)),
+        PackFlow("heavy", 100, ("x",), weight=2),
     ]
     shares = fair_shares(flows, {"x": 40.0, "y": 20.0})
     assert shares == {"long": 10.0, "x": 10.0, "y": 5.0, "heavy": 20.0}
 
 
 def test_a_link_gives_fair_shares_to_mixed_policies() -> None:
-    flows = [Flow("a", 20, ("x",)), Flow("b", 60, ("x",), {"levels": [{"random": 0.5}]}), Flow("c", 8, ("x",))]
+    flows = [
+        PackFlow("a", 20, ("x",)),
+        PackFlow("b", 60, ("x",), {"levels": [{"random": 0.5}]}),
+        PackFlow("c", 8, ("x",)),
+    ]
     found = simulate(flows, {"x": 40.0}, seconds=100, limit=100, ours=True, seed=1)
     got = {name: outcome.delivered / 80 for name, outcome in found.items()}
     assert got["a"] == pytest.approx(16, rel=0.1)

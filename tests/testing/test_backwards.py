@@ -47,7 +47,7 @@ def numbered(fabric, stream, lineage, batch, pin, staged, reading):
 def test_the_campaign_sees_batches_that_are_dropped_by_their_number(kind, nats_url, tmp_path, monkeypatch):
     monkeypatch.setattr(model_query, "resume", kept)
     monkeypatch.setattr(model_query, "commit", numbered)
-    monkeypatch.setattr(backwards.World, "move", lambda world: world.take_back())
+    monkeypatch.setattr(backwards.BackwardsWorld, "move", lambda world: world.take_back())
     lost = 0
     for seed in range(3):
         lost += len(backwards.play(kind, nats_url, tmp_path / str(seed), seed).lost_silently)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.service.stored import KINDS, kind_of, unknown_files
+from headgate.service.stored_files import KINDS, kind_of, unknown_files
 from headgate_studies.testing.damage import chosen, make_base, one_case
 
 DOCUMENTED = (Path(__file__).parents[2] / "docs" / "restoring.md").read_text(encoding="utf-8")

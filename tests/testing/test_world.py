@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from headgate.fabric import FabricError, LogFullError, NoLogError
-from headgate.virtual.logs import LogInfo
+from headgate.virtual.logs import VirtualLogInfo
 from headgate.virtual.messages import Unreadable
 from headgate.virtual.network import EventQueue, SimulatedClock, SimulatedLink, SimulatedNetwork
 from headgate.virtual.server import SimulatedServer
@@ -41,7 +41,7 @@ def test_data_is_any_object_and_is_not_copied() -> None:
     assert found is not None
     assert found.data is data
     assert found.time_s == 3.5
-    assert world.info(A) == LogInfo(1, 1000 + 3 + 30, 1, 1)
+    assert world.info(A) == VirtualLogInfo(1, 1000 + 3 + 30, 1, 1)
 
 
 def test_what_is_synced_survives_a_power_failure() -> None:
@@ -62,7 +62,7 @@ def test_a_power_failure_loses_a_tail_of_what_was_not_synced() -> None:
         lost = world.power_failure(Random(seed))["A"]
         found = held(world, A)
         assert found == ([2, 3, 4, 5] if lost == 0 else list(range(1, 7 - lost)))
-        assert world.info(A) == LogInfo(len(found), len(found) * 43, found[0], found[-1])
+        assert world.info(A) == VirtualLogInfo(len(found), len(found) * 43, found[0], found[-1])
         assert world.publish("a.x", "new", size=1) == found[-1] + 1
         assert world.power_failure(Random(seed))["A"] <= 1
         kept.add(lost)
@@ -100,7 +100,7 @@ def test_a_wiped_log_starts_over_and_a_wiped_server_has_no_logs() -> None:
     world = server()
     put(world, "a.x", "b.x")
     world.wipe(A)
-    assert world.info(A) == LogInfo(0, 0, 0, 0)
+    assert world.info(A) == VirtualLogInfo(0, 0, 0, 0)
     assert world.publish("a.x", "", size=1, expect=0) == 1
     world.wipe()
     assert world.info(A) is None

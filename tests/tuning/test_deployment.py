@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from headgate.catalog import DeploymentError, parse_deployment
+from headgate.cli.groups import Program
 from headgate.cli.tune import plan_text, tune
 from headgate.model import Plan, Tree
 from headgate.planning import Graph, plan_deployment
@@ -17,7 +18,7 @@ from headgate.tuning.constraints import compile_constraint
 from headgate.tuning.deployment import tune_deployment
 from headgate.tuning.language.vocabulary import BUILT_IN
 from headgate.tuning.measured import MeasurementError, from_status, read_measured
-from headgate.tuning.scene import BYTES, Measured, Scene
+from headgate.tuning.scene import BYTES, MeasuredScene, Scene
 from headgate.tuning.search import Options
 from headgate.tuning.sources import sources_of
 
@@ -142,7 +143,7 @@ def test_a_star_cannot_overload_its_root(deployment):
 
 
 def test_measured_links_change_the_plan(deployment):
-    slow = Measured({"link_latency": {("oslo", "gent"): 0.5}})
+    slow = MeasuredScene({"link_latency": {("oslo", "gent"): 0.5}})
     result = tune_deployment(deployment, plan=CHAIN, measured=slow)
     assert result.plan.trees["wind"].parents["gent"] != "oslo"
 
@@ -170,9 +171,9 @@ def test_measured_loss_counts_where_it_was_measured(deployment):
 
 
 def test_every_metric_says_where_it_comes_from(deployment):
-    nothing = sources_of(BUILT_IN.link_metrics | BUILT_IN.node_metrics, Measured(), ["wind", "prices"])
+    nothing = sources_of(BUILT_IN.link_metrics | BUILT_IN.node_metrics, MeasuredScene(), ["wind", "prices"])
     assert not [text for text in nothing.values() if text.startswith("measured")]
-    measured = Measured(
+    measured = MeasuredScene(
         {"link_latency": {("oslo", "gent"): 0.02}},
         {"link_loss": {("oslo", "gent"): 0.1, ("gent", "oslo"): 0.2}},
         {"upload_bandwidth": {"lyon": 1e5}, "relay_cpu": dict.fromkeys(deployment.sites, 0.001)},
@@ -223,9 +224,8 @@ def test_goals_in_the_file_are_checked_at_their_place():
 
 
 def test_the_command(tmp_path):
-    import typer
 
-    app = typer.Typer()
+    app = Program()
     app.command()(tune)
     file, out, figures = tmp_path / "headgate.yaml", tmp_path / "plan.yaml", tmp_path / "measured.json"
     file.write_text(TEXT + plan_text(CHAIN))

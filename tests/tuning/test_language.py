@@ -13,13 +13,13 @@ from headgate.tuning.compile import compile_objective
 from headgate.tuning.constraints import compile_constraint
 from headgate.tuning.language import (
     GALLERY,
-    Aggregate,
     Binary,
-    Call,
+    FunctionCall,
     Name,
+    NodeAggregate,
     Number,
-    Objective,
     ObjectiveError,
+    SystemObjective,
     constraint_from_data,
     constraint_to_data,
     objective_from_data,
@@ -61,13 +61,13 @@ _leaf = st.one_of(
 def _grow(inner):
     return st.one_of(
         st.builds(Binary, st.sampled_from("+-*/"), inner, inner),
-        st.builds(lambda name, one, two: Call(name, (one, two)), st.sampled_from(["min", "max"]), inner, inner),
+        st.builds(lambda name, one, two: FunctionCall(name, (one, two)), st.sampled_from(["min", "max"]), inner, inner),
     )
 
 
 _local = st.recursive(_leaf, _grow, max_leaves=6)
 _aggregate = st.builds(
-    Aggregate, st.sampled_from(["min", "max", "sum", "average"]), _local, st.sampled_from(["path", "children"])
+    NodeAggregate, st.sampled_from(["min", "max", "sum", "average"]), _local, st.sampled_from(["path", "children"])
 )
 _cost = st.recursive(st.one_of(_aggregate, _local), _grow, max_leaves=4)
 _systems = st.builds(
@@ -76,7 +76,7 @@ _systems = st.builds(
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.builds(Objective, st.sampled_from(["minimise", "maximise"]), _systems, st.just(())))
+@given(st.builds(SystemObjective, st.sampled_from(["minimise", "maximise"]), _systems, st.just(())))
 def test_text_and_data_round_trip(objective):
     assert parse_objective(str(objective)) == objective
     assert objective_from_data(objective_to_data(objective)) == objective

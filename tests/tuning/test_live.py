@@ -22,7 +22,7 @@ from headgate.service.tuning_history import TuningHistory
 from headgate.service.tuning_run import RefusedChangeError, TuningRun, Wishes
 from headgate.tuning.protocol.messages import BranchReply, MeasureReply, ReportPart
 from headgate.tuning.protocol.streams import StreamSimulation
-from headgate.tuning.scene import Measured, Scene
+from headgate.tuning.scene import MeasuredScene, Scene
 from headgate.tuning.unit import Facts, Frontier
 from headgate.wire.frame import WireError
 from headgate_studies.testing.world.tuned import SimulatedTuning
@@ -66,7 +66,7 @@ def _run(objective: str, constraints: tuple[str, ...] = (), *, seed: int = 1, **
     deployment = parse_deployment(yaml.safe_dump(_document(seed)), "test.yaml", GENERATOR_SCHEMAS)
     plan = _start(seed)
     scene = Scene(with_relays_of(problem_of(deployment), plan))
-    asked = Wishes(objective, constraints, **{"every_s": 12.0, "measured": Measured(), **wishes})
+    asked = Wishes(objective, constraints, **{"every_s": 12.0, "measured": MeasuredScene(), **wishes})
     return TuningRun.begin(7, 1.8e9, asked, scene, plan), plan
 
 
@@ -194,7 +194,7 @@ def test_several_trees_are_tuned_together_and_sparing_reports_save_letters() -> 
     chain = dict(zip(SITES[1:5], [SITES[-1], *SITES[1:4]], strict=True))
     plan = Plan({**_start(2).trees, "back": Tree("back", SITES[-1], chain)})
     scene = Scene(with_relays_of(problem_of(deployment), plan))
-    wishes = Wishes(LATENCY, ("fanout <= 4",), every_s=12.0, measured=Measured())
+    wishes = Wishes(LATENCY, ("fanout <= 4",), every_s=12.0, measured=MeasuredScene())
     run = TuningRun.begin(7, 1.8e9, wishes, scene, plan)
     live = SimulatedTuning(run, plan)
     live.run(6 * wishes.every_s)

@@ -6,7 +6,7 @@ import pytest
 
 from headgate.tuning.shape import Shape
 from headgate.tuning.steps import make_before_break
-from headgate_studies.models.interleavings import Model, Rules
+from headgate_studies.models.interleavings import Model, SwitchRules
 
 CASES = {
     "child promotion": ([-1, 0, 1], [(2, 0)]),
@@ -32,9 +32,9 @@ def test_no_interleaving_loses_repeats_or_reorders(name):
 @pytest.mark.parametrize(
     ("rules", "fault"),
     [
-        (Rules(ask_for_the_missing=False), "before row"),
-        (Rules(drop_what_is_covered=False), "delivered twice"),
-        (Rules(ask_further_up=False), "miss rows"),
+        (SwitchRules(ask_for_the_missing=False), "before row"),
+        (SwitchRules(drop_what_is_covered=False), "delivered twice"),
+        (SwitchRules(ask_further_up=False), "miss rows"),
     ],
 )
 def test_the_check_notices_a_broken_rule(rules, fault):

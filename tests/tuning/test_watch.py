@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.live import running, small, until
 
+from headgate.cli.options import ConnectionOptions
 from headgate.cli.tune import _look, _show, tuned_live
 from headgate.pipeline.sources import generate
 from headgate.service.status import read_status
@@ -35,7 +36,9 @@ def test_steps_are_proposed_from_what_a_running_deployment_measured(
                 return status if len(known) == 2 and None not in known else None
 
             await until(reported)
-            looking = asyncio.create_task(_look(nats_url, tmp_path, live.address.logs.namespace, None, 2.5))
+            looking = asyncio.create_task(
+                _look(ConnectionOptions(tmp_path, nats_url, live.address.logs.namespace), 2.5)
+            )
             batch = 0
             while not looking.done():
                 batch += 1

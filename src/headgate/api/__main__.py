@@ -16,7 +16,7 @@ from headgate.errors import HeadgateError
 from headgate.fabric import cancel_all, keep_quarantine
 from headgate.fabric.vitals import keep_vitals
 from headgate.service.access import read_token
-from headgate.service.face import CONFIG, FaceConfig
+from headgate.service.http_process import CONFIG, FaceConfig
 
 
 async def run(config: FaceConfig) -> None:

@@ -29,7 +29,7 @@ from headgate.api.gateway import Gateway
 from headgate.api.routing import Here
 from headgate.catalog.document import SiteEntry, StreamEntry, SubscriptionEntry
 from headgate.fabric import FabricError
-from headgate.service.pulse import read_pulse
+from headgate.service.heartbeat import read_pulse
 
 _ABOUT = """What a running deployment does, and requests to it: the same as the command line's.
 

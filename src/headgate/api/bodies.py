@@ -16,7 +16,7 @@ import pyarrow as pa
 from headgate.api.problems import ApiError
 from headgate.errors import HeadgateError
 from headgate.model import Stream, type_name
-from headgate.pipeline.sources.payloads import Message, decode_arrow
+from headgate.pipeline.sources.payloads import PayloadMessage, decode_arrow
 from headgate.pipeline.validate import required_columns
 from headgate.wire.message import from_json
 
@@ -186,7 +186,7 @@ _NOT_FINITE: Final = frozenset({"nan", "inf", "-inf", "infinity", "-infinity", "
 
 def _arrow(data: bytes, stream: Stream) -> Body:
     schema = pa.schema([*stream.schema.arrow, ("_raw", pa.string()), ("_error", pa.string())])
-    batches = list(decode_arrow([Message(0, data)], schema))
+    batches = list(decode_arrow([PayloadMessage(0, data)], schema))
     table = pa.Table.from_batches(batches, schema=schema)
     errors = table.column("_error").to_pylist()
     if len(errors) == 1 and errors[0] is not None and "is not an Arrow stream" in errors[0]:

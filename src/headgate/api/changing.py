@@ -13,7 +13,7 @@ from pydantic import Field, WithJsonSchema
 from headgate.api.gateway import known
 from headgate.api.routing import Here, open_to_users, router
 from headgate.api.subscriptions import BulkUnsubscribe, RequestKey, Strict, request_id
-from headgate.catalog.written import links_document, site_document, stream_document, stream_names
+from headgate.catalog.file_writing import links_document, site_document, stream_document, stream_names
 from headgate.protocol.reports import TuningReport
 from headgate.service.audit import redacted
 from headgate.service.proposals import read_proposal

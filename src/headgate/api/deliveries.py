@@ -1,10 +1,17 @@
-"""Deliveries as JSON: the same documents for events, web sockets and answers."""
+"""Deliveries as JSON: the same documents for events, web sockets and answers, written once for all who get them."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections import OrderedDict
+from typing import Any, Final
+
+import pyarrow as pa
 
 from headgate.client import Delivery
+from headgate.wire.message import json_text
+
+KEPT_BYTES: Final = 16 << 20
+"""Text of rows that is kept for readers that get the same ones, at most."""
 
 
 def given_up(delivery: Delivery) -> dict[str, Any] | None:
@@ -28,7 +35,35 @@ def rows(delivery: Delivery) -> dict[str, Any] | None:
     return {"after": delivery.after, "upto": delivery.upto, "rows": found}
 
 
-def events(delivery: Delivery) -> list[tuple[str, dict[str, Any]]]:
-    """The events that a delivery consists of, in order: what was given up, then its rows; none for a bare range."""
-    found = [("given-up", given_up(delivery)), ("rows", rows(delivery))]
-    return [(name, document) for name, document in found if document is not None]
+class RowTexts:
+    """Rows as JSON text, made once for all readers that get the same ones: from one message, by one projection."""
+
+    def __init__(self, max_bytes: int = KEPT_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._kept: OrderedDict[tuple[int, int, int], tuple[pa.RecordBatch, str]] = OrderedDict()
+
+    def of(self, delivery: Delivery) -> str | None:
+        """The document of the rows of a delivery, None where there are none."""
+        key = id(delivery.rows), delivery.after, delivery.upto  # the batch is kept, so its id stays its own
+        found = self._kept.get(key)
+        if found is not None:
+            return found[1]
+        document = rows(delivery)
+        if document is None:
+            return None
+        text = json_text(document)
+        self._kept[key] = delivery.rows, text
+        self._bytes += len(text)
+        while self._bytes > self._max_bytes:
+            _, (_, gone) = self._kept.popitem(last=False)
+            self._bytes -= len(gone)
+        return text
+
+    def events(self, delivery: Delivery) -> list[tuple[str, str]]:
+        """The events that a delivery consists of, in order: what was given up, then its rows; none for a bare range."""
+        lost, found = given_up(delivery), self.of(delivery)
+        return [
+            *([] if lost is None else [("given-up", json_text(lost))]),
+            *([] if found is None else [("rows", found)]),
+        ]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
+from headgate.api.deliveries import RowTexts
 from headgate.api.keys import IdempotencyKeys
 from headgate.api.problems import ApiError
 from headgate.api.readers import MOST_OF_USER, HttpReaders
@@ -17,15 +19,19 @@ from headgate.api.users import Users
 from headgate.api.views import status_for
 from headgate.client import Client
 from headgate.client.client import known_names
+from headgate.client.reader import Reading
 from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError, nearest
 from headgate.fabric.gated import GatedFabric
 from headgate.fabric.registry import User
 from headgate.filters import FilterError
+from headgate.gateway.feeds import Feeds
 from headgate.planning import PlanResult
+from headgate.protocol.port import Stored
 from headgate.protocol.reports import PlannerReport
 from headgate.service.attainment import Attained, attainment
 from headgate.service.describing import filter_document, sharing, subscription_document
+from headgate.service.grants import grant_of, granted_name
 from headgate.service.proposing import granted, measured_sizes, prediction_document
 from headgate.service.reports import read_reports, shown
 from headgate.service.status import read_status
@@ -61,13 +67,30 @@ class Recent(Generic[T]):
             return self._value
 
 
+@dataclass(frozen=True, slots=True)
+class ServedPart:
+    """What of a deployment is served, and how: everything by default.
+
+    `site` is the one site whose readers are served, and nothing but receiving is offered. `users_limited` says that
+    users may read so many bytes a second only: the service counts them, so users are read through it then.
+    """
+
+    site: str | None = None
+    users_limited: bool = False
+
+
 class Gateway:
     """A deployment as the API sees it."""
 
-    def __init__(self, client: Client, state_dir: Path | None = None) -> None:
+    def __init__(self, client: Client, state_dir: Path | None = None, part: ServedPart | None = None) -> None:
         """`state_dir` is where the deployment keeps its state, where that is on this machine."""
         self.client = client
         self.state_dir = state_dir
+        self.part = part or ServedPart()
+        self.users = Users(state_dir)
+        self.texts = RowTexts()
+        self.feeds = Feeds(client, None if self.part.site is None else (self.part.site,))
+        self.feeds.adopt(client)
         self.readers = HttpReaders(client)
         self.keys = IdempotencyKeys()
         self.series = Series()
@@ -91,7 +114,7 @@ class Gateway:
 
         Subscriptions of operators, and of users that are gone, are read as an operator does.
         """
-        user = Users(self.state_dir).registry().users.get(owner)
+        user = self.users.registry().users.get(owner)
         return self if user is None or user.operator else self.of_user(user)
 
     def of_user(self, user: User) -> Gateway:
@@ -107,6 +130,7 @@ class Gateway:
         self.readers.close()
         for each in self._of_users.values():
             await each.close()
+        await self.feeds.close()
 
     async def snapshot(self) -> Snapshot:
         """The deployment as it is in force now."""
@@ -198,10 +222,24 @@ class UserGateway(Gateway):
     def __init__(self, whole: Gateway, user: User) -> None:
         fabric = whole.client.fabric.share(GatedFabric)
         fabric.user = user.name
-        super().__init__(Client(fabric), whole.state_dir)
+        super().__init__(Client(fabric), whole.state_dir, whole.part)
         self.readers = HttpReaders(self.client, MOST_OF_USER)
         self.user = user
         self.whole = whole
+        self.texts, self.users = whole.texts, whole.users
+        whole.feeds.adopt(self.client, self._shown)
+
+    def _shown(self, reading: Reading, messages: list[Stored]) -> list[Stored] | None:
+        """Messages of memory for a reader of the user's: as they are where it may have all of them.
+
+        Where that is not sure, or what it reads is counted, the gate is asked for them instead.
+        """
+        user = None if self.user is None else self.users.registry().users.get(self.user.name)
+        stream = reading.snapshot.deployment.streams[reading.stream]
+        expired = user is None or (user.expires_s is not None and time.time() >= user.expires_s)
+        if user is None or expired or self.part.users_limited or not user.may_subscribe(granted_name(stream)):
+            return None
+        return messages if grant_of(user, stream).whole else None
 
     async def close(self) -> None:
         """End what is still being sent to clients; the connection is not this one's to close."""

@@ -25,7 +25,12 @@ from headgate.fabric import cancel_all
 HOLD_S: Final = 10.0
 """How long a client has to stay after rows were written before they count as delivered without its word."""
 TICK_S: Final = 1.0
-MOST_READERS: Final = 2000
+NUDGE_TICKS: Final = 5
+"""Ticks after which a reader that gets nothing is let go on, so that it can say that it is still there."""
+ACK_S: Final = 0.5
+ACKS_PER_S: Final = 1000.0
+"""How many acknowledgements all readers of a process store in a second, about."""
+MOST_READERS: Final = 20_000
 MOST_OF_USER: Final = 256
 """Readers of one user."""
 BATCH: Final = 16
@@ -49,34 +54,33 @@ class HttpReader:
         return {each.tally.reader for each in inboxes}
 
     async def __aiter__(self) -> AsyncIterator[Delivery | None]:
-        deliveries = self.inbox.__aiter__()
-        following: asyncio.Task[Delivery | None] | None = None
+        deliveries = (
+            _ticking(self.inbox, self._stop) if isinstance(self.inbox, MergedInbox) else self.inbox.deliveries()
+        )
         try:
-            while True:
-                following = following or asyncio.create_task(_following(deliveries))
-                first: list[asyncio.Future[Any]] = [following, self._stop]
-                await asyncio.wait(first, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED)
+            async for delivery in deliveries:
                 if self._stop.done():
                     await self._stop  # raises why
                     return
-                self._settle()
-                if not following.done():
-                    yield None
-                    continue
-                delivery, following = following.result(), None
-                if delivery is None:
-                    return
                 yield delivery
         finally:
-            if following is not None:
-                await cancel_all([following])
             with noted(SERVICE, "what was confirmed last could not be stored", HeadgateError):
                 await deliveries.aclose()  # type: ignore[attr-defined] # it is a generator
+
+    def nudge(self) -> None:
+        """Let None come, where nothing else does."""
+        if isinstance(self.inbox, Inbox):
+            self.inbox.nudge()
 
     def limit(self, max_rows: int) -> None:
         """Let deliveries have at most so many rows from now on."""
         for each in self.inbox.inboxes if isinstance(self.inbox, MergedInbox) else (self.inbox,):
             each.max_rows = max(min(each.max_rows or max_rows, max_rows), 1)
+
+    def pace(self, every_s: float) -> None:
+        """Acknowledge at most so often from now on."""
+        for each in self.inbox.inboxes if isinstance(self.inbox, MergedInbox) else (self.inbox,):
+            each.acknowledge_every(every_s)
 
     def written(self, position: str) -> None:
         """Everything up to a position was written into the client's connection."""
@@ -87,7 +91,8 @@ class HttpReader:
         """The client has everything up to a position."""
         self.inbox.confirm(position)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """Confirm what was written long enough ago."""
         last = None
         while self._held and self._held[0][0] < time.monotonic() - HOLD_S:
             last = self._held.popleft()[1]
@@ -102,6 +107,29 @@ class HttpReader:
             else:
                 self._stop.set_exception(error)
                 self._stop.exception()  # whoever iterates is told; where nobody does, nobody misses it
+            self.nudge()
+
+
+async def _ticking(inbox: MergedInbox, stop: asyncio.Future[None]) -> AsyncIterator[Delivery | None]:
+    """The deliveries of several roots, and None now and then while there is nothing, and when it is stopped."""
+    deliveries = inbox.__aiter__()
+    following: asyncio.Task[Delivery | None] | None = None
+    try:
+        while True:
+            following = following or asyncio.create_task(_following(deliveries))
+            first: list[asyncio.Future[Any]] = [following, stop]
+            await asyncio.wait(first, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED)
+            if not following.done() or stop.done():
+                yield None
+                continue
+            delivery, following = following.result(), None
+            if delivery is None:
+                return
+            yield delivery
+    finally:
+        if following is not None:
+            await cancel_all([following])
+        await deliveries.aclose()  # type: ignore[attr-defined] # it is a generator
 
 
 async def _following(deliveries: AsyncIterator[Delivery]) -> Delivery | None:
@@ -116,6 +144,28 @@ class HttpReaders:
         self._most = most
         self._reading: dict[str, HttpReader] = {}
         self._all: set[HttpReader] = set()
+        self._ticking: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    async def _tick(self) -> None:
+        """Let what clients were given count as delivered, once they have stayed; as long as there are any.
+
+        Acknowledgements are gathered: the more readers there are, the longer each waits between two of them.
+        """
+        ticks = 0
+        while self._all:
+            await asyncio.sleep(TICK_S)
+            ticks += 1
+            every_s = max(ACK_S, len(self._all) / ACKS_PER_S)
+            for reader in list(self._all):
+                reader.pace(every_s)
+                with noted(SERVICE, "what was held cannot be confirmed any more", ClientError):
+                    reader.settle()
+                if (ticks + id(reader) // 64) % NUDGE_TICKS == 0:
+                    reader.nudge()
+        self._ticking = None
 
     async def open(
         self, name: str, position: str | None, *, max_rows: int, held: bool = True, peek: bool = False
@@ -137,6 +187,8 @@ class HttpReaders:
         if position is not None and not peek:
             reader.confirm(position)
         self._all.add(reader)
+        if self._ticking is None:
+            self._ticking = asyncio.create_task(self._tick(), name="readers")
         if not peek:
             if name in self._reading:  # another than `before`, where one came meanwhile
                 self._reading[name].end(_taken(name))
@@ -164,6 +216,8 @@ class HttpReaders:
         """End all readers."""
         for reader in list(self._all):
             reader.end()
+        if self._ticking is not None:
+            self._ticking.cancel()
 
 
 def _taken(name: str) -> ClientError:

@@ -13,7 +13,7 @@ from pydantic import Field
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from headgate.api.deliveries import events, given_up, rows
+from headgate.api.deliveries import RowTexts, given_up, rows
 from headgate.api.gateway import Gateway
 from headgate.api.problems import problem_of
 from headgate.api.readers import HttpReader
@@ -69,7 +69,7 @@ async def receive_events(
     """Events are `rows`, `given-up` (what was given up in a range) and `error`; the id of an event is the position."""
     place = last_event_id or position
     reader = await here.readers.open(name, place, max_rows=max_rows, held=ack == "held", peek=peek)
-    return Passing(here, reader, "text/event-stream", _event_stream(reader))
+    return Passing(here, reader, "text/event-stream", _event_stream(reader, here.texts))
 
 
 @routes.post("/subscriptions/{name}/confirm", summary="Confirm what was received", status_code=204)
@@ -152,13 +152,13 @@ async def _gone(receive: Receive) -> None:
         pass
 
 
-async def _event_stream(reader: HttpReader) -> AsyncIterator[bytes]:
+async def _event_stream(reader: HttpReader, texts: RowTexts) -> AsyncIterator[bytes]:
     yield f"retry: {_RETRY_MS}\n\n".encode()
     said_s = time.monotonic()
     try:
         async for delivery in reader:
             if delivery is not None:
-                yield event_text(delivery).encode()
+                yield event_text(delivery, texts).encode()
                 reader.written(delivery.position)
             elif time.monotonic() > said_s + _ALIVE_S:
                 yield b": still here\n\n"
@@ -169,12 +169,12 @@ async def _event_stream(reader: HttpReader) -> AsyncIterator[bytes]:
         yield f"event: error\ndata: {json_text(problem_of(error))}\n\n".encode()
 
 
-def event_text(delivery: Delivery) -> str:
+def event_text(delivery: Delivery, texts: RowTexts) -> str:
     """A delivery as events. Its last one has the position as its id; a bare range only moves the id on.
 
     A client that is cut off before that last one resumes at the id before, and gets the whole delivery again.
     """
-    found = [f"event: {name}\ndata: {json_text(document)}\n" for name, document in events(delivery)]
+    found = [f"event: {name}\ndata: {document}\n" for name, document in texts.events(delivery)]
     last = found.pop() if found else ""
     return "".join(f"{each}\n" for each in found) + f"{last}id: {delivery.position}\n\n"
 

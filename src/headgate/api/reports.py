@@ -18,7 +18,7 @@ from headgate.api.views import series_for
 from headgate.client.client import known_names
 from headgate.model import Deployment
 from headgate.planning.document import plan_document
-from headgate.service.dead import read_dead_letters
+from headgate.service.dead_letters import read_dead_letters
 from headgate.service.describing import links_document, stream_document
 from headgate.service.proposing import ask_what_if, measured_sizes, result_document
 from headgate.service.why.answer import Question

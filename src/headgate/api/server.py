@@ -17,7 +17,6 @@ import uvicorn
 from headgate.api.access import Access, hosts_of
 from headgate.api.app import make_app
 from headgate.api.gateway import Gateway
-from headgate.api.users import Users
 from headgate.client import Client
 from headgate.diagnostics import SERVICE, noted
 from headgate.fabric import cancel_all
@@ -84,7 +83,7 @@ async def serving(
     limit_buffers(listening)
     host, port = listening.getsockname()[:2]
     gateway = Gateway(client, state_dir)
-    app = make_app(gateway, Access(token, port, Users(state_dir)), hosts_of(host, port))
+    app = make_app(gateway, Access(token, port, gateway.users), hosts_of(host, port))
     config = uvicorn.Config(
         app,
         http="h11",

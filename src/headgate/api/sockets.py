@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from headgate.api.access import identify
-from headgate.api.deliveries import events
 from headgate.api.gateway import Gateway
 from headgate.api.problems import ApiError, problem_of
 from headgate.api.readers import HttpReader
@@ -159,11 +158,8 @@ class Connection:
         try:
             async for delivery in opened.reader:
                 if delivery is not None:
-                    found = events(delivery) or [("range", {"after": delivery.after, "upto": delivery.upto})]
-                    for kind, document in found[:-1]:
-                        await self._say(kind, subscription=name, **document)
-                    kind, document = found[-1]
-                    await self._say(kind, subscription=name, **document, position=delivery.position)
+                    for text in self._told(name, delivery):
+                        await self._send(text)
                     await opened.sent(delivery)
         except HeadgateError as error:
             problem = problem_of(error)
@@ -174,10 +170,22 @@ class Connection:
             await self._say("error", subscription=name, problem=problem)
         await self._say("closed", subscription=name)
 
+    def _told(self, name: str, delivery: Delivery) -> list[str]:
+        """The messages of a delivery; its last one has the position. The text of rows is that of all who get them."""
+        bare = json_text({"after": delivery.after, "upto": delivery.upto})
+        found = self._gateway.texts.events(delivery) or [("range", bare)]
+        heads = [json_text({"event": kind, "subscription": name})[:-1] for kind, _ in found]
+        texts = [f"{head},{document[1:]}" for head, (_, document) in zip(heads, found, strict=True)]
+        texts[-1] = f'{texts[-1][:-1]},"position":{json_text(delivery.position)}}}'
+        return texts
+
     async def _say(self, event: str, **document: Any) -> None:
+        await self._send(json_text({"event": event, **document}))
+
+    async def _send(self, text: str) -> None:
         async with self._writing:
             with noted(SERVICE, "the client of a web socket has gone", WebSocketDisconnect, RuntimeError):
-                await self._socket.send_text(json_text({"event": event, **document}))
+                await self._socket.send_text(text)
 
 
 def install(app: FastAPI) -> None:

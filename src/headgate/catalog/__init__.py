@@ -8,7 +8,7 @@ workers run from. May import `model`, `filters` and the other engines, and `wire
 from headgate.catalog.database import CatalogBusyError, CatalogError
 from headgate.catalog.deployment_file import load_deployment, parse_deployment
 from headgate.catalog.edit import Edit
-from headgate.catalog.problems import DeploymentError, Problem
+from headgate.catalog.problems import DeploymentError, FileProblem
 from headgate.catalog.request import parse_subscription
 from headgate.catalog.store import Catalog
 
@@ -18,7 +18,7 @@ __all__ = [
     "CatalogError",
     "DeploymentError",
     "Edit",
-    "Problem",
+    "FileProblem",
     "load_deployment",
     "parse_deployment",
     "parse_subscription",

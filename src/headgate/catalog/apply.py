@@ -12,7 +12,7 @@ from dataclasses import replace
 import sqlalchemy as sa
 
 from headgate.catalog import tables, versions
-from headgate.catalog.change import Change, World, body_of, class_of, replace_subscription, world
+from headgate.catalog.change import CatalogView, Change, body_of, class_of, replace_subscription, world
 from headgate.catalog.checks import check_plan
 from headgate.catalog.checksum import checksum, verify
 from headgate.catalog.sharing import SharedInboxes
@@ -108,7 +108,7 @@ def _end(change: Change, name: str) -> None:
         change.made = True
 
 
-def _file(change: Change, subscription: Subscription, around: World) -> None:
+def _file(change: Change, subscription: Subscription, around: CatalogView) -> None:
     if versions.life(change.connection, subscription.name) is not None:
         replace_subscription(change, subscription, around, "file")
         return
@@ -119,7 +119,7 @@ def _file(change: Change, subscription: Subscription, around: World) -> None:
     change.made = True
 
 
-def _recheck(change: Change, around: World, filed: set[str]) -> None:
+def _recheck(change: Change, around: CatalogView, filed: set[str]) -> None:
     """The other subscriptions must still hold against the new streams and sites; a new schema may change a class."""
     for life in [life for life in versions.lives(change.connection) if life.name not in filed]:
         subscription = codec.decode_subscription(life.name, json.loads(life.body))
@@ -127,7 +127,7 @@ def _recheck(change: Change, around: World, filed: set[str]) -> None:
         change.made |= versions.change_life(change.connection, life, life.origin, found, life.body, change.revision)
 
 
-def _drop_stale_trees(change: Change, around: World) -> None:
+def _drop_stale_trees(change: Change, around: CatalogView) -> None:
     """End the trees that no longer fit the streams and sites; the planner makes new ones."""
     for (kind, name), body in versions.bodies(change.connection).items():
         if kind == versions.TREE:

@@ -11,7 +11,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from headgate.catalog import tables, versions
-from headgate.catalog.checks import Finding, check_name, check_subscription
+from headgate.catalog.checks import Flaw, check_name, check_subscription
 from headgate.catalog.classes import class_ids, definition
 from headgate.catalog.database import CatalogError, writing
 from headgate.catalog.difference import Start
@@ -59,7 +59,7 @@ def changing(engine: sa.Engine, what: str, keep: int) -> Iterator[Change]:
             versions.forget(connection, change.revision - keep)
 
 
-def refuse(what: str, findings: Iterable[Finding]) -> None:
+def refuse(what: str, findings: Iterable[Flaw]) -> None:
     """Raise the first finding, if there is one."""
     for finding in findings:
         where = f"{dotted(finding.path)}: " if finding.path else ""
@@ -67,7 +67,7 @@ def refuse(what: str, findings: Iterable[Finding]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class CatalogView:
     """What subscriptions and plans are checked against: sites, streams, what a filter may cost for each row."""
 
     sites: frozenset[str]
@@ -80,7 +80,7 @@ class World:
         return {name: stream.root for name, stream in self.streams.items()}
 
 
-def world(connection: sa.Connection) -> World:
+def world(connection: sa.Connection) -> CatalogView:
     """The streams and sites in force."""
     bodies = versions.bodies(connection)
     streams = {
@@ -88,19 +88,19 @@ def world(connection: sa.Connection) -> World:
         for (kind, name), body in bodies.items()
         if kind == versions.STREAM
     }
-    return World(
+    return CatalogView(
         sites=frozenset(name for kind, name in bodies if kind == versions.SITE),
         streams=streams,
         row_limit_us=row_limit_us(json.loads(bodies.get((versions.SETTINGS, ""), "{}")).get("options", {})),
     )
 
 
-def class_of(connection: sa.Connection, subscription: Subscription, around: World) -> int:
+def class_of(connection: sa.Connection, subscription: Subscription, around: CatalogView) -> int:
     """The delivery class of a subscription that agrees with the streams and sites; a wrong one is refused."""
     return classes_of(connection, [subscription], around)[0]
 
 
-def classes_of(connection: sa.Connection, subscriptions: Sequence[Subscription], around: World) -> list[int]:
+def classes_of(connection: sa.Connection, subscriptions: Sequence[Subscription], around: CatalogView) -> list[int]:
     """The delivery classes of subscriptions that agree with the streams and sites; a wrong one is refused."""
     texts = []
     for each in subscriptions:
@@ -112,7 +112,7 @@ def classes_of(connection: sa.Connection, subscriptions: Sequence[Subscription],
     return [known[text] for text in texts]
 
 
-def living(connection: sa.Connection, name: str) -> versions.Life:
+def living(connection: sa.Connection, name: str) -> versions.SubscriptionLife:
     """The subscription of that name; an unknown one is refused with the nearest."""
     found = versions.life(connection, name)
     if found is None:
@@ -128,7 +128,7 @@ def body_of(subscription: Subscription) -> str:
 
 
 def replace_subscription(
-    change: Change, subscription: Subscription, around: World, origin: str | None = None, reading: int = 0
+    change: Change, subscription: Subscription, around: CatalogView, origin: str | None = None, reading: int = 0
 ) -> None:
     """Put another content under the name of a subscription.
 
@@ -155,7 +155,7 @@ def replace_subscription(
 
 
 def _placed(
-    change: Change, found: versions.Life, before: Subscription, now: Subscription, new_class: int, reading: int
+    change: Change, found: versions.SubscriptionLife, before: Subscription, now: Subscription, new_class: int, reading: int
 ) -> Subscription:
     """The new content with its stays: one more at another site, or where others read its inbox and it wants other rows.
 

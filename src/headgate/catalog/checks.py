@@ -62,7 +62,7 @@ _DOCUMENTS = ("roots", "gridding", "grid", "admission", "region", "resolution", 
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Flaw:
     """Something wrong at a place relative to the thing that was checked; `offset` is a character inside a text."""
 
     path: Path
@@ -71,12 +71,12 @@ class Finding:
     offset: int | None = None
 
 
-def unknown(path: Path, kind: str, name: str, known: Collection[str]) -> Finding:
+def unknown(path: Path, kind: str, name: str, known: Collection[str]) -> Flaw:
     """The finding that a name does not exist, with the nearest one that does."""
-    return Finding(path, f"unknown {kind} {name!r}", suggestion(name, sorted(known), f"{kind}s"))
+    return Flaw(path, f"unknown {kind} {name!r}", suggestion(name, sorted(known), f"{kind}s"))
 
 
-def check_format(form: str) -> Iterator[Finding]:
+def check_format(form: str) -> Iterator[Flaw]:
     """Findings of a source's format that is nearly, but not quite, one that is known.
 
     Others pass: a Spark package may have any format, and a dotted name is that of a class.
@@ -85,10 +85,10 @@ def check_format(form: str) -> Iterator[Finding]:
         return
     close = nearest(form, FORMATS)
     if close is not None or not form.strip():
-        yield Finding(("source", "format"), f"unknown format {form!r}", suggestion(form, FORMATS, "formats"))
+        yield Flaw(("source", "format"), f"unknown format {form!r}", suggestion(form, FORMATS, "formats"))
 
 
-def check_stream(stream: Stream, sites: Collection[str]) -> Iterator[Finding]:
+def check_stream(stream: Stream, sites: Collection[str]) -> Iterator[Flaw]:
     """Findings of one stream: its root, key, event time, grid and admission control."""
     if stream.root not in sites:
         yield unknown(("root",), "site", stream.root, sites)
@@ -98,13 +98,13 @@ def check_stream(stream: Stream, sites: Collection[str]) -> Iterator[Finding]:
         twin = lowered.setdefault(name.lower(), name)
         if twin != name:
             what = f"columns {twin!r} and {name!r} differ only in case"
-            yield Finding(("schema", name), what, "filters ignore the case of column names; rename one of the two")
+            yield Flaw(("schema", name), what, "filters ignore the case of column names; rename one of the two")
     for index, name in enumerate(stream.key):
         if name not in schema.names:
             yield _unknown_column(("key", index), name, schema)
         elif any(test(schema.column(name).type) for test in _KEYS):
             kind = type_name(schema.column(name).type)
-            yield Finding(("key", index), f"column {name!r} of type {kind} cannot be a key", "use a plain column")
+            yield Flaw(("key", index), f"column {name!r} of type {kind} cannot be a key", "use a plain column")
     if stream.event_time is not None:
         if stream.event_time not in schema.names:
             yield _unknown_column(("event_time",), stream.event_time, schema)
@@ -112,7 +112,7 @@ def check_stream(stream: Stream, sites: Collection[str]) -> Iterator[Finding]:
             kind = type_name(schema.column(stream.event_time).type)
             what = f"column {stream.event_time!r} has the type {kind}, but event time needs a timestamp"
             times = [column.name for column in schema.columns if pa.types.is_timestamp(column.type)]
-            yield Finding(("event_time",), what, suggestion("", times, "timestamp columns"))
+            yield Flaw(("event_time",), what, suggestion("", times, "timestamp columns"))
     try:
         check_grid(stream)
     except HeadgateError as error:
@@ -123,7 +123,7 @@ def check_stream(stream: Stream, sites: Collection[str]) -> Iterator[Finding]:
         yield _inside(error, "admission")
 
 
-def check_victims(stream: Stream, subscriptions: Iterable[Subscription]) -> Iterator[Finding]:
+def check_victims(stream: Stream, subscriptions: Iterable[Subscription]) -> Iterator[Flaw]:
     """Findings of a stream's choice of updates to shed against the contexts of the subscriptions that there are."""
     try:
         check_update_victims(stream, subscriptions)
@@ -131,7 +131,7 @@ def check_victims(stream: Stream, subscriptions: Iterable[Subscription]) -> Iter
         yield _inside(error, "admission")
 
 
-def check_roots_of(whole: Stream, regions: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
+def check_roots_of(whole: Stream, regions: Mapping[str, Mapping[str, Any]]) -> Iterator[Flaw]:
     """Findings of the regions of a gridded stream's roots against each other."""
     try:
         check_regions(regions, whole)
@@ -145,7 +145,7 @@ def check_spread(
     known: Mapping[str, Stream | None],
     sites: Collection[str],
     limit_us: float = ROW_US,
-) -> tuple[list[Subscription], list[Finding]]:
+) -> tuple[list[Subscription], list[Flaw]]:
     """A subscription, or those that it is at the roots of its stream, and the findings about it.
 
     All roots have the same columns and grid, so that one of them stands for all.
@@ -160,7 +160,7 @@ def check_spread(
     return ([] if findings else spread_subscription(subscription, members)), findings
 
 
-def _check_use(subscription: Subscription, stream: Stream | None, limit_us: float) -> Iterator[Finding]:
+def _check_use(subscription: Subscription, stream: Stream | None, limit_us: float) -> Iterator[Flaw]:
     """Findings of context values that nothing refers to: mostly a name that is misspelt here or in the filter."""
     if stream is None or subscription.profile not in PROFILES or not subscription.context:
         return
@@ -177,13 +177,13 @@ def _check_use(subscription: Subscription, stream: Stream | None, limit_us: floa
         fix = f"write `${name}` in `where`, or leave it out"
         if used:
             fix = "`where` and `region` refer to " + ", ".join(f"${each}" for each in sorted(used))
-        yield Finding(("context", name), what, fix)
+        yield Flaw(("context", name), what, fix)
 
 
-def check_name(name: str) -> Iterator[Finding]:
+def check_name(name: str) -> Iterator[Flaw]:
     """Findings of a name that did not come from a deployment file, where the same rule stands in the models."""
     if not _NAME.fullmatch(name):
-        yield Finding((), f"{name!r} is not a name", "names have letters, digits, _ and -, at most 64")
+        yield Flaw((), f"{name!r} is not a name", "names have letters, digits, _ and -, at most 64")
 
 
 def check_subscription(
@@ -191,7 +191,7 @@ def check_subscription(
     streams: Mapping[str, Stream | None],
     sites: Collection[str],
     limit_us: float = ROW_US,
-) -> Iterator[Finding]:
+) -> Iterator[Flaw]:
     """Findings of one subscription against the streams (None for one that is broken itself) and the sites.
 
     `limit_us` is what evaluating its filter may cost for each row.
@@ -202,7 +202,7 @@ def check_subscription(
         yield unknown(("profile",), "profile", subscription.profile, PROFILES)
     yield from _check_values(("context",), subscription.context)
     if subscription.context_from == subscription.name:
-        yield Finding(("context_from",), "a subscription cannot follow itself", "name another subscription")
+        yield Flaw(("context_from",), "a subscription cannot follow itself", "name another subscription")
     if subscription.stream not in streams:
         yield unknown(("stream",), "stream", subscription.stream, streams)
         return
@@ -211,7 +211,7 @@ def check_subscription(
         yield from _check_wishes(subscription, stream, limit_us)
 
 
-def _check_thinning(subscription: Subscription, stream: Stream) -> Iterator[Finding]:
+def _check_thinning(subscription: Subscription, stream: Stream) -> Iterator[Flaw]:
     """Rows are thinned where they are delivered, so what they are thinned by has to be among what is delivered."""
     asked = [
         name
@@ -223,10 +223,10 @@ def _check_thinning(subscription: Subscription, stream: Stream) -> Iterator[Find
         if name not in (subscription.select or ()):
             what = "the event time" if name == stream.event_time else "the key"
             message = f"rows are thinned by {what} {name!r}, which is not selected"
-            yield Finding((asked[0],), message, "add it to `select`")
+            yield Flaw((asked[0],), message, "add it to `select`")
 
 
-def _check_wishes(subscription: Subscription, stream: Stream, limit_us: float) -> Iterator[Finding]:
+def _check_wishes(subscription: Subscription, stream: Stream, limit_us: float) -> Iterator[Flaw]:
     """Findings about the rows and columns that a subscription wants of its stream."""
     schema = stream.schema
     seen: set[str] = set()
@@ -234,7 +234,7 @@ def _check_wishes(subscription: Subscription, stream: Stream, limit_us: float) -
         if name not in schema.names:
             yield _unknown_column(("select", index), name, schema)
         elif name in seen:
-            yield Finding(("select", index), f"column {name!r} is selected twice", "name each column once")
+            yield Flaw(("select", index), f"column {name!r} is selected twice", "name each column once")
         seen.add(name)
     yield from _check_thinning(subscription, stream)
     if subscription.profile in PROFILES:
@@ -253,47 +253,47 @@ def _check_wishes(subscription: Subscription, stream: Stream, limit_us: float) -
         yield _inside(error, "policy")
 
 
-def _check_filter(subscription: Subscription, schema: Schema, limit_us: float) -> Iterator[Finding]:
+def _check_filter(subscription: Subscription, schema: Schema, limit_us: float) -> Iterator[Flaw]:
     """Findings about the filter of a subscription and the values that it may refer to."""
     try:
         check_context(subscription.context)
     except FilterError as error:
-        yield Finding(("context",), error.message, error.hint)
+        yield Flaw(("context",), error.message, error.hint)
         return
     try:
         check_cost(subscription, schema, limit_us)
     except FilterError as error:
         shown = subscription.where if len(subscription.where) <= 80 else subscription.where[:77] + "..."
         what = f"{error.message}, at character {error.position + 1} of {shown!r}"
-        yield Finding(("where",), what, error.hint, error.position)
+        yield Flaw(("where",), what, error.hint, error.position)
     except HeadgateError as error:
-        yield Finding(("profile",), error.message, error.hint)
+        yield Flaw(("profile",), error.message, error.hint)
 
 
-def _inside(error: HeadgateError, key: str) -> Finding:
+def _inside(error: HeadgateError, key: str) -> Flaw:
     """The finding of an error whose `where` ends in a dotted place, such as `subscription 'a', region.box.x`."""
     place = next((part for part in (error.where or "").split(", ") if part.startswith(_DOCUMENTS)), key)
     parts = re.findall(r"[^.\[\]]+|\[\d+\]", place)
     path: Path = tuple(int(part[1:-1]) if part.startswith("[") else part for part in parts)
-    return Finding(path, error.message, error.hint)
+    return Flaw(path, error.message, error.hint)
 
 
-def _check_values(path: Path, values: Mapping[str, Any]) -> Iterator[Finding]:
+def _check_values(path: Path, values: Mapping[str, Any]) -> Iterator[Flaw]:
     for name, value in values.items():
         try:
             json.dumps(value, allow_nan=False)
         except (TypeError, ValueError):
             what = f"{name!r} has a value that cannot be stored"
-            yield Finding((*path, name), what, "use finite numbers, text, truth values and lists of them")
+            yield Flaw((*path, name), what, "use finite numbers, text, truth values and lists of them")
 
 
-def _unknown_column(path: Path, name: str, schema: Schema) -> Finding:
-    return Finding(path, f"unknown column {name!r}", suggestion(name, schema.names, "columns"))
+def _unknown_column(path: Path, name: str, schema: Schema) -> Flaw:
+    return Flaw(path, f"unknown column {name!r}", suggestion(name, schema.names, "columns"))
 
 
 def check_settings(
     objective: str | None, constraints: Sequence[str], options: Mapping[str, Any] | None = None
-) -> Iterator[Finding]:
+) -> Iterator[Flaw]:
     """Findings of the texts that say what a plan is measured by and must keep to, and of options that have a type."""
     texts: list[tuple[Path, str, Callable[[str], object]]] = [
         (("constraints", index), text, read_constraint) for index, text in enumerate(constraints)
@@ -305,20 +305,20 @@ def check_settings(
     texts.extend((("options", name), str(given[name]), _read_part) for name in sorted(PARTS & set(given)))
     for name in sorted(SWITCHES & set(given)):
         if not isinstance(given[name], bool):
-            yield Finding(("options", name), f"{given[name]!r} is not a truth value", "write true or false")
+            yield Flaw(("options", name), f"{given[name]!r} is not a truth value", "write true or false")
     for name in sorted(CHOICES.keys() & set(given)):
         words = [word.strip() for word in str(given[name]).split(",")] if name == "tuner_mode" else [given[name]]
         for word in words:
             if word not in CHOICES[name]:
                 hint = suggestion(str(word), CHOICES[name], "choices")
-                yield Finding(("options", name), f"{word!r} is nothing that {name!r} can be", hint)
+                yield Flaw(("options", name), f"{word!r} is nothing that {name!r} can be", hint)
     for path, text, read in texts:
         try:
             read(text)
         except HeadgateError as error:
             position = getattr(error, "position", None)
             place = "" if position is None else f", at character {position + 1} of {text[:80]!r}"
-            yield Finding(path, error.message + place, error.hint, position)
+            yield Flaw(path, error.message + place, error.hint, position)
 
 
 def _read_part(text: str) -> float:
@@ -333,7 +333,7 @@ def _read_part(text: str) -> float:
 
 def check_tree(
     stream: str, root: str, parents: Mapping[str, str], sites: Collection[str], members: Collection[str] = ()
-) -> Iterator[Finding]:
+) -> Iterator[Flaw]:
     """Findings of one delivery tree: known sites, one tree from the root, every site of `members` reached."""
     wrong = False
     for child, parent in parents.items():
@@ -346,31 +346,31 @@ def check_tree(
     try:
         tree = Tree(stream, root, dict(parents))
     except ValueError as error:
-        yield Finding((), str(error), f"every site needs a path of parents up to {root!r}")
+        yield Flaw((), str(error), f"every site needs a path of parents up to {root!r}")
         return
     for site in sorted(set(members) - set(tree.members)):
         what = f"the tree does not reach {site!r}, which has subscriptions to {stream!r}"
-        yield Finding((), what, f"add `{site}: PARENT`, for example `{site}: {root}`")
+        yield Flaw((), what, f"add `{site}: PARENT`, for example `{site}: {root}`")
 
 
-def check_links(parents: Mapping[str, str], links: Links, sites: Mapping[str, Site]) -> Iterator[Finding]:
+def check_links(parents: Mapping[str, str], links: Links, sites: Mapping[str, Site]) -> Iterator[Flaw]:
     """Findings of a tree against what can connect: pairs that are not listed, and parents that nobody can dial."""
     for child, parent in parents.items():
         if not links.connected(parent, child):
             what = f"{parent!r} and {child!r} are no listed pair, and only those can connect"
-            yield Finding((child,), what, "list the pair under `links: pairs`, or choose another parent")
+            yield Flaw((child,), what, "list the pair under `links: pairs`, or choose another parent")
         if parent in sites and sites[parent].is_private:
             what = f"nobody can dial the server of {parent!r}, so it can have no children"
-            yield Finding((child,), what, f"give {parent!r} an address (`nats: tls://HOST:PORT`), or another parent")
+            yield Flaw((child,), what, f"give {parent!r} an address (`nats: tls://HOST:PORT`), or another parent")
 
 
-def check_plan(plan: Plan, roots: Mapping[str, str], sites: Collection[str]) -> Iterator[Finding]:
+def check_plan(plan: Plan, roots: Mapping[str, str], sites: Collection[str]) -> Iterator[Flaw]:
     """Findings of a plan against the streams (by root) and the sites."""
     for name, tree in plan.trees.items():
         if name not in roots:
             yield unknown((name,), "stream", name, roots)
         elif tree.root != roots[name]:
             what = f"the tree of {name!r} starts at {tree.root!r}, but the stream's root is {roots[name]!r}"
-            yield Finding((name,), what, "plan again from the current catalog")
+            yield Flaw((name,), what, "plan again from the current catalog")
         else:
             yield from check_tree(name, tree.root, tree.parents, sites)

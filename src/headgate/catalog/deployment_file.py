@@ -12,7 +12,7 @@ from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
 from headgate.catalog.checks import (
-    Finding,
+    Flaw,
     check_format,
     check_links,
     check_roots_of,
@@ -157,7 +157,7 @@ class _Reading:
             if entry is not None:
                 yield name, entry, broken_keys(kind, given)
 
-    def _report(self, path: Path, finding: Finding) -> None:
+    def _report(self, path: Path, finding: Flaw) -> None:
         at = (*path, *finding.path)
         message = f"{dotted(at)}: {finding.message}"
         self._problems.append(self._document.problem(at, message, finding.hint, offset=finding.offset))
@@ -180,7 +180,7 @@ class _Reading:
             if entry.roots is None and not isinstance(self._part("streams")[name].get("root"), str):
                 self._rootless.add(name)
                 if "root" not in broken and not self._part("streams")[name].get("roots"):
-                    self._report(path, Finding((), *NO_ROOT))
+                    self._report(path, Flaw((), *NO_ROOT))
             if entry.roots is not None:
                 streams |= self._roots(path, stream, entry)
                 continue
@@ -200,7 +200,7 @@ class _Reading:
         for root, stream in to_roots(whole, entry, sources).items():
             if stream.name in self._part("streams"):
                 what = f"this root is the stream {stream.name!r}, and there is another one of that name"
-                self._report(path, Finding(("roots", root), what, "rename one of the two"))
+                self._report(path, Flaw(("roots", root), what, "rename one of the two"))
             for finding in self._stream_findings(stream):
                 # What is wrong with the whole is said once.
                 if finding.path[:1] == ("root",):
@@ -212,7 +212,7 @@ class _Reading:
             self._report(path, finding)
         return found
 
-    def _stream_findings(self, stream: Stream) -> Iterator[Finding]:
+    def _stream_findings(self, stream: Stream) -> Iterator[Flaw]:
         sites = self._part("sites")
         yield from check_stream(stream, sites)
         yield from self._source_findings(stream)
@@ -220,14 +220,14 @@ class _Reading:
         if isinstance(root, dict) and root.get("nats") is not None:
             what = f"the stream starts at {stream.root!r}, which has a NATS server of its own"
             hint = f"its job writes to the server of `headgate up`: run that at {stream.root!r}, and give it no `nats`"
-            yield Finding(("root",), what, hint)
+            yield Flaw(("root",), what, hint)
 
-    def _source_findings(self, stream: Stream) -> Iterator[Finding]:
+    def _source_findings(self, stream: Stream) -> Iterator[Flaw]:
         try:
             if self._check_source is not None and stream.source.format != _STAND_IN:
                 self._check_source(replace(stream, key=(), event_time=None))  # those have been checked already
         except HeadgateError as error:
-            yield Finding(("source",), error.message, error.hint)
+            yield Flaw(("source",), error.message, error.hint)
 
     def _source_options(self, path: Path, entry: SourceEntry) -> dict[str, str]:
         """The source's options as they are written: Spark and the sources read their own types from text."""
@@ -235,19 +235,19 @@ class _Reading:
         for key in entry.model_extra or {}:
             raw = self._document.places[(*path, key)].raw
             if raw is None:
-                self._report(path, Finding((key,), "an option of a source is one plain value", "write it as text"))
+                self._report(path, Flaw((key,), "an option of a source is one plain value", "write it as text"))
             else:
                 options[key] = raw
         return options
 
     def _generated_schema(self, path: Path, form: str, options: Mapping[str, str]) -> Schema | None:
         if form != "generator":
-            self._report(path, Finding(("schema",), "key 'schema' is missing", "add `schema: {column: type}`"))
+            self._report(path, Flaw(("schema",), "key 'schema' is missing", "add `schema: {column: type}`"))
             return None
         kind = options.get("kind")
         if kind is None:
             hint = suggestion("", sorted(self._generators), "generators")
-            self._report(path, Finding(("source", "kind"), "a generator needs a kind", hint))
+            self._report(path, Flaw(("source", "kind"), "a generator needs a kind", hint))
         elif kind not in self._generators:
             self._report(path, unknown(("source", "kind"), "generator", kind, self._generators))
         return self._generators.get(kind or "")
@@ -267,7 +267,7 @@ class _Reading:
             for each in checked if "site" not in broken else ():
                 if each.name in subscriptions:
                     what = f"this is the subscription {each.name!r} at a root, and there is another one of that name"
-                    self._report(("subscriptions", name), Finding((), what, "rename one of the two"))
+                    self._report(("subscriptions", name), Flaw((), what, "rename one of the two"))
                 subscriptions[each.name] = each.pause() if entry.paused else each
         return subscriptions
 
@@ -287,10 +287,10 @@ class _Reading:
                     self._report(path, unknown((end,), "site", site, self._part("sites")))
             ends = frozenset(pair.between)
             if len(ends) == 1:
-                self._report(path, Finding((), f"{pair.between[0]!r} is paired with itself", "name two sites"))
+                self._report(path, Flaw((), f"{pair.between[0]!r} is paired with itself", "name two sites"))
             elif seen.setdefault(ends, index) != index:
                 what = f"the same pair as links.pairs[{seen[ends]}]"
-                self._report(path, Finding((), what, "give each pair once; links have no direction"))
+                self._report(path, Flaw((), what, "give each pair once; links have no direction"))
         return to_links(entry)
 
     def _plan(

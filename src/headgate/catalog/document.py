@@ -14,8 +14,8 @@ from headgate.catalog.entry import (
     COLUMN,
     CONTEXT,
     Bandwidth,
+    DocumentEntry,
     Duration,
-    Entry,
     Name,
     Names,
     Rate,
@@ -64,14 +64,14 @@ def _empty(value: Any) -> Any:
     return {} if value is None else value
 
 
-class ColumnEntry(Entry):
+class ColumnEntry(DocumentEntry):
     """A column with a unit; a column without one is written as its type alone."""
 
     type: Annotated[str, AfterValidator(_type)] = Field(description="A Spark type: `double`, `array<string>`, ...")
     unit: str | None = Field(default=None, description="The unit of the values, as text for people: `degC`.")
 
 
-class SourceEntry(Entry):
+class SourceEntry(DocumentEntry):
     """Where a stream's rows come from. Every other key is an option of that format, kept as it is written."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
@@ -81,7 +81,7 @@ class SourceEntry(Entry):
     )
 
 
-class RequirementEntry(Entry):
+class RequirementEntry(DocumentEntry):
     """What delivery must keep to under overload; a bare text is the name of a scenario. The method follows from it."""
 
     preset: Literal["e-science", "sports results", "location based service", "load balancing"] | None = Field(
@@ -98,7 +98,7 @@ class RequirementEntry(Entry):
     )
 
 
-class AdmissionEntry(Entry):
+class AdmissionEntry(DocumentEntry):
     """What the job does with rows and updates of contexts when it cannot keep up."""
 
     require: Annotated[RequirementEntry, BeforeValidator(_preset)] | None = Field(
@@ -134,7 +134,7 @@ SchemaEntry = dict[
 ]
 
 
-class RootEntry(Entry):
+class RootEntry(DocumentEntry):
     """One of several roots of a gridded stream: a stream of its own, with its own job, sequence and ledger."""
 
     site: str = Field(description="The site where the rows of the region get their sequence numbers.")
@@ -144,7 +144,7 @@ class RootEntry(Entry):
     )
 
 
-class StreamEntry(Entry):
+class StreamEntry(DocumentEntry):
     """A typed stream with one root site, or a gridded one with several."""
 
     root: str | None = Field(default=None, description="The site where the rows get their sequence numbers.")
@@ -187,7 +187,7 @@ class StreamEntry(Entry):
         return self
 
 
-class SiteEntry(Entry):
+class SiteEntry(DocumentEntry):
     """A place that runs a relay."""
 
     upload: Bandwidth = Field(default=None, description="Bandwidth out of the site, or `unknown`.")
@@ -201,7 +201,7 @@ class SiteEntry(Entry):
     )
 
 
-class QueueEntry(Entry):
+class QueueEntry(DocumentEntry):
     """Limits of what may wait for a link, for each stream; what does not fit is given up by policy, and declared."""
 
     max_rows: Annotated[int, Field(ge=1)] | None = Field(default=None, description="Rows that may wait.")
@@ -227,7 +227,7 @@ class LinksEntry(QueueEntry):
     )
 
 
-class QualityTableEntry(Entry):
+class QualityTableEntry(DocumentEntry):
     """A QoS function by its values at points of drop and delay; values fall with both."""
 
     kind: Literal["steps", "linear"] = Field(default="steps", description="How values hold between the points.")
@@ -251,7 +251,7 @@ class QualityTableEntry(Entry):
         return QualityTable(self.kind, tuple(self.drop), tuple(self.delay or [ANY_DELAY_S]), rows)
 
 
-class QualityEntry(Entry):
+class QualityEntry(DocumentEntry):
     """How good the delivery must be; a bare word is a preset."""
 
     preset: Literal["strict", "timely", "complete", "relaxed"] | None = Field(
@@ -263,7 +263,7 @@ class QualityEntry(Entry):
     table: QualityTableEntry | None = Field(default=None, description="A QoS function of one's own.")
 
 
-class SubscriptionEntry(Entry):
+class SubscriptionEntry(DocumentEntry):
     """Who wants which rows and columns of a stream, and how well."""
 
     site: str = Field(description="The site that serves the subscriber.")
@@ -312,7 +312,7 @@ class SubscriptionEntry(Entry):
     owner: str = Field(default="", description="The user it belongs to; default: the operators. It never changes.")
 
 
-class SettingsEntry(Entry):
+class SettingsEntry(DocumentEntry):
     """What a deployment says about itself as a whole."""
 
     objective: str | None = Field(

@@ -16,7 +16,7 @@ from headgate.catalog.checks import check_plan
 from headgate.catalog.database import CatalogError
 from headgate.catalog.difference import Changed, difference
 from headgate.catalog.identity import put_incarnation
-from headgate.catalog.newer import KnownRevision, read_newer
+from headgate.catalog.revision_reading import KnownRevision, read_newer
 from headgate.catalog.sharing import SharedInboxes
 from headgate.model import Deployment, Plan, Subscription
 from headgate.model.sharing import next_stay

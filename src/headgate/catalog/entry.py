@@ -91,7 +91,7 @@ Name = Annotated[str, Field(pattern=NAME)]
 Names = Annotated[list[str], BeforeValidator(_one_or_more)]
 
 
-class Entry(BaseModel):
+class DocumentEntry(BaseModel):
     """Anything that stands in a deployment file: no unknown keys, no conversions of types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from headgate.catalog.checks import Finding, check_subscription
+from headgate.catalog.checks import Flaw, check_subscription
 from headgate.catalog.engines import check_grid
 from headgate.catalog.profiles import check_cost
 from headgate.errors import HeadgateError, nearest
@@ -178,5 +178,5 @@ def _noted(found: Subscription, asked: Subscription, grant: Grant) -> Subscripti
     return replace(found, narrowed=None if grant.whole else Narrowed(grant, changed))
 
 
-def _said(asked: Subscription, finding: Finding) -> str:
+def _said(asked: Subscription, finding: Flaw) -> str:
     return f"subscription {asked.name!r}: {finding.message}"

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from headgate.catalog.problems import DeploymentError, Problem
+from headgate.catalog.problems import DeploymentError, FileProblem
 
 MAX_BYTES = 8 * 1024 * 1024
 MAX_DEPTH = 32
@@ -69,11 +69,11 @@ class Document:
     value: Any
     places: dict[Path, Place]
     lines: tuple[str, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[FileProblem, ...] = ()
 
     def problem(
         self, path: Path, message: str, hint: str | None = None, *, key: bool = False, offset: int | None = None
-    ) -> Problem:
+    ) -> FileProblem:
         """A problem at a path, at its key or at a character inside its text.
 
         A path that is not in the file is placed at what encloses it.
@@ -86,7 +86,7 @@ class Document:
         line, column = place.key if on_key else place.value
         if offset is not None and place.raw is not None:
             column += self._inside(place, offset)
-        return Problem(self.name, line, column, message, hint)
+        return FileProblem(self.name, line, column, message, hint)
 
     def _inside(self, place: Place, offset: int) -> int:
         """How far right of a scalar's start one of its characters stands, 0 where quoting or folding hides it."""
@@ -156,7 +156,7 @@ def _decode(data: str | bytes, name: str) -> str:
 
 
 def _refused(name: str, mark: Mark, message: str, hint: str | None) -> DeploymentError:
-    return DeploymentError([Problem(name, *mark, message, hint)])
+    return DeploymentError([FileProblem(name, *mark, message, hint)])
 
 
 def _syntax_hint(text: str, line: int, column: int) -> str:
@@ -252,7 +252,7 @@ class _Flattening:
     def __init__(self, name: str) -> None:
         self._name = name
         self._places: dict[Path, Place] = {}
-        self._problems: list[Problem] = []
+        self._problems: list[FileProblem] = []
 
     def document(self, root: _Node, lines: tuple[str, ...]) -> Document:
         value = self._value(root, root.mark, ())
@@ -270,11 +270,11 @@ class _Flattening:
             name = key.raw
             if not name:
                 what = "a key is empty" if name == "" else "a key is not a plain name"
-                self._problems.append(Problem(self._name, *key.mark, what, "write `name: value`"))
+                self._problems.append(FileProblem(self._name, *key.mark, what, "write `name: value`"))
             elif name in found:
                 first = self._places[(*path, name)].key[0]
                 what = f"duplicate key {name!r}, first given in line {first}"
-                self._problems.append(Problem(self._name, *key.mark, what, "rename or remove one of the two"))
+                self._problems.append(FileProblem(self._name, *key.mark, what, "rename or remove one of the two"))
             else:
                 found[name] = self._value(value, key.mark, (*path, name))
         return found

@@ -9,7 +9,7 @@ from headgate.errors import HeadgateError, nearest
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Problem:
+class FileProblem:
     """One thing that is wrong in a file. Lines and columns count from 1.
 
     >>> str(Problem("headgate.yaml", 3, 5, "unknown key 'uplaod'", "did you mean 'upload'?"))
@@ -30,8 +30,8 @@ class Problem:
 class DeploymentError(HeadgateError):
     """A deployment file that cannot be used, with every problem that was found in it, in the order of the file."""
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems: tuple[Problem, ...] = tuple(sorted(set(problems), key=_order))
+    def __init__(self, problems: Iterable[FileProblem]) -> None:
+        self.problems: tuple[FileProblem, ...] = tuple(sorted(set(problems), key=_order))
         first = self.problems[0]
         lines = [str(problem) for problem in self.problems]
         if len(lines) > 1:
@@ -39,7 +39,7 @@ class DeploymentError(HeadgateError):
         super().__init__("\n".join(lines))
 
 
-def _order(problem: Problem) -> tuple[int, int, str]:
+def _order(problem: FileProblem) -> tuple[int, int, str]:
     return problem.line, problem.column, problem.message
 
 

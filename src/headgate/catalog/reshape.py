@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from headgate.catalog.deployment_file import SourceCheck, parse_deployment
 from headgate.catalog.evolution import check_evolution
+from headgate.catalog.file_writing import deployment_document, merged
 from headgate.catalog.problems import DeploymentError
-from headgate.catalog.written import deployment_document, merged
 from headgate.errors import HeadgateError, nearest
 from headgate.model import Deployment, Schema
 

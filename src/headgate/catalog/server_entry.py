@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from headgate.catalog.entry import Bandwidth, Duration, Entry, Rate, Share, refusal
+from headgate.catalog.entry import Bandwidth, DocumentEntry, Duration, Rate, Share, refusal
 
 
-class TlsEntry(Entry):
+class TlsEntry(DocumentEntry):
     """Files in PEM for TLS."""
 
     cert: str | None = Field(default=None, description="The certificate of the embedded server, or our own.")
@@ -21,7 +21,7 @@ class TlsEntry(Entry):
     )
 
 
-class NatsEntry(Entry):
+class NatsEntry(DocumentEntry):
     """Where NATS is; default: an embedded server on loopback. Options of the command line come first."""
 
     url: str | None = Field(
@@ -49,7 +49,7 @@ class NatsEntry(Entry):
         return self
 
 
-class LimitsEntry(Entry):
+class LimitsEntry(DocumentEntry):
     """What one identity may take from the others; operators are limited in their requests only."""
 
     requests: Rate = Field(default=50.0, gt=0, description="Control requests for long, such as `50/s`.")
@@ -82,7 +82,7 @@ def _webhook(text: str) -> str:
     return text
 
 
-class AlertsEntry(Entry):
+class AlertsEntry(DocumentEntry):
     """When somebody is told that something is wrong, and how."""
 
     contract: Duration = Field(default=120.0, description="How long a subscription may be below its contract.")

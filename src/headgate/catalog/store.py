@@ -18,8 +18,8 @@ from headgate.catalog.change import changing
 from headgate.catalog.database import REPAIR, CatalogError, open_database, reported, writing
 from headgate.catalog.edit import Edit
 from headgate.catalog.identity import add_run, read_mark, read_runs, read_witness, write_witness
-from headgate.catalog.newer import KnownRevision, read_known
 from headgate.catalog.reading import PlanChange, read_answer, read_head, read_plans, read_snapshot
+from headgate.catalog.revision_reading import KnownRevision, read_known
 from headgate.model import Deployment, Plan, Subscription
 from headgate.wire.identity import Incarnation, Run
 from headgate.wire.snapshot import Snapshot

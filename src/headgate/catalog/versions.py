@@ -21,7 +21,7 @@ _NAMES: Final = 500  # asked for at a time: databases limit how many values a qu
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class SubscriptionLife:
     """A subscription in force: its id, class, origin and body."""
 
     id: int
@@ -61,7 +61,7 @@ def put(connection: sa.Connection, kind: str, name: str, body: str | None, revis
     return True
 
 
-def lives(connection: sa.Connection, revision: int | None = None, after: int = 0) -> Iterator[Life]:
+def lives(connection: sa.Connection, revision: int | None = None, after: int = 0) -> Iterator[SubscriptionLife]:
     """The subscriptions in force at a revision or now, in the order of their ids; of contents after one only."""
     life, content = tables.subscription, tables.subscription_version
     query = (
@@ -85,7 +85,7 @@ def ended_since(connection: sa.Connection, before: int, revision: int) -> list[s
     return list(connection.execute(query).scalars())
 
 
-def life(connection: sa.Connection, name: str) -> Life | None:
+def life(connection: sa.Connection, name: str) -> SubscriptionLife | None:
     """The subscription of that name that is in force now."""
     table, content = tables.subscription, tables.subscription_version
     query = (
@@ -97,8 +97,8 @@ def life(connection: sa.Connection, name: str) -> Life | None:
     return None if row is None else _life(*row)
 
 
-def _life(identity: int, name: str, class_id: int, origin: str, body: str, crc: int) -> Life:
-    found = Life(identity, name, class_id, origin, body)
+def _life(identity: int, name: str, class_id: int, origin: str, body: str, crc: int) -> SubscriptionLife:
+    found = SubscriptionLife(identity, name, class_id, origin, body)
     what = f"subscription {found.name!r} (id {found.id})"
     verify(crc, tables.subscription_version.name, what, found.id, found.name, found.class_id, found.body)
     return found
@@ -157,7 +157,9 @@ def names_in_force(connection: sa.Connection, names: Sequence[str]) -> list[str]
     return [name for name in names if name in known]
 
 
-def change_life(connection: sa.Connection, found: Life, origin: str, class_id: int, body: str, revision: int) -> bool:
+def change_life(
+    connection: sa.Connection, found: SubscriptionLife, origin: str, class_id: int, body: str, revision: int
+) -> bool:
     """Give a subscription another body, class or origin; False when it already had them."""
     if (found.origin, found.class_id, found.body) == (origin, class_id, body):
         return False
@@ -169,7 +171,7 @@ def change_life(connection: sa.Connection, found: Life, origin: str, class_id: i
     return True
 
 
-def end_life(connection: sa.Connection, found: Life, revision: int) -> None:
+def end_life(connection: sa.Connection, found: SubscriptionLife, revision: int) -> None:
     """Remove a subscription; its id is not used again."""
     table = tables.subscription
     connection.execute(sa.update(table).where(table.c.id == found.id).values(until=revision))

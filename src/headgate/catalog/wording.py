@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from headgate.catalog.entry import COLUMN, CONTEXT, NAME, describe
 from headgate.catalog.positions import Document, Path, dotted
-from headgate.catalog.problems import Problem, suggestion
+from headgate.catalog.problems import FileProblem, suggestion
 from headgate.errors import nearest
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ _PATTERNS = {
 }
 
 
-def validate(kind: type[T], document: Document, path: Path, value: Any) -> tuple[T | None, list[Problem]]:
+def validate(kind: type[T], document: Document, path: Path, value: Any) -> tuple[T | None, list[FileProblem]]:
     """The value at a path as that kind, or None and its problems."""
     try:
         return TypeAdapter(kind).validate_python(value), []
@@ -72,7 +72,7 @@ def broken_keys(kind: type[Any], value: Any) -> set[str | int]:
     return set()
 
 
-def _problem(kind: Any, document: Document, base: Path, detail: ErrorDetails) -> Problem:
+def _problem(kind: Any, document: Document, base: Path, detail: ErrorDetails) -> FileProblem:
     on_key = detail["loc"][-1:] == ("[key]",)
     local: Path = tuple(part for part in detail["loc"] if part != "[key]")
     path = (*base, *local)

@@ -11,6 +11,7 @@ import typer
 from typer.main import get_command
 
 from headgate import __version__
+from headgate.cli.groups import Program
 from headgate.cli.options import refuse_secrets
 from headgate.cli.usage import tidy
 from headgate.diagnostics import SERVICE, writes_json
@@ -48,7 +49,7 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.extensions",
 )
 
-app = typer.Typer(
+app = Program(
     name="headgate",
     help="Deliver live data streams to many subscribers over limited links, and account for every row.",
     no_args_is_help=True,

@@ -65,5 +65,5 @@ async def _anchor(state_dir: Path, namespace: str) -> Any:
     from headgate.cli.status import reading
     from headgate.service.anchoring import read_anchor
 
-    async with reading(None, state_dir, namespace, None) as client:
+    async with reading(o.ConnectionOptions(state_dir, namespace=namespace)) as client:
         return await read_anchor(client.fabric)

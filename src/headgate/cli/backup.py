@@ -34,7 +34,7 @@ def verify(
     place = catalog or f"sqlite:///{state_dir.absolute() / 'catalog.db'}"
 
     async def work() -> Verified:
-        async with reading(None, state_dir, namespace, None) as client:
+        async with reading(o.ConnectionOptions(state_dir, namespace=namespace)) as client:
             return await verify_all(client.fabric, state_dir, place)
 
     found = o.run(work())

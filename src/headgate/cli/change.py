@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from headgate.cli import options as o
+from headgate.cli.groups import Program
 from headgate.errors import HeadgateError
 
-plans = typer.Typer(help="Plans: propose one, approve or reject it, and see those that were in force.")
+plans = Program(help="Plans: propose one, approve or reject it, and see those that were in force.")
 Names = Annotated[list[str], typer.Argument(help="Subscriptions, all of them or none.")]
 Proposal = Annotated[str, typer.Argument(help="The id of the proposal.")]
 
@@ -33,10 +34,7 @@ def change(
         Path | None,
         typer.Option(help="Parts of a deployment file to merge: streams, sites, links, objective, constraints."),
     ] = None,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Change sites, links, streams and the objective of the running deployment, as one revision.
 
@@ -51,7 +49,7 @@ def change(
         raise HeadgateError(
             "nothing to change", hint='headgate change "site paris upload=1Mbit/s", or --file PART.yaml'
         )
-    _show(o.asked("change", nats, state_dir, namespace, creds, **given))
+    _show(at.ask("change", **given))
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -72,37 +70,28 @@ def _show(answer: dict[str, Any]) -> None:
 
 def pause(
     names: Names,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Let subscriptions take no rows until they are resumed; rows that come meanwhile are not matched for them."""
-    _show(o.asked("pause", nats, state_dir, namespace, creds, names=names))
+    _show(at.ask("pause", names=names))
 
 
 def resume(
     names: Names,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Let paused subscriptions take rows again."""
-    _show(o.asked("resume", nats, state_dir, namespace, creds, names=names))
+    _show(at.ask("resume", names=names))
 
 
 @plans.command("history")
 def history(
     limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=200)] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Show the plans that were in force, newest first, with what changed."""
-    found = o.asked("plan-history", nats, state_dir, namespace, creds, limit=limit)
+    found = at.ask("plan-history", limit=limit)
     if as_json:
         _show(found)
         return
@@ -114,17 +103,14 @@ def history(
 
 @plans.command("proposed")
 def proposed(
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Show the plan that waits for approval, or the last that did, as JSON."""
     from headgate.service.proposals import read_proposal
     from headgate.service.reports import shown
 
     async def work() -> dict[str, Any]:
-        async with await o.connect(nats, state_dir, namespace, creds) as client:
+        async with await at.connect() as client:
             return {"proposal": shown(await read_proposal(client.fabric)) or None}
 
     _show(o.run(work()))
@@ -133,35 +119,26 @@ def proposed(
 @plans.command("propose")
 def propose(
     algorithm: Annotated[str, typer.Option(help="As for `headgate plan`.")] = "search",
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Make a plan by what was measured, and propose it; the answer has its id and the difference."""
-    answer = o.asked("plan-propose", nats, state_dir, namespace, creds, algorithm=algorithm)
+    answer = at.ask("plan-propose", algorithm=algorithm)
     _show(answer["proposal"])
 
 
 @plans.command("approve")
 def approve(
     proposal: Proposal,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Put a proposed plan in force."""
-    _show(o.asked("plan-approve", nats, state_dir, namespace, creds, proposal=proposal))
+    _show(at.ask("plan-approve", proposal=proposal))
 
 
 @plans.command("reject")
 def reject(
     proposal: Proposal,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Say no to a proposed plan; the planner does not propose it again."""
-    _show(o.asked("plan-reject", nats, state_dir, namespace, creds, proposal=proposal))
+    _show(at.ask("plan-reject", proposal=proposal))

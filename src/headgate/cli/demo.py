@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 
 from headgate.cli import options as o
+from headgate.cli.quantities import milliseconds
 from headgate.cli.sheets import Sheet
-from headgate.cli.words import milliseconds
 from headgate.private import make_private
 
 

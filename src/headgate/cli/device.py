@@ -10,11 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from headgate.cli import options as o
+from headgate.cli.groups import Program
 from headgate.cli.sheets import Sheet
 from headgate.errors import HeadgateError
 from headgate.fabric.place import write_whole
 
-device = typer.Typer(help="Devices that speak MQTT: let them in, list them, put them out.", no_args_is_help=True)
+device = Program(help="Devices that speak MQTT: let them in, list them, put them out.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="The device's name; it is its user name too.")]
 
 
@@ -36,17 +37,14 @@ def add(
     ] = None,
     expires: Annotated[str | None, typer.Option(help="How long the password holds, such as `90 d`.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Where to write the password; default: NAME.mqtt.")] = None,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Make a device and write its password into a file that only you can read. It is not kept anywhere else."""
     place = out or Path(f"{name}.mqtt")
     if place.exists():
         raise HeadgateError(f"there is a file {place}", hint="move it away, or give another one with --out")
     given: dict[str, Any] = {"name": name, "reads": read or [], "publishes": publish or [], "expires": expires}
-    answer = o.asked("device-add", nats, state_dir, namespace, creds, **given)
+    answer = at.ask("device-add", **given)
     write_whole(place, answer["password"])
     typer.echo(f"device {name} may connect: user name {name}, password in {place}", err=True)
 
@@ -54,13 +52,10 @@ def add(
 @device.command("list")
 def list_devices(
     as_json: o.AsJson = False,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """List devices and what they may do."""
-    found = o.asked("device-list", nats, state_dir, namespace, creds)["devices"]
+    found = at.ask("device-list")["devices"]
     if as_json:
         typer.echo(json.dumps(found))
         return
@@ -74,13 +69,10 @@ def list_devices(
 @device.command("revoke")
 def revoke(
     name: Name,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Put a device out at once: its connection ends."""
-    o.asked("device-revoke", nats, state_dir, namespace, creds, name=name)
+    at.ask("device-revoke", name=name)
     typer.echo(f"device {name} is out", err=True)
 
 

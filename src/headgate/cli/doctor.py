@@ -38,29 +38,26 @@ def doctor(as_json: o.AsJson = False, state_dir: o.StateDir = o.STATE_DIR) -> No
 
 def support(
     file: Annotated[Path | None, typer.Argument(help="Where to write it; default: a name with the time, here.")] = None,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Write a bundle for whoever helps: status, checks, versions, ends of logs; no passwords, no tokens, no rows."""
     from headgate.service.doctor import examine
     from headgate.service.support import write_bundle
 
-    documents: dict[str, Any] = {"doctor": [each.to_document() for each in examine(state_dir)]}
+    documents: dict[str, Any] = {"doctor": [each.to_document() for each in examine(at.state_dir)]}
     try:
-        documents |= o.run(_documents(nats, state_dir, namespace, creds))
+        documents |= o.run(_documents(at))
     except HeadgateError as error:
         documents["status"] = {"error": str(error)}
     place = file or Path(f"headgate-support-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.tar.gz")
-    parts = write_bundle(place, state_dir, documents)
+    parts = write_bundle(place, at.state_dir, documents)
     typer.echo(f"{place}: {', '.join(parts)}")
 
 
-async def _documents(nats: str | None, state_dir: Path, namespace: str, creds: Path | None) -> dict[str, Any]:
+async def _documents(at: o.ConnectionOptions) -> dict[str, Any]:
     from headgate.cli.status import read_document, reading
     from headgate.service.support import deployment_document
 
-    status = await read_document(nats, state_dir, namespace, creds)
-    async with reading(nats, state_dir, namespace, creds) as client:
+    status = await read_document(at)
+    async with reading(at) as client:
         return {"status": status, "deployment": deployment_document(await client.snapshot())}

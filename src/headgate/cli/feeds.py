@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.words import span
+from headgate.cli.quantities import span
 from headgate.parts import part
 
 if TYPE_CHECKING:

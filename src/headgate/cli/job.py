@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
+from headgate.cli.groups import Program
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    job = typer.Typer(help="The Spark job on a cluster.", no_args_is_help=True)
+    job = Program(help="The Spark job on a cluster.", no_args_is_help=True)
     job.command("pack")(pack)
     app.add_typer(job, name="job")
 

@@ -58,13 +58,10 @@ def invite(
     address: Annotated[
         str | None, typer.Option(help="Where the other host reaches home, tls://HOST:PORT; default: where it listens.")
     ] = None,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Print a token with which another host becomes a site, by `headgate join TOKEN` there. It works once."""
-    found = o.asked("invite", nats, state_dir, namespace, creds, site=site, expires=expires, address=address)
+    found = at.ask("invite", site=site, expires=expires, address=address)
     typer.echo(found["token"])
 
 
@@ -81,12 +78,11 @@ def join(
     listen: Listen = None,
     tls_cert: Certificate = None,
     tls_key: Key = None,
-    log_level: o.LogLevel = "warning",
-    log_format: o.LogFormat = "text",
+    logs: o.Logging = o.WARNINGS,
 ) -> None:
     """Be a site of a deployment that runs elsewhere: run its NATS server and its relay until stopped (Ctrl-C)."""
-    configure(log_level, log_format)
-    tell = Teller(log_format)
+    configure(logs.log_level, logs.log_format)
+    tell = Teller(logs.log_format)
     options = nats_options(None)
     member = Membership.read(state_dir)
     if token is not None:

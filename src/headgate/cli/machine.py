@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
 from typing import Any, Final
 
 from headgate.cli import options as o
@@ -40,12 +39,10 @@ async def ask_machine(client: Client) -> dict[str, Any] | None:
     return None
 
 
-async def machine_error(
-    error: Exception, nats: str | None, state_dir: Path, namespace: str, creds: Path | None
-) -> HeadgateError:
+async def machine_error(error: Exception, at: o.ConnectionOptions) -> HeadgateError:
     """Why the logs of a deployment cannot be read: what its service says of the machine, else what was found here."""
     with noted(SERVICE, "the service cannot be asked about its machine", HeadgateError):
-        async with await o.connect(nats, state_dir, namespace, creds) as client:
+        async with await at.connect() as client:
             lines = machine_lines(await ask_machine(client) or {})
             if lines:
                 return HeadgateError("; ".join(lines))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -46,6 +47,47 @@ LogFormat = Annotated[
 STATE_DIR = Path(".headgate")
 
 
+@dataclass(frozen=True)
+class ConnectionOptions:
+    """How a command reaches a deployment; as a parameter of a command it is these four options (`groups`)."""
+
+    state_dir: StateDir = STATE_DIR
+    nats: Nats = None
+    namespace: Namespace = "hg"
+    creds: Credentials = None
+
+    async def connect(self) -> Client:
+        """A client of the running deployment."""
+        options = nats_options(self.creds)
+        return await Client.connect(self.nats, state_dir=self.state_dir, namespace=self.namespace, **options)
+
+    def run(self, work: Callable[[Client], Awaitable[T]]) -> T:
+        """What work with a client of the running deployment gives; the client is closed afterwards."""
+
+        async def connected() -> T:
+            async with await self.connect() as client:
+                return await work(client)
+
+        return run(connected())
+
+    def ask(self, verb: str, **arguments: Any) -> dict[str, Any]:
+        """What the running service answers to a request."""
+        return self.run(lambda client: client.control(verb, **arguments))
+
+
+@dataclass(frozen=True)
+class Logging:
+    """What a process that runs for long logs, and how."""
+
+    log_level: LogLevel = "warning"
+    log_format: LogFormat = "text"
+
+
+# The deployment in the state directory of the current directory.
+HERE = ConnectionOptions()
+WARNINGS = Logging()
+
+
 def refuse_secrets(arguments: list[str]) -> None:
     """Refuse a password among the arguments of this program, where `ps` shows it to everybody on the machine."""
     for argument in arguments:
@@ -54,11 +96,6 @@ def refuse_secrets(arguments: list[str]) -> None:
                 f"{argument} has a password in it, and everybody on this machine can see the arguments of a program",
                 hint="give the address by HEADGATE_NATS or HEADGATE_CATALOG in the environment, or --creds FILE",
             )
-
-
-async def connect(nats: str | None, state_dir: Path, namespace: str, credentials: Path | None) -> Client:
-    """A client of the running deployment."""
-    return await Client.connect(nats, state_dir=state_dir, namespace=namespace, **nats_options(credentials))
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -100,15 +137,3 @@ def key_values(pairs: list[str]) -> dict[str, str]:
             raise HeadgateError(f"{pair!r} is not KEY=VALUE")
         found[key] = value
     return found
-
-
-def asked(
-    verb: str, nats: str | None, state_dir: Path, namespace: str, creds: Path | None, **arguments: Any
-) -> dict[str, Any]:
-    """What the running service answers to a request."""
-
-    async def work() -> dict[str, Any]:
-        async with await connect(nats, state_dir, namespace, creds) as client:
-            return await client.control(verb, **arguments)
-
-    return run(work())

@@ -50,10 +50,7 @@ def view(
     value: Annotated[str | None, typer.Option(help="The column to draw; default: the first measurement.")] = None,
     zarr: Annotated[Path | None, typer.Option(help="Also write the field to this Zarr store.")] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="How long to read what comes in.")] = 5.0,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Draw what a subscriber of a running deployment has, and what comes in meanwhile. Nothing is acknowledged.
 
@@ -63,7 +60,7 @@ def view(
     part("matplotlib")
 
     async def work() -> dict[str, Any]:
-        async with await o.connect(nats, state_dir, namespace, creds) as client:
+        async with await at.connect() as client:
             field = await read_field(client, names, value, seconds)
             share = asked_share(await client.snapshot(), names)
         draw(field, ", ".join(names), png, share)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,81 +22,108 @@ def register(app: typer.Typer) -> None:
     app.command("plan")(plan)
 
 
-def plan(
-    file: Annotated[
-        Path | None, typer.Argument(help="The deployment file, or `evaluate` to judge a PROBLEM and a PLAN.")
-    ] = None,
-    others: Annotated[list[Path] | None, typer.Argument(help="After `evaluate`: the JSON problem and plan.")] = None,
+@dataclass(frozen=True)
+class SearchOptions:
+    """How a plan is made."""
+
     algorithm: Annotated[
         str,
         typer.Option(
             help="brush, chain, unfas, unfag, qasds, qasdg, search (QASDG improved); exact: optimum, cheapest."
         ),
-    ] = "qasdg",
+    ] = "qasdg"
     objective: Annotated[
         str,
         typer.Option(
             help="For search: quality, arithmetic, contracts or minimum, then bandwidth, fairness; or =weights."
         ),
-    ] = "quality,bandwidth,fairness",
+    ] = "quality,bandwidth,fairness"
+    seed: Annotated[int, typer.Option(help="Seed of the join order and of the search.")] = 0
+
+
+_SEARCH = SearchOptions()
+
+
+@dataclass(frozen=True)
+class AssumedChanges:
+    """What is assumed to be otherwise than the file says."""
+
     what_if: Annotated[
         list[str] | None, typer.Option(help='A change to ask about, such as "site paris upload=1Mbit/s".')
-    ] = None,
+    ] = None
     keep: Annotated[
         bool, typer.Option("--keep", help="With --what-if: carry the plan over with few moves, not planned anew.")
-    ] = False,
+    ] = False
     rate: Annotated[
         list[str] | None, typer.Option(help="The rate of a stream whose file says none, as STREAM=500/s; repeatable.")
-    ] = None,
+    ] = None
     measured: Annotated[
         bool, typer.Option("--measured", help="Plan with the rates, sizes and selectivities of a running deployment.")
-    ] = False,
-    compare: Annotated[bool, typer.Option(help="Show all algorithms side by side.")] = False,
-    svg: Annotated[Path | None, typer.Option(help="Draw the graph with its link loads there.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the join order and of the search.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    ] = False
+
+
+_ASSUMED = AssumedChanges()
+
+
+@dataclass(frozen=True)
+class PlanOutput:
+    """What is shown."""
+
+    compare: Annotated[bool, typer.Option(help="Show all algorithms side by side.")] = False
+    svg: Annotated[Path | None, typer.Option(help="Draw the graph with its link loads there.")] = None
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
     live: Annotated[
         bool, typer.Option("--live", help="Show what a running deployment's planner assumed, predicted and measured.")
-    ] = False,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    ] = False
+
+
+_OUTPUT = PlanOutput()
+
+
+def plan(
+    file: Annotated[
+        Path | None, typer.Argument(help="The deployment file, or `evaluate` to judge a PROBLEM and a PLAN.")
+    ] = None,
+    others: Annotated[list[Path] | None, typer.Argument(help="After `evaluate`: the JSON problem and plan.")] = None,
+    at: o.ConnectionOptions = o.HERE,
+    search: SearchOptions = _SEARCH,
+    assumed: AssumedChanges = _ASSUMED,
+    output: PlanOutput = _OUTPUT,
 ) -> None:
     """Plan a deployment: print the trees, what each subscription will get, and which site or link binds."""
-    if live:
-        _live(nats, state_dir, namespace, creds, as_json)
+    if output.live:
+        _live(at, output.as_json)
         return
     if file is None:
         raise HeadgateError("no deployment file", hint="headgate plan headgate.yaml, or headgate plan --live")
     if str(file) == "evaluate":
-        _evaluate(others or [], as_json)
+        _evaluate(others or [], output.as_json)
         return
     from headgate.cli.deployment import read_deployment
     from headgate.planning.svg import draw
     from headgate.planning.what_if import change
     from headgate.service.proposing import carry_over, propose, result_document
 
-    deployment = _with_rates(read_deployment(file), rate or [])
-    sizes = _measured(nats, state_dir, namespace, creds) if measured else None
+    deployment = _with_rates(read_deployment(file), assumed.rate or [])
+    sizes = _measured(at) if assumed.measured else None
     before, asked = None, deployment
-    if what_if:
-        before = propose(deployment, algorithm, objective, seed, sizes)
-        for text in what_if:
+    if assumed.what_if:
+        before = propose(deployment, search.algorithm, search.objective, search.seed, sizes)
+        for text in assumed.what_if:
             deployment = change(deployment, text)
-    if compare:
-        _compare(deployment, objective, seed, as_json, sizes)
+    if output.compare:
+        _compare(deployment, search.objective, search.seed, output.as_json, sizes)
         return
-    result = propose(deployment, algorithm, objective, seed, sizes)
+    result = propose(deployment, search.algorithm, search.objective, search.seed, sizes)
     gone = sorted(asked.subscriptions.keys() - deployment.subscriptions.keys())
     kept: dict[str, Any] = {}
-    if keep:
+    if assumed.keep:
         if before is None:
             raise HeadgateError("nothing changes", hint='--keep goes with --what-if, such as "without site lyon"')
-        result, kept = carry_over(before.plan, result, seed)
-    if svg is not None:
-        svg.write_text(draw(result.graph, result.unknown_rates), encoding="utf-8")
-    if as_json:
+        result, kept = carry_over(before.plan, result, search.seed)
+    if output.svg is not None:
+        output.svg.write_text(draw(result.graph, result.unknown_rates), encoding="utf-8")
+    if output.as_json:
         typer.echo(json.dumps({**result_document(result), "subscriptions_gone": gone, **kept}))
         return
     _print(result, before)
@@ -110,16 +137,16 @@ def plan(
             f" {result.metrics.geometric_mean:.3f}; planned anew: {kept['moves_anew']}, quality"
             f" {kept['quality_anew']:.3f}"
         )
-    if svg is not None:
-        typer.echo(f"drawn to {svg}")
+    if output.svg is not None:
+        typer.echo(f"drawn to {output.svg}")
 
 
-def _live(nats: str | None, state_dir: Path, namespace: str, creds: Path | None, as_json: bool) -> None:
+def _live(at: o.ConnectionOptions, as_json: bool) -> None:
     """What the planner of a running deployment last said."""
-    from headgate.cli.live import live_tables
+    from headgate.cli.plan_live import live_tables
     from headgate.cli.status import planner_line, read_document
 
-    found = o.run(read_document(nats, state_dir, namespace, creds))["planner"]
+    found = o.run(read_document(at))["planner"]
     if not found:
         raise HeadgateError("nothing was measured yet", hint="the planner looks every half minute while rows flow")
     if as_json:
@@ -143,12 +170,12 @@ def _with_rates(deployment: Deployment, texts: list[str]) -> Deployment:
     return deployment
 
 
-def _measured(nats: str | None, state_dir: Path, namespace: str, creds: Path | None) -> Sizes:
+def _measured(at: o.ConnectionOptions) -> Sizes:
     """What the planner of a running deployment has measured of its streams and subscriptions."""
     from headgate.cli.status import read_document
     from headgate.service.proposing import measured_sizes
 
-    found = measured_sizes(o.run(read_document(nats, state_dir, namespace, creds))["planner"])
+    found = measured_sizes(o.run(read_document(at))["planner"])
     if found is None:
         raise HeadgateError("nothing was measured yet", hint="the planner looks every half minute while rows flow")
     return found

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headgate.cli.groups import Program
 from headgate.errors import HeadgateError
 from headgate.model import Schema, parse_rate
 
@@ -29,7 +30,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(policy, name="policy")
 
 
-policy = typer.Typer(help="Check reduction policies and try them on recorded rows.", no_args_is_help=True)
+policy = Program(help="Check reduction policies and try them on recorded rows.", no_args_is_help=True)
 
 
 @policy.command("filters")

@@ -69,15 +69,11 @@ class HostPlace:
 
 def relay(
     site: Annotated[str, typer.Option(help="The site whose relay this is.")],
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
     listen: Listen = None,
     tls_cert: Certificate = None,
     tls_key: Key = None,
-    log_level: o.LogLevel = "warning",
-    log_format: o.LogFormat = "text",
+    logs: o.Logging = o.WARNINGS,
     trace: Annotated[
         bool, typer.Option("--trace", help="Print every event that the relay takes in and every command it gives.")
     ] = False,
@@ -86,13 +82,13 @@ def relay(
 
     `headgate up` runs the relays of sites without an address; start it with --no-relays to run them by this command.
     """
-    configure(log_level, log_format)
-    connecting = _as_site(site, nats, state_dir, namespace, creds)
-    place = HostPlace(state_dir, listen, tls_cert, tls_key, nats_options(None))
-    asyncio.run(run_relay(site, connecting, place, Teller(log_format), trace=trace))
+    configure(logs.log_level, logs.log_format)
+    connecting = _as_site(site, at)
+    place = HostPlace(at.state_dir, listen, tls_cert, tls_key, nats_options(None))
+    asyncio.run(run_relay(site, connecting, place, Teller(logs.log_format), trace=trace))
 
 
-async def _as_site(site: str, nats: str | None, state_dir: Path, namespace: str, creds: Path | None) -> Client:
+async def _as_site(site: str, at: o.ConnectionOptions) -> Client:
     """A connection with the rights of a site: by its credentials, or by the keys of a server on this machine."""
     from headgate.client.client import find_url
     from headgate.fabric.address import directory_of
@@ -100,15 +96,15 @@ async def _as_site(site: str, nats: str | None, state_dir: Path, namespace: str,
     from headgate.fabric.rolebook import RoleBook
     from headgate.fabric.rolekeys import has_keys, site_credentials
 
-    url = find_url(nats, state_dir)
+    url = find_url(at.nats, at.state_dir)
     directory = directory_of(url)
-    if creds is not None or directory is None or not has_keys(directory):
-        return await o.connect(nats, state_dir, namespace, creds)
-    chapter = RoleBook.read(directory).chapters.get(namespace)
+    if at.creds is not None or directory is None or not has_keys(directory):
+        return await at.connect()
+    chapter = RoleBook.read(directory).chapters.get(at.namespace)
     if chapter is not None and site not in chapter.sites:
         raise _no_site(site, chapter.sites)
-    credentials = site_credentials(directory, namespace, site)
-    return Client(await join(url, Logs(namespace), credentials, **nats_options(None)))
+    credentials = site_credentials(directory, at.namespace, site)
+    return Client(await join(url, Logs(at.namespace), credentials, **nats_options(None)))
 
 
 def _no_site(site: str, known: Iterable[str]) -> HeadgateError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +19,39 @@ def register(app: typer.Typer) -> None:
     app.command("replay")(replay)
 
 
+@dataclass(frozen=True)
+class RecordingOptions:
+    """How Spark reads recorded rows."""
+
+    stream: Annotated[str | None, typer.Option(help="Whose rows they are, where there are several streams.")] = None
+    format_name: Annotated[
+        str | None, typer.Option("--format", help="A batch format of Spark; default: by the name of the file.")
+    ] = None
+    option: Annotated[
+        list[str] | None, typer.Option("--option", help="An option of that format's reader, as KEY=VALUE.")
+    ] = None
+    master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]"
+    conf: Annotated[list[str] | None, typer.Option(help="A Spark option, as KEY=VALUE.")] = None
+
+
+_RECORDING = RecordingOptions()
+
+
+@dataclass(frozen=True)
+class PaceOptions:
+    """When recorded rows come."""
+
+    speed: Annotated[
+        str,
+        typer.Option(help="`max`: as recorded, in virtual time. A number: rows come so many times as fast."),
+    ] = "max"
+    rate: Annotated[str | None, typer.Option(help="Rows come evenly, such as 500/s, whatever their times are.")] = None
+    trigger: Annotated[float, typer.Option(help="Seconds from one micro-batch to the next.", min=0.01)] = 1.0
+
+
+_PACE = PaceOptions()
+
+
 def replay(
     data: Annotated[
         list[str], typer.Argument(help="Recorded rows: a file, directory or URI, or STREAM=PATH; repeatable.")
@@ -31,40 +65,27 @@ def replay(
         list[Path] | None,
         typer.Option(help="Other policies: a YAML map of subscriptions; `*` is all others; twice compares two."),
     ] = None,
-    speed: Annotated[
-        str,
-        typer.Option(help="`max`: as recorded, in virtual time. A number: rows come so many times as fast."),
-    ] = "max",
-    rate: Annotated[str | None, typer.Option(help="Rows come evenly, such as 500/s, whatever their times are.")] = None,
-    stream: Annotated[str | None, typer.Option(help="Whose rows they are, where there are several streams.")] = None,
-    format_name: Annotated[
-        str | None, typer.Option("--format", help="A batch format of Spark; default: by the name of the file.")
-    ] = None,
-    option: Annotated[
-        list[str] | None, typer.Option("--option", help="An option of that format's reader, as KEY=VALUE.")
-    ] = None,
-    trigger: Annotated[float, typer.Option(help="Seconds from one micro-batch to the next.", min=0.01)] = 1.0,
     out: Annotated[
         Path | None, typer.Option(help="Directory for the received rows (Parquet), the chart and the report.")
     ] = None,
-    master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
-    conf: Annotated[list[str] | None, typer.Option(help="A Spark option, as KEY=VALUE.")] = None,
     as_json: o.AsJson = False,
+    recording: RecordingOptions = _RECORDING,
+    pacing: PaceOptions = _PACE,
 ) -> None:
     """Run recorded data through a deployment: who would have received what, when, and what would have been given up."""
     from headgate.cli.deployment import read_deployment
-    from headgate.pipeline.recorded import Pace
+    from headgate.pipeline.recorded_data import Pace
     from headgate.pipeline.session import make_session
     from headgate.replay.run import Replay, recording_of, run_replay
     from headgate.replay.variants import make_variants
 
     found = read_deployment(deployment)
-    pace = Pace(trigger, _speed(speed), None if rate is None else parse_rate(rate))
-    given = _pairs(option)
-    recordings = [recording_of(text, found, format_name, given, stream) for text in data]
+    pace = Pace(pacing.trigger, _speed(pacing.speed), None if pacing.rate is None else parse_rate(pacing.rate))
+    given = _pairs(recording.option)
+    recordings = [recording_of(text, found, recording.format_name, given, recording.stream) for text in data]
     variants = make_variants(found, plan or [], policies or [])
     o.raise_on_interrupt()
-    spark = make_session("headgate replay", master, _pairs(conf))
+    spark = make_session("headgate replay", recording.master, _pairs(recording.conf))
     try:
         report = run_replay(
             spark, Replay(recordings, variants, pace, out), lambda line: None if as_json else typer.echo(line)

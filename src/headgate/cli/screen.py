@@ -13,8 +13,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from headgate.cli.quantities import milliseconds
 from headgate.cli.trends import Trends, tree_of
-from headgate.cli.words import milliseconds
 
 LEAST_WIDTH: Final = 110
 LEAST_HEIGHT: Final = 34

@@ -16,8 +16,8 @@ from rich.text import Text
 
 from headgate.cli import options as o
 from headgate.cli.machine import ask_machine, machine_error, machine_lines
+from headgate.cli.quantities import milliseconds, span, waterfall_line
 from headgate.cli.sheets import Sheet
-from headgate.cli.words import milliseconds, span, waterfall_line
 from headgate.client.client import Client
 from headgate.errors import HeadgateError, nearest
 from headgate.fabric import FabricError
@@ -50,15 +50,16 @@ def register(app: typer.Typer) -> None:
 
 
 @asynccontextmanager
-async def reading(nats: str | None, state_dir: Path, namespace: str, creds: Path | None) -> AsyncIterator[Client]:
+async def reading(at: o.ConnectionOptions) -> AsyncIterator[Client]:
     """A client; when nothing runs in the state directory, its server is started for as long as the reading takes."""
     from headgate.fabric import EmbeddedServer
     from headgate.fabric.gated import GatedFabric
     from headgate.fabric.server import running_url
     from headgate.service.exclusive import exclusive
 
-    if nats is not None or running_url(state_dir) is not None:
-        async with await o.connect(nats, state_dir, namespace, creds) as client:
+    state_dir = at.state_dir
+    if at.nats is not None or running_url(state_dir) is not None:
+        async with await at.connect() as client:
             if isinstance(client.fabric, GatedFabric):
                 raise HeadgateError(
                     f"user {client.fabric.user!r} may not look at the whole deployment",
@@ -77,7 +78,7 @@ async def reading(nats: str | None, state_dir: Path, namespace: str, creds: Path
         server = EmbeddedServer(state_dir)
         await asyncio.to_thread(server.start)
         try:
-            async with await Client.connect(server.url, namespace=namespace) as client:
+            async with await Client.connect(server.url, namespace=at.namespace) as client:
                 await _refuse_misfits(client, state_dir)
                 yield client
         finally:
@@ -99,23 +100,21 @@ async def _refuse_misfits(client: Client, state_dir: Path) -> None:
             raise IdentityError(wrong)
 
 
-async def read_document(
-    nats: str | None, state_dir: Path, namespace: str, creds: Path | None, page: Page | None = None
-) -> dict[str, Any]:
+async def read_document(at: o.ConnectionOptions, page: Page | None = None) -> dict[str, Any]:
     """The status of a deployment, running or not, with all of its subscriptions or those of a page."""
     from headgate.fabric.server import running_url
-    from headgate.service.pulse import stream_state
+    from headgate.service.heartbeat import stream_state
     from headgate.service.status import read_status, with_machine
 
-    answers = nats is not None or running_url(state_dir) is not None
+    answers = at.nats is not None or running_url(at.state_dir) is not None
     try:
-        async with reading(nats, state_dir, namespace, creds) as client, asyncio.timeout(_STATUS_S):
+        async with reading(at) as client, asyncio.timeout(_STATUS_S):
             await client.snapshot()
-            document = await read_status(client.fabric, client.tables, state_dir if nats is None else None, page)
+            document = await read_status(client.fabric, client.tables, at.state_dir if at.nats is None else None, page)
             # The log may have an old report: it cannot be written when the disk is full.
             machine = await ask_machine(client)
     except (FabricError, TimeoutError) as error:
-        raise await machine_error(error, nats, state_dir, namespace, creds) from error
+        raise await machine_error(error, at) from error
     document = document if machine is None else with_machine(document, machine)
     if not answers and document["service"]["state"] == "running":
         # Its server had to be started for this reading: the service was killed a moment ago.
@@ -130,10 +129,7 @@ def status(
     only: _Only = None,
     after: _After = "",
     limit: _Limit = PAGE,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Show streams, sites, links, and subscriptions with every term of the ledger and both delays; then what is wrong.
 
@@ -141,7 +137,7 @@ def status(
     hand-over.
     """
     page = Page.read(o.key_values(only or []), after, limit)
-    document = o.run(read_document(nats, state_dir, namespace, creds, page))
+    document = o.run(read_document(at, page))
     if as_json:
         typer.echo(json.dumps(document))
         return
@@ -396,10 +392,7 @@ def ledger(
     only: _Only = None,
     after: _After = "",
     limit: _Limit = PAGE,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Check that every row is accounted for; exit 1 when one is not, or when it cannot be said.
 
@@ -407,7 +400,7 @@ def ledger(
     that cannot be read are named. `oldest` is how long the oldest row in flight has been on its way.
     """
     page = Page.read(o.key_values(only or []), after, limit)
-    document = o.run(read_document(nats, state_dir, namespace, creds, page))
+    document = o.run(read_document(at, page))
     wrong = [each for each in document["findings"] if each["wrong"]]
     if as_json:
         found = {key: document[key] for key in _LEDGER}
@@ -436,16 +429,13 @@ def differences(document: dict[str, Any]) -> list[str]:
 def dead(
     stream: Annotated[str, typer.Argument(help="The stream.")],
     count: Annotated[int, typer.Option("--count", "-n", help="At most so many, the newest.")] = 100,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Print a stream's dead letters with their reasons, as JSON lines."""
-    from headgate.service.dead import read_dead_letters
+    from headgate.service.dead_letters import read_dead_letters
 
     async def work() -> list[str]:
-        async with reading(nats, state_dir, namespace, creds) as client:
+        async with reading(at) as client:
             streams = (await client.snapshot()).deployment.streams
             if stream not in streams:
                 close = nearest(stream, streams)

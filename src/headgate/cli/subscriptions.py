@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,16 +31,25 @@ def register(app: typer.Typer) -> None:
     app.command("publish")(publish)
 
 
-def subscribe(
-    name: Annotated[str | None, typer.Argument(help="The subscription's name; none with --from.")] = None,
-    stream: Annotated[str | None, typer.Option(help="The stream.")] = None,
-    site: Annotated[str | None, typer.Option(help="The site that it is delivered at.")] = None,
-    where: Annotated[str | None, typer.Option(help="Which rows, as a SQL expression; default: all.")] = None,
-    select: Annotated[str | None, typer.Option(help="Which columns, separated by commas; default: all.")] = None,
+@dataclass(frozen=True)
+class RowOptions:
+    """What is subscribed to."""
+
+    stream: Annotated[str | None, typer.Option(help="The stream.")] = None
+    site: Annotated[str | None, typer.Option(help="The site that it is delivered at.")] = None
+    where: Annotated[str | None, typer.Option(help="Which rows, as a SQL expression; default: all.")] = None
+    select: Annotated[str | None, typer.Option(help="Which columns, separated by commas; default: all.")] = None
     option: Annotated[
         list[str] | None,
         typer.Option("--set", help="Any other key of the deployment file, as KEY=YAML; repeatable."),
-    ] = None,
+    ] = None
+
+
+_EVERYTHING = RowOptions()
+
+
+def subscribe(
+    name: Annotated[str | None, typer.Argument(help="The subscription's name; none with --from.")] = None,
     from_: Annotated[
         Path | None,
         typer.Option(
@@ -51,51 +60,37 @@ def subscribe(
     ] = None,
     change: Annotated[bool, typer.Option("--change", help="Change a subscription of that name.")] = False,
     wait: Annotated[str, typer.Option(help="How long to wait for the first batch that it counts in.")] = "10 s",
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
+    rows: RowOptions = _EVERYTHING,
 ) -> None:
     """Add a subscription to the running deployment; it is counted from the sequence that is printed as `starts`."""
     from headgate.model import parse_duration
 
-    given = {"stream": stream, "site": site, "where": where, "select": select}
+    given = {key: getattr(rows, key) for key in ("stream", "site", "where", "select")}
     document = read_keys({key: value for key, value in given.items() if value is not None})
-    for key, value in o.key_values(option or []).items():
+    for key, value in o.key_values(rows.option or []).items():
         document[key] = yaml.safe_load(value)
     if from_ is not None:
         wanted = {each: {**document, **found} for each, found in read_subscriptions(from_).items()}
-        typer.echo(json.dumps(o.run(_subscribe_many(wanted, change, nats, state_dir, namespace, creds))))
+        typer.echo(json.dumps(at.run(lambda client: client.subscribe_many(wanted, change=change))))
         return
-    missing = [key for key, value in (("NAME", name), ("--stream", stream), ("--site", site)) if value is None]
+    needed = {"NAME": name, "--stream": rows.stream, "--site": rows.site}
+    missing = [key for key, value in needed.items() if value is None]
     if name is None or missing:
         raise HeadgateError(f"{', '.join(missing)} is missing", hint="give it, or a file of subscriptions with --from")
 
-    async def work() -> dict[str, Any]:
-        async with await o.connect(nats, state_dir, namespace, creds) as client:
-            answer = await client.control("subscribe", name=name, subscription=document, change=change)
-            deadline_s = parse_duration(wait)
-            if "ids" in answer:  # one at each root of the stream
-                return {**answer, "starts": {each: await _starts(client, each, deadline_s) for each in answer["ids"]}}
-            return {**answer, "starts": await _starts(client, name, deadline_s)}
+    async def work(client: Client) -> dict[str, Any]:
+        answer = await client.control("subscribe", name=name, subscription=document, change=change)
+        deadline_s = parse_duration(wait)
+        if "ids" in answer:  # one at each root of the stream
+            return {**answer, "starts": {each: await _starts(client, each, deadline_s) for each in answer["ids"]}}
+        return {**answer, "starts": await _starts(client, name, deadline_s)}
 
-    answer = o.run(work())
+    answer = at.run(work)
     typer.echo(json.dumps(answer))
     starts = answer["starts"]
     if starts is None or (isinstance(starts, dict) and None in starts.values()):
         typer.echo("no rows came meanwhile: it is counted from the next batch on, see `headgate ledger`", err=True)
-
-
-async def _subscribe_many(
-    wanted: dict[str, dict[str, Any]],
-    change: bool,
-    nats: str | None,
-    state_dir: Path,
-    namespace: str,
-    creds: Path | None,
-) -> dict[str, Any]:
-    async with await o.connect(nats, state_dir, namespace, creds) as client:
-        return await client.subscribe_many(wanted, change=change)
 
 
 async def _starts(client: Any, name: str, timeout_s: float) -> int | None:
@@ -118,18 +113,10 @@ async def _starts(client: Any, name: str, timeout_s: float) -> int | None:
 def move(
     name: Annotated[str, typer.Argument(help="The subscription's name.")],
     to: Annotated[str, typer.Option("--to", help="The site to deliver it at from now on.")],
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Hand a subscription over to another site: its reader gets what the old one holds first, and nothing twice."""
-
-    async def work() -> int:
-        async with await o.connect(nats, state_dir, namespace, creds) as client:
-            return await client.move(name, to)
-
-    typer.echo(json.dumps({"revision": o.run(work())}))
+    typer.echo(json.dumps({"revision": at.run(lambda client: client.move(name, to))}))
 
 
 def detach(
@@ -137,34 +124,18 @@ def detach(
     expires: Annotated[
         str | None, typer.Option(help="How long rows are kept, as in `10 min`; default: what the subscription says.")
     ] = None,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Say that nobody will read a subscription for a while; who does so next, at any site, goes on where it was."""
-
-    async def work() -> str:
-        async with await o.connect(nats, state_dir, namespace, creds) as client:
-            return await client.detach(name, expires=expires)
-
-    typer.echo(json.dumps({"position": o.run(work())}))
+    typer.echo(json.dumps({"position": at.run(lambda client: client.detach(name, expires=expires))}))
 
 
 def unsubscribe(
     name: Annotated[str, typer.Argument(help="The subscription's name.")],
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """End a subscription; what it was owed until then stays readable in its inbox."""
-
-    async def work() -> int:
-        async with await o.connect(nats, state_dir, namespace, creds) as client:
-            return await client.unsubscribe(name)
-
-    typer.echo(json.dumps({"revision": o.run(work())}))
+    typer.echo(json.dumps({"revision": at.run(lambda client: client.unsubscribe(name))}))
 
 
 def refine(
@@ -174,38 +145,22 @@ def refine(
     add: Annotated[
         str | None, typer.Option(help="Leave it as it is, and subscribe to what it lacks, with its past, by this name.")
     ] = None,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Change the resolution of a running subscription; prints what it still lacks of the rows before."""
     given = {"space": space, "time": time}
     wanted = {key: text.split(",") if "," in text else text for key, text in given.items() if text is not None}
-
-    async def work() -> dict[str, Any]:
-        async with await o.connect(nats, state_dir, namespace, creds) as client:
-            return {"missing": await client.refine(name, add=add, **wanted)}
-
-    typer.echo(json.dumps(o.run(work())))
+    typer.echo(json.dumps({"missing": at.run(lambda client: client.refine(name, add=add, **wanted))}))
 
 
 def context(
     name: Annotated[str, typer.Argument(help="The subscription's name.")],
     values: Annotated[list[str], typer.Argument(help="Values for its filter's $names, as NAME=YAML.")],
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Set values of a subscriber's context; prints the place in the stream's order from which they hold."""
     found = {key: yaml.safe_load(value) for key, value in o.key_values(values).items()}
-
-    async def work() -> int:
-        async with await o.connect(nats, state_dir, namespace, creds) as client:
-            return await client.set_context(name, **found)
-
-    typer.echo(json.dumps({"place": o.run(work())}))
+    typer.echo(json.dumps({"place": at.run(lambda client: client.set_context(name, **found))}))
 
 
 def publish(
@@ -217,10 +172,7 @@ def publish(
     ] = None,
     buffer: Annotated[int, typer.Option(help="With --live: how many rows may wait.", min=1)] = 100_000,
     expires: Annotated[str, typer.Option(help="With --live: how long a row may wait.")] = "10 min",
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Publish rows into a stream; returns once they are stored.
 
@@ -231,16 +183,11 @@ def publish(
         if str(file) != "-":
             raise HeadgateError("--live reads lines as they come", hint="give `-` as the file")
         document = yaml.safe_load(policy.read_text("utf-8")) if policy is not None else None
-        sending = _send_lines(o.connect(nats, state_dir, namespace, creds), stream, document, buffer, expires)
+        sending = _send_lines(at.connect(), stream, document, buffer, expires)
         typer.echo(json.dumps(o.run(sending)))
         return
     rows = _read_rows(file)
-
-    async def work() -> int:
-        async with await o.connect(nats, state_dir, namespace, creds) as client:
-            return await client.publish(stream, rows)
-
-    typer.echo(json.dumps({"stored": o.run(work()), "rows": len(rows)}))
+    typer.echo(json.dumps({"stored": at.run(lambda client: client.publish(stream, rows)), "rows": len(rows)}))
 
 
 async def _send_lines(

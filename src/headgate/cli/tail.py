@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from headgate.cli import options as o
-from headgate.cli.words import span
+from headgate.cli.quantities import span
 from headgate.client import Client
 from headgate.client.delivery import Inbox, closing
 from headgate.client.merged import MergedInbox
@@ -20,7 +20,7 @@ from headgate.diagnostics import CLIENT, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import Crew
 from headgate.model.roots import members_named
-from headgate.service.pulse import read_pulse
+from headgate.service.heartbeat import read_pulse
 from headgate.wire.message import json_value
 
 _FIRST_S: Final = 2.0
@@ -42,17 +42,14 @@ def tail(
     after_loss: Annotated[
         bool, typer.Option("--after-loss", help="Read on although the stream began anew: rows in between are lost.")
     ] = False,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Print a subscription's rows as they come, and what was given up at its place.
 
     Rows that were printed are acknowledged: the next `tail` goes on after them. A subscription has one reader at a
     time; a second one takes over, unless it says --peek.
     """
-    connecting = o.connect(nats, state_dir, namespace, creds)
+    connecting = at.connect()
     o.run(_tail(connecting, name, count, as_json=as_json, peek=peek, after_loss=after_loss))
 
 
@@ -63,7 +60,7 @@ async def _tail(
         inbox = await client.subscribe(name, peek=peek, max_rows=count, after_loss=after_loss)
         if isinstance(inbox, MergedInbox) and count is not None:
             inbox.limit(1)  # one row at a time, since every root reads ahead
-        waiting = Waiting(client, name)
+        waiting = WaitingNotice(client, name)
         async with Crew() as crew, closing(inbox) as deliveries:
             crew.spawn(waiting.run())
             async for delivery in deliveries:
@@ -97,7 +94,7 @@ def _show(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-class Waiting:
+class WaitingNotice:
     """Says on standard error that no rows come, and what they wait for: at first soon, then now and then."""
 
     def __init__(self, client: Client, name: str) -> None:

@@ -30,10 +30,7 @@ def trace(
         ),
     ] = None,
     as_json: o.AsJson = False,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Follow sampled rows from their event to their reader, with the time that each stage took, until Ctrl-C.
 
@@ -52,7 +49,7 @@ def trace(
     async def work() -> None:
         from headgate.service.tracing.follow import RowFollower
 
-        async with await o.connect(nats, state_dir, namespace, creds) as client:
+        async with await at.connect() as client:
             deployment = (await client.snapshot()).identity.deployment
             follower = RowFollower(client, share, subscriptions or (), parse_duration(patience))
             began_s = time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,7 @@ from headgate.errors import HeadgateError
 
 if TYPE_CHECKING:
     from headgate.model import Deployment, Plan
-    from headgate.service.look import Look
+    from headgate.service.measuring import Look
     from headgate.tuning.deployment import TuneResult, TuneStep
     from headgate.tuning.search import Options
 
@@ -26,41 +27,78 @@ def register(app: typer.Typer) -> None:
     app.command("tune")(tune)
 
 
-def tune(
-    file: Annotated[Path | None, typer.Argument(help="The deployment file; not needed with --live.")] = None,
-    objective: Annotated[str | None, typer.Option(help="An objective instead of the file's.")] = None,
-    constraint: Annotated[
-        list[str] | None, typer.Option(help="A constraint besides the file's; may be given several times.")
-    ] = None,
-    periods: Annotated[int, typer.Option(help="At most so many optimisation periods.")] = 200,
-    levels: Annotated[int, typer.Option(help="Levels of an optimisation unit, 3 to 6.", min=3, max=6)] = 3,
-    steps: Annotated[bool, typer.Option(help="Show the make-before-break steps of every change.")] = False,
-    measured: Annotated[Path | None, typer.Option(help="Measured link, site and size figures (JSON).")] = None,
-    watch: Annotated[
-        bool,
-        typer.Option(help="Look at the running deployment (or at --measured) again and again and propose steps."),
-    ] = False,
+@dataclass(frozen=True)
+class LiveOptions:
+    """The tuner between running relays."""
+
     live: Annotated[
         bool, typer.Option("--live", help="Show the tuner between the running relays, which carries its steps out.")
-    ] = False,
+    ] = False
     mode: Annotated[
         list[str] | None,
         typer.Option(help="With --live: bottleneck, opportunistic, random, concurrent; may be given several times."),
-    ] = None,
-    period: Annotated[str | None, typer.Option(help="With --live: the optimisation period, such as 30s.")] = None,
+    ] = None
+    period: Annotated[str | None, typer.Option(help="With --live: the optimisation period, such as 30s.")] = None
     approximate: Annotated[
         float | None, typer.Option(help="With --live: the constant p of the statistics approximation.", min=0.0)
-    ] = None,
-    seconds: Annotated[float, typer.Option(help="With --live: look on for so long; 0 until interrupted.")] = 0.0,
-    settled: Annotated[bool, typer.Option(help="With --live: look on until nothing changes for some periods.")] = False,
-    every: Annotated[float, typer.Option(help="Seconds between two looks with --watch.")] = 10.0,
-    looks: Annotated[int, typer.Option(help="Stop --watch after so many looks; 0 goes on until interrupted.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Write the tuned plan there, as the file's `plan:` part.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    ] = None
+    seconds: Annotated[float, typer.Option(help="With --live: look on for so long; 0 until interrupted.")] = 0.0
+    settled: Annotated[bool, typer.Option(help="With --live: look on until nothing changes for some periods.")] = False
+
+
+_RUNNING = LiveOptions()
+
+
+@dataclass(frozen=True)
+class WatchOptions:
+    """Looking again and again."""
+
+    watch: Annotated[
+        bool,
+        typer.Option(help="Look at the running deployment (or at --measured) again and again and propose steps."),
+    ] = False
+    every: Annotated[float, typer.Option(help="Seconds between two looks with --watch.")] = 10.0
+    looks: Annotated[int, typer.Option(help="Stop --watch after so many looks; 0 goes on until interrupted.")] = 0
+
+
+_WATCHING = WatchOptions()
+
+
+@dataclass(frozen=True)
+class TuningOptions:
+    """How the plan is improved."""
+
+    objective: Annotated[str | None, typer.Option(help="An objective instead of the file's.")] = None
+    constraint: Annotated[
+        list[str] | None, typer.Option(help="A constraint besides the file's; may be given several times.")
+    ] = None
+    periods: Annotated[int, typer.Option(help="At most so many optimisation periods.")] = 200
+    levels: Annotated[int, typer.Option(help="Levels of an optimisation unit, 3 to 6.", min=3, max=6)] = 3
+
+
+_TUNING = TuningOptions()
+
+
+@dataclass(frozen=True)
+class TuneOutput:
+    """What is shown and written."""
+
+    steps: Annotated[bool, typer.Option(help="Show the make-before-break steps of every change.")] = False
+    out: Annotated[Path | None, typer.Option(help="Write the tuned plan there, as the file's `plan:` part.")] = None
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False
+
+
+_OUTPUT = TuneOutput()
+
+
+def tune(
+    file: Annotated[Path | None, typer.Argument(help="The deployment file; not needed with --live.")] = None,
+    measured: Annotated[Path | None, typer.Option(help="Measured link, site and size figures (JSON).")] = None,
+    at: o.ConnectionOptions = o.HERE,
+    running: LiveOptions = _RUNNING,
+    watching: WatchOptions = _WATCHING,
+    tuning: TuningOptions = _TUNING,
+    output: TuneOutput = _OUTPUT,
 ) -> None:
     """Improve the plan of a deployment and show the cost over time and every transformation with its benefit.
 
@@ -72,23 +110,23 @@ def tune(
     messages between them and carry their steps out; the options change what they do, and the effect of every step is
     shown as predicted and as measured. With --json alone it tells how things stand now.
     """
-    if live:
+    if running.live:
         from headgate.cli.tune_live import Watching, tune_live
 
         given = {
-            "objective": objective,
-            "constraints": constraint,
-            "mode": ",".join(mode) if mode else None,
-            "every": period,
-            "levels": levels if levels != 3 else None,
-            "approximate": approximate,
+            "objective": tuning.objective,
+            "constraints": tuning.constraint,
+            "mode": ",".join(running.mode) if running.mode else None,
+            "every": running.period,
+            "levels": tuning.levels if tuning.levels != 3 else None,
+            "approximate": running.approximate,
             "measured": _read(measured) if measured else None,
         }
 
         async def show() -> None:
-            async with await o.connect(nats, state_dir, namespace, creds) as client:
+            async with await at.connect() as client:
                 wanted = {name: value for name, value in given.items() if value is not None}
-                await tune_live(client, wanted, Watching(seconds, settled, as_json))
+                await tune_live(client, wanted, Watching(running.seconds, running.settled, output.as_json))
 
         o.run(show())
         return
@@ -99,40 +137,39 @@ def tune(
     from headgate.tuning.transformations import STANDARD, WIDE, installed
 
     deployment = read_deployment(file)
-    options = Options(
-        transformations=(*(STANDARD if levels == 3 else WIDE), *installed()), levels=levels, periods=periods
-    )
-    wishes = (*deployment.constraints, *(constraint or ()))
-    running = watch and measured is None
+    steps = (*(STANDARD if tuning.levels == 3 else WIDE), *installed())
+    options = Options(transformations=steps, levels=tuning.levels, periods=tuning.periods)
+    wishes = (*deployment.constraints, *(tuning.constraint or ()))
+    looks_itself = watching.watch and measured is None
     plan: Plan | None = None
     result: TuneResult | None = None
     seen: dict[str, Any] | None = None
     count = 0
     while True:
-        if running:
-            found = o.run(_look(nats, state_dir, namespace, creds, every))
-            result = tuned_live(found, deployment, objective, wishes, options)
+        if looks_itself:
+            found = o.run(_look(at, watching.every))
+            result = tuned_live(found, deployment, tuning.objective, wishes, options)
         else:
             figures = _read(measured) if measured else {}
-            result = _tuned(deployment, plan, objective, wishes, options, figures) if figures != seen else None
+            result = _tuned(deployment, plan, tuning.objective, wishes, options, figures) if figures != seen else None
             seen = figures
         if result is not None:
-            _show(result, steps=steps or watch, as_json=as_json)
+            _show(result, steps=output.steps or watching.watch, as_json=output.as_json)
             plan = result.plan
-            if out is not None:
-                out.write_text(plan_text(result.plan))
+            if output.out is not None:
+                output.out.write_text(plan_text(result.plan))
         count += 1
-        if not watch or count == looks:
+        if not watching.watch or count == watching.looks:
             return
-        if not running:  # a look at the running deployment takes its time itself
-            time.sleep(every)
+        if not looks_itself:  # a look at the running deployment takes its time itself
+            time.sleep(watching.every)
 
 
-async def _look(nats: str | None, state_dir: Path, namespace: str, creds: Path | None, seconds: float) -> Look:
+async def _look(at: o.ConnectionOptions, seconds: float) -> Look:
     """The running deployment, watched for so long."""
-    from headgate.service.look import look
+    from headgate.service.measuring import look
 
-    async with await o.connect(nats, state_dir, namespace, creds) as client:
+    async with await at.connect() as client:
         return await look(client.fabric, client.tables, seconds)
 
 

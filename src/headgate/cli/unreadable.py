@@ -23,10 +23,7 @@ def unreadable(
         str | None, typer.Option("--drop", metavar="LOG:SEQUENCE", help="Delete that message from its log.")
     ] = None,
     as_json: o.AsJson = False,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Show messages that could not be read and what was done without them; with --drop delete one.
 
@@ -38,7 +35,7 @@ def unreadable(
     async def work() -> dict[str, Any]:
         from headgate.service.status import read_status
 
-        async with reading(nats, state_dir, namespace, creds) as client:
+        async with reading(at) as client:
             found: dict[str, Any] = (await read_status(client.fabric, client.tables))["quarantine"]
             if drop is not None:
                 log, sequence = _chosen(drop, found["messages"])

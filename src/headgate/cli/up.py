@@ -6,6 +6,7 @@ import asyncio
 import math
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -36,41 +37,54 @@ def register(app: typer.Typer) -> None:
     app.command("login")(login)
 
 
-def up(
-    file: Annotated[Path, typer.Argument(help="The deployment file.")],
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+@dataclass(frozen=True)
+class ServerOptions:
+    """Where the embedded NATS server listens, and by which certificates."""
+
     listen: Annotated[
         str | None, typer.Option(help="Where the embedded NATS listens, HOST or HOST:PORT; default: loopback.")
-    ] = None,
+    ] = None
     tls_cert: Annotated[
         Path | None, typer.Option(help="Certificate (PEM) of the embedded NATS; needed beyond loopback.")
-    ] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
+    ] = None
+    tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None
     tls_ca: Annotated[
         Path | None, typer.Option(help="Ask whoever connects for a certificate that this authority (PEM) has signed.")
-    ] = None,
-    catalog: Annotated[
-        str | None,
-        typer.Option(
-            envvar="HEADGATE_CATALOG",
-            help="Catalog database as an SQLAlchemy URL; default: SQLite in the state directory.",
-        ),
-    ] = None,
-    master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
+    ] = None
+    mqtt: Annotated[
+        str | None, typer.Option(help="Where the embedded NATS takes devices that speak MQTT, as HOST:PORT.")
+    ] = None
+
+
+_SERVER = ServerOptions()
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """The Spark job: where it runs, and its micro-batches."""
+
+    job: Annotated[bool, typer.Option(help="Run the Spark job.")] = True
+    master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]"
     job_archive: Annotated[
         Path | None,
         typer.Option(help="What executors of a cluster run from, made by `headgate job pack`; default: what is there."),
-    ] = None,
-    spark: Annotated[list[str] | None, typer.Option("--spark", help="A Spark option as KEY=VALUE; repeatable.")] = None,
-    trigger: Annotated[str, typer.Option(help="How often a micro-batch starts.")] = "1 s",
-    partitions: Annotated[int | None, typer.Option(help="Repartition every micro-batch to so many tasks.")] = None,
+    ] = None
+    spark: Annotated[list[str] | None, typer.Option("--spark", help="A Spark option as KEY=VALUE; repeatable.")] = None
+    trigger: Annotated[str, typer.Option(help="How often a micro-batch starts.")] = "1 s"
+    partitions: Annotated[int | None, typer.Option(help="Repartition every micro-batch to so many tasks.")] = None
+
+
+_JOB = JobOptions()
+
+
+@dataclass(frozen=True)
+class RecoveryOptions:
+    """What a start may do without."""
+
     new_lineage: Annotated[
         bool,
         typer.Option("--new-lineage", help="Go on with the checkpoints as they are; rows that are gone are declared."),
-    ] = False,
+    ] = False
     accept_loss: Annotated[
         bool,
         typer.Option(
@@ -78,80 +92,113 @@ def up(
             help="Go on although logs are gone, older or damaged: the streams concerned begin a new incarnation, what "
             "their logs hold is dropped, their sources are read from the start, and every reader is told.",
         ),
-    ] = False,
+    ] = False
     rebuild_catalog: Annotated[
         bool,
         typer.Option(
             "--rebuild-catalog", help="Rebuild a catalog that is lost, older or damaged from what NATS holds."
         ),
-    ] = False,
-    relays: Annotated[bool, typer.Option(help="Run the relays of all sites in this process.")] = True,
-    job: Annotated[bool, typer.Option(help="Run the Spark job.")] = True,
-    disk_reserve: Annotated[
-        str, typer.Option(help="Pause intake when less than this is free on the disk of the state directory.")
-    ] = "64 MB",
+    ] = False
+
+
+_RECOVERY = RecoveryOptions()
+
+
+@dataclass(frozen=True)
+class HttpOptions:
+    """The HTTP API."""
+
     http: Annotated[
         str | None,
         typer.Option(
             "--http", help="Where to serve the HTTP API, as HOST:PORT; default: port 8787 of 127.0.0.1, or a free one."
         ),
-    ] = None,
+    ] = None
     http_tls: Annotated[
         bool, typer.Option("--http-tls", help="Serve the HTTP API by TLS, with the certificate of --tls-cert.")
-    ] = False,
-    mqtt: Annotated[
-        str | None, typer.Option(help="Where the embedded NATS takes devices that speak MQTT, as HOST:PORT.")
-    ] = None,
-    no_http: Annotated[bool, typer.Option("--no-http", help="Serve no HTTP API.")] = False,
-    for_: Annotated[str | None, typer.Option("--for", help="Stop by itself after this long, such as `10 min`.")] = None,
-    log_level: o.LogLevel = "warning",
-    log_format: o.LogFormat = "text",
+    ] = False
+    no_http: Annotated[bool, typer.Option("--no-http", help="Serve no HTTP API.")] = False
+
+
+_HTTP = HttpOptions()
+
+
+@dataclass(frozen=True)
+class HostOptions:
+    """What this machine keeps and runs, and for how long."""
+
+    catalog: Annotated[
+        str | None,
+        typer.Option(
+            envvar="HEADGATE_CATALOG",
+            help="Catalog database as an SQLAlchemy URL; default: SQLite in the state directory.",
+        ),
+    ] = None
+    relays: Annotated[bool, typer.Option(help="Run the relays of all sites in this process.")] = True
+    disk_reserve: Annotated[
+        str, typer.Option(help="Pause intake when less than this is free on the disk of the state directory.")
+    ] = "64 MB"
+    for_: Annotated[str | None, typer.Option("--for", help="Stop by itself after this long, such as `10 min`.")] = None
+
+
+_HOST = HostOptions()
+
+
+def up(
+    file: Annotated[Path, typer.Argument(help="The deployment file.")],
+    at: o.ConnectionOptions = o.HERE,
+    logs: o.Logging = o.WARNINGS,
+    server: ServerOptions = _SERVER,
+    spark_job: JobOptions = _JOB,
+    recovery: RecoveryOptions = _RECOVERY,
+    web: HttpOptions = _HTTP,
+    host: HostOptions = _HOST,
 ) -> None:
     """Run a deployment until stopped (Ctrl-C). A second start resumes where the first ended."""
     from headgate.cli.deployment import read_deployment
     from headgate.model import parse_bytes, parse_duration
-    from headgate.service.face import parse_address
+    from headgate.service.http_process import parse_address
     from headgate.service.settings import Settings
 
-    configure(log_level, log_format)
-    if http is not None:
-        parse_address(http)
+    configure(logs.log_level, logs.log_format)
+    if web.http is not None:
+        parse_address(web.http)
     deployment = read_deployment(file)
     place = deployment.nats
-    if no_http and (mqtt or place.mqtt):
+    if web.no_http and (server.mqtt or place.mqtt):
         raise HeadgateError("MQTT is served by the process of the HTTP API", hint="leave --no-http out")
-    embedded = nats is None and place.url is None
+    embedded = at.nats is None and place.url is None
     settings = Settings(
-        state_dir=state_dir,
-        nats=nats or place.url,
+        state_dir=at.state_dir,
+        nats=at.nats or place.url,
         listening=_listening(
-            listen or place.listen,
-            mqtt or place.mqtt,
-            (tls_cert or place.certificate, tls_key or place.key, tls_ca or place.authority),
+            server.listen or place.listen,
+            server.mqtt or place.mqtt,
+            (server.tls_cert or place.certificate, server.tls_key or place.key, server.tls_ca or place.authority),
             embedded=embedded,
         ),
-        namespace=namespace,
-        catalog=catalog,
-        master=master,
-        job_archive=job_archive,
-        trigger_s=parse_duration(trigger),
-        partitions=partitions,
-        new_lineage=new_lineage,
-        accept_loss=accept_loss,
-        rebuild_catalog=rebuild_catalog,
-        relays=relays,
-        job=job,
-        spark_options=o.key_values(spark or []),
-        nats_options={} if embedded else _nats_options(place, creds),
-        log_level=log_level,
-        log_format=log_format,
-        disk_reserve_bytes=int(parse_bytes(disk_reserve)),
-        http=not no_http,
-        http_address=http,
-        http_tls=_http_tls(tls_cert or place.certificate, tls_key or place.key) if http_tls else None,
+        namespace=at.namespace,
+        catalog=host.catalog,
+        master=spark_job.master,
+        job_archive=spark_job.job_archive,
+        trigger_s=parse_duration(spark_job.trigger),
+        partitions=spark_job.partitions,
+        new_lineage=recovery.new_lineage,
+        accept_loss=recovery.accept_loss,
+        rebuild_catalog=recovery.rebuild_catalog,
+        relays=host.relays,
+        job=spark_job.job,
+        spark_options=o.key_values(spark_job.spark or []),
+        nats_options={} if embedded else _nats_options(place, at.creds),
+        log_level=logs.log_level,
+        log_format=logs.log_format,
+        disk_reserve_bytes=int(parse_bytes(host.disk_reserve)),
+        http=not web.no_http,
+        http_address=web.http,
+        http_tls=_http_tls(server.tls_cert or place.certificate, server.tls_key or place.key) if web.http_tls else None,
     )
-    limit_s = parse_duration(for_) if for_ else None
-    asyncio.run(_up(settings, deployment, limit_s, Teller(log_format)))
+    limit_s = parse_duration(host.for_) if host.for_ else None
+    asyncio.run(_up(settings, deployment, limit_s, Teller(logs.log_format)))
 
 
 def _nats_options(place: NatsPlace, creds: Path | None) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,11 +11,12 @@ from typing import Annotated, Any
 import typer
 
 from headgate.cli import options as o
+from headgate.cli.groups import Program
 from headgate.cli.sheets import Sheet
 from headgate.errors import HeadgateError
 from headgate.fabric.place import write_whole
 
-user = typer.Typer(help="Users: make them, give them new credentials, put them out.", no_args_is_help=True)
+user = Program(help="Users: make them, give them new credentials, put them out.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="The user's name.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Where to write the credentials; default: NAME.creds.")]
 
@@ -26,29 +28,35 @@ def register(app: typer.Typer) -> None:
 
 
 @user.command("add")
-def add(
-    name: Name,
+@dataclass(frozen=True)
+class RightsOptions:
+    """What a user may do."""
+
     subscribe: Annotated[
         list[str] | None, typer.Option("--subscribe", help="A stream it may subscribe to, or `*`; repeatable.")
-    ] = None,
+    ] = None
     publish: Annotated[
         list[str] | None, typer.Option("--publish", help="A stream it may publish into, or `*`; repeatable.")
-    ] = None,
-    operator: Annotated[bool, typer.Option("--operator", help="It may do everything.")] = False,
-    site: Annotated[str | None, typer.Option(help="It is the relay of this site, on another machine.")] = None,
-    job: Annotated[bool, typer.Option("--job", help="It is the Spark job, on another machine.")] = False,
+    ] = None
+    operator: Annotated[bool, typer.Option("--operator", help="It may do everything.")] = False
+    site: Annotated[str | None, typer.Option(help="It is the relay of this site, on another machine.")] = None
+    job: Annotated[bool, typer.Option("--job", help="It is the Spark job, on another machine.")] = False
+
+
+_NOTHING = RightsOptions()
+
+
+def add(
+    name: Name,
     expires: Annotated[str | None, typer.Option(help="How long the credentials hold, such as `90 days`.")] = None,
     out: Out = None,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
+    may: RightsOptions = _NOTHING,
 ) -> None:
     """Make a user and write its credentials into a file that only you can read. They are not kept anywhere else."""
     place = _new_file(out, name)
-    rights = {"subscribe": subscribe or [], "publish": publish or [], "operator": operator, "expires": expires}
-    rights |= {"site": site, "job": job}
-    answer = _asked("user-add", nats, state_dir, namespace, creds, name=name, **rights)
+    rights = {"subscribe": may.subscribe or [], "publish": may.publish or [], "operator": may.operator}
+    answer = at.ask("user-add", name=name, **rights, site=may.site, job=may.job, expires=expires)
     _write(place, answer)
 
 
@@ -58,29 +66,23 @@ def grant(
     stream: Annotated[str, typer.Option("--stream", help="The stream, or `*` for all rows and columns of any.")],
     where: Annotated[str | None, typer.Option(help="The rows it may have, as a SQL condition; default: all.")] = None,
     columns: Annotated[str | None, typer.Option(help="The columns it may see, with commas; default: all.")] = None,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Give a user rows and columns of a stream, in place of what it had of it. Its subscriptions follow at once."""
     given: dict[str, Any] = {"stream": stream, "where": where}
     if columns is not None:
         given["columns"] = [each.strip() for each in columns.split(",") if each.strip()]
-    _tell(name, _asked("user-grant", nats, state_dir, namespace, creds, name=name, **given))
+    _tell(name, at.ask("user-grant", name=name, **given))
 
 
 @user.command("ungrant")
 def ungrant(
     name: Name,
     stream: Annotated[str, typer.Option("--stream", help="The stream.")],
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Take a stream from a user: its subscriptions to it stay and get nothing, what waits for it is withheld."""
-    _tell(name, _asked("user-ungrant", nats, state_dir, namespace, creds, name=name, stream=stream))
+    _tell(name, at.ask("user-ungrant", name=name, stream=stream))
 
 
 @user.command("rotate")
@@ -89,40 +91,31 @@ def rotate(
     grace: Annotated[str, typer.Option(help="How long the credentials of before hold yet.")] = "1 h",
     expires: Annotated[str | None, typer.Option(help="How long the new ones hold, such as `90 days`.")] = None,
     out: Out = None,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Give a user new credentials; those of before go on to hold for a while, so that nobody has to stop."""
     place = _new_file(out, name)
     more = {} if expires is None else {"expires": expires}
-    _write(place, _asked("user-rotate", nats, state_dir, namespace, creds, name=name, grace=grace, **more))
+    _write(place, at.ask("user-rotate", name=name, grace=grace, **more))
 
 
 @user.command("revoke")
 def revoke(
     name: Name,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Put a user out at once: its connections end. Its subscriptions stay, for an operator to end."""
-    _asked("user-revoke", nats, state_dir, namespace, creds, name=name)
+    at.ask("user-revoke", name=name)
     typer.echo(f"user {name} is out", err=True)
 
 
 @user.command("list")
 def list_users(
     as_json: o.AsJson = False,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """List users and what they may do. Whoever can read the state directory is an operator beside them."""
-    users = _asked("user-list", nats, state_dir, namespace, creds)["users"]
+    users = at.ask("user-list")["users"]
     if as_json:
         typer.echo(json.dumps(users))
         return
@@ -136,13 +129,10 @@ def list_users(
 
 def mine(
     as_json: o.AsJson = False,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """List your own subscriptions; for an operator, those that belong to no user."""
-    found = _asked("mine", nats, state_dir, namespace, creds)["subscriptions"]
+    found = at.ask("mine")["subscriptions"]
     if as_json:
         typer.echo(json.dumps(found))
         return
@@ -154,16 +144,6 @@ def mine(
         starts = "-" if each["starts"] is None else f"{each['starts']:,}"
         sheet.add_row(name, each["stream"], each["site"], starts, each["where"])
     o.wide_console().print(sheet)
-
-
-def _asked(
-    verb: str, nats: str | None, state_dir: Path, namespace: str, creds: Path | None, **arguments: Any
-) -> dict[str, Any]:
-    async def work() -> dict[str, Any]:
-        async with await o.connect(nats, state_dir, namespace, creds) as client:
-            return await client.control(verb, **arguments)
-
-    return o.run(work())
 
 
 def _new_file(out: Path | None, name: str) -> Path:

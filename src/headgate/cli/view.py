@@ -12,9 +12,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from headgate.cli.quantities import milliseconds
 from headgate.cli.screen import LEAST_HEIGHT, LEAST_WIDTH, Screen
 from headgate.cli.trends import Trends
-from headgate.cli.words import milliseconds
 
 _LINE_EVERY_S = 5.0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,10 +23,7 @@ def why(
     seq: Annotated[int | None, typer.Option(help="The row's sequence number.", min=1)] = None,
     key: Annotated[str | None, typer.Option(help="The row's key; several columns with commas between them.")] = None,
     as_json: o.AsJson = False,
-    state_dir: o.StateDir = o.STATE_DIR,
-    nats: o.Nats = None,
-    namespace: o.Namespace = "hg",
-    creds: o.Credentials = None,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Say what became of a row for a subscription.
 
@@ -38,15 +34,13 @@ def why(
     from headgate.wire.message import json_text
 
     question = Question(seq, where, key)
-    found = o.run(_ask(subscription, question, nats, state_dir, namespace, creds))
+    found = o.run(_ask(subscription, question, at))
     typer.echo(json_text(found.to_document()) if as_json else found.text)
 
 
-async def _ask(
-    name: str, question: Question, nats: str | None, state_dir: Path, namespace: str, creds: Path | None
-) -> Fate:
+async def _ask(name: str, question: Question, at: o.ConnectionOptions) -> Fate:
     from headgate.cli.status import reading
     from headgate.service.why.asking import why_named
 
-    async with reading(nats, state_dir, namespace, creds) as client:
+    async with reading(at) as client:
         return await why_named(client, name, question)

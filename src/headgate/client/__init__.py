@@ -7,7 +7,7 @@ from headgate.client.buffer import Buffered, LocalBuffer
 from headgate.client.client import BusyError, Client
 from headgate.client.delivery import Delivery, Inbox
 from headgate.client.errors import ClientError
-from headgate.client.past import LossError
+from headgate.client.lineage_check import LossError
 from headgate.client.sender import Sender, Sent
 from headgate.client.sync import SyncClient
 

@@ -30,6 +30,8 @@ class Acknowledger:
         self._port: MachinePort | None = None
         self._storing: Mutex | None = None
         self._task: Task[None] | None = None
+        self.every_s = _ACK_EVERY_S
+        """How often at most one is stored; whoever runs many readers gathers more into each."""
         self.pending: bytes | None = None
         self.taken_over: ClientError | None = None
 
@@ -73,7 +75,7 @@ class Acknowledger:
     async def _soon(self, port: MachinePort) -> None:
         """Store positions while there are new ones, at most so often."""
         while self.pending is not None:
-            await port.sleep(self._acked_s + _ACK_EVERY_S - port.now)
+            await port.sleep(self._acked_s + self.every_s - port.now)
             try:
                 await self.store()
             except ClientError as error:

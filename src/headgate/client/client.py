@@ -16,11 +16,27 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet, WeakValueDictionary
 
 from headgate.client.acknowledging import Acknowledger
-from headgate.client.delivery import Inbox, OnDigest, closing, decode_position, encode_position, read_position
+from headgate.client.delivery import (
+    Inbox,
+    OnDigest,
+    RunReader,
+    closing,
+    decode_position,
+    encode_position,
+    read_position,
+    run_reader,
+)
 from headgate.client.errors import ClientError
 from headgate.client.fields import empty_field
+from headgate.client.lineage_check import (
+    began_anew,
+    check_acknowledged,
+    check_input,
+    check_position,
+    new_runs,
+    read_runs,
+)
 from headgate.client.merged import MergedInbox, join_positions, split_positions
-from headgate.client.past import began_anew, check_acknowledged, check_input, check_position, new_runs, read_runs
 from headgate.client.publishing import encode_rows
 from headgate.client.reader import OnGap, Reading
 from headgate.client.sender import Sender
@@ -78,6 +94,8 @@ class Client:
     def __init__(self, fabric: Fabric) -> None:
         self.fabric = fabric
         self.tables = Tables(fabric)
+        self.run_reader: RunReader = run_reader
+        """Runs the readers of this client; a gateway feeds them from memory."""
         self._inboxes: WeakSet[Inbox] = WeakSet()
         self._readers: WeakValueDictionary[int, Inbox] = WeakValueDictionary()
         self._watching: asyncio.Task[None] | None = None
@@ -292,7 +310,7 @@ class Client:
         acks = Acknowledger(name, None if peek else sequence, known)
         account = Account(known if given is None else given)
         opened = Reading(name, snapshot, account, acks, after_loss=after_loss, **reading)
-        inbox = Inbox(self.fabric, self.tables, opened, on_digest)
+        inbox = Inbox(self.fabric, self.tables, opened, on_digest, self.run_reader)
         self._inboxes.add(inbox)
         if self._watching is None and known.incarnation:
             self._watching = asyncio.create_task(self._watch())

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from headgate.client.errors import ClientError
 from headgate.client.reader import DONE, STORE, TAKEN, ReaderMachine, Reading
-from headgate.fabric import Fabric, cancel_all
-from headgate.fabric.runner import Runner
+from headgate.fabric import Fabric
+from headgate.fabric.runner import Consumer, LoadTable, Runner
 from headgate.parts import part
 from headgate.relay.tables import Tables
 from headgate.wire.block import Block
@@ -90,6 +90,27 @@ def decode_position(token: str, subscription: int) -> Tally:
     return tally
 
 
+class RunReader(Protocol):
+    """Runs the machine of a reader on a connection."""
+
+    def __call__(
+        self, reading: Reading, fabric: Fabric, machine: ReaderMachine, table: LoadTable, consumer: Consumer
+    ) -> Runner:
+        """The runner, which is entered by whoever asked for it."""
+        ...
+
+
+def run_reader(
+    reading: Reading,  # noqa: ARG001 # others choose by it
+    fabric: Fabric,
+    machine: ReaderMachine,
+    table: LoadTable,
+    consumer: Consumer,
+) -> Runner:
+    """A reader that reads its inbox by itself."""
+    return Runner(fabric, machine, table, consumer=consumer)
+
+
 class Inbox:
     """One subscription being read: iterate over it. It is closed with its client, or by `close`.
 
@@ -103,8 +124,9 @@ class Inbox:
         tables: Tables,
         reading: Reading,
         on_digest: OnDigest | None = None,
+        run: RunReader = run_reader,
     ) -> None:
-        """Made by `Client.subscribe`.
+        """Made by `Client.subscribe`. `run` runs its machine.
 
         `ahead` is set by whoever reads ahead of the consumer, for whom the last delivery then still is.
         """
@@ -113,8 +135,11 @@ class Inbox:
         self._tables = tables
         self._reading = reading
         self._runner: Runner | None = None
-        self._handed: asyncio.Queue[tuple[Block, asyncio.Future[None]]] = asyncio.Queue()
-        self._detached = asyncio.Event()
+        self._run = run
+        self._handed: tuple[Block, Callable[[], None]] | None = None
+        self._came = asyncio.Event()
+        self._nudged = False
+        self._detached = False
         self.ahead = False
         self._confirmed = -1
         self._on_digest = on_digest
@@ -144,6 +169,16 @@ class Inbox:
         self._reading.max_rows = rows
 
     async def __aiter__(self) -> AsyncIterator[Delivery]:
+        deliveries = self.deliveries()
+        try:
+            async for delivery in deliveries:
+                if delivery is not None:
+                    yield delivery
+        finally:
+            await deliveries.aclose()  # type: ignore[attr-defined] # it is a generator
+
+    async def deliveries(self) -> AsyncIterator[Delivery | None]:
+        """The deliveries; None comes when somebody calls `nudge` while there is nothing."""
         await self.close()
         if self._reading.acks.taken_over is not None:
             raise self._reading.acks.taken_over
@@ -151,45 +186,52 @@ class Inbox:
             return
         fabric = self._fabric
         machine = ReaderMachine(self._reading, fabric.logs, fabric.max_payload, fabric.codec, fabric.quarantine)
-        self._handed = asyncio.Queue()
-        async with Runner(self._fabric, machine, self._tables.snapshot, consumer=self._consume) as runner:
+        self._handed = None
+        async with self._run(self._reading, fabric, machine, self._tables.snapshot, self._consume) as runner:
             self._runner = runner
+            runner.failure.add_done_callback(lambda _: self._came.set())
             try:
-                while (handed := await self._next(runner)) is not None and not self.gone():
-                    block, done = handed
-                    runner.tell(TAKEN)
-                    yield self._delivery(block)
-                    if self.gone():
-                        return
-                    done.set_result(None)
-                    if self._reading.upto is not None and block.upto >= self._reading.upto:
-                        self.done()
-                        return
+                while not self.gone():  # what would be handed over from there on would not be acknowledged
+                    if runner.failure.done():
+                        await runner.failure
+                    if (handed := self._take()) is not None:
+                        block, done = handed
+                        runner.tell(TAKEN)
+                        yield self._delivery(block)
+                        if self.gone():
+                            return
+                        done()
+                        if self._reading.upto is not None and block.upto >= self._reading.upto:
+                            self.done()
+                            return
+                    elif self._nudged:
+                        self._nudged = False
+                        yield None
+                    else:
+                        self._came.clear()
+                        await self._came.wait()
             finally:
                 await self.close()
                 if self._runner is runner:
                     self._runner = None
 
-    async def _consume(self, block: Block) -> None:
-        """Wait until the loop has taken a block and asks for the next one."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._handed.put_nowait((block, done))
-        await done
+    def _consume(self, block: Block, done: Callable[[], None]) -> None:
+        """Keep a block until the loop takes it; it is done when the loop asks for the next one."""
+        self._handed = block, done
+        self._came.set()
 
-    async def _next(self, runner: Runner) -> tuple[Block, asyncio.Future[None]] | None:
-        """What the machine hands over next; None when the subscription was detached."""
-        getting = asyncio.create_task(self._handed.get())
-        ended = asyncio.create_task(self._detached.wait())
-        first: list[asyncio.Future[Any]] = [getting, ended, runner.failure]
-        try:
-            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-            if ended.done():
-                return None  # what would be handed over from here on would not be acknowledged
-            if runner.failure.done():
-                await runner.failure
-            return await getting
-        finally:
-            await cancel_all([getting, ended])
+    def _take(self) -> tuple[Block, Callable[[], None]] | None:
+        handed, self._handed = self._handed, None
+        return handed
+
+    def acknowledge_every(self, seconds: float) -> None:
+        """Store what was dealt with at most so often."""
+        self._reading.acks.every_s = seconds
+
+    def nudge(self) -> None:
+        """Let `deliveries` go on although nothing has come, so that its consumer looks at something else."""
+        self._nudged = True
+        self._came.set()
 
     def refuse(self, error: ClientError) -> None:
         """End the reading with an error: the stream is not any more what this reader's place belongs to."""
@@ -199,7 +241,7 @@ class Inbox:
 
     def gone(self) -> bool:
         """Whether `detach` was called, which another task does between two steps of the loop."""
-        return self._detached.is_set()
+        return self._detached
 
     def _delivery(self, block: Block) -> Delivery:
         given_up = dict(block.declared.get(self.id, {}))
@@ -235,7 +277,8 @@ class Inbox:
         """End the reading: what was handed over counts as done, and the loop ends."""
         if not self.ahead:
             self.done()
-        self._detached.set()
+        self._detached = True
+        self._came.set()
         await self.close()
         if self._reading.acks.pending is not None:
             raise ClientError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate.client.delivery import encode_position
-from headgate.client.past import read_runs
+from headgate.client.lineage_check import read_runs
 from headgate.fabric import Fabric
 from headgate.protocol.port import NoLogError
 from headgate.wire.ledger import Tally

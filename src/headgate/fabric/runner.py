@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final, Self
 
 from headgate import faults
@@ -26,7 +28,8 @@ _MENDED_S: Final = 1.0
 _SAMPLED: Final = 16  # of so many events the processor time of one is measured, and stands for all of them
 
 LoadTable = Callable[[int], Awaitable[Snapshot]]
-Consumer = Callable[[Any], Awaitable[Any]]
+Consumer = Callable[[Any, Callable[[], None]], None]
+"""Takes what a machine hands over, and calls what it is given when it is done with it."""
 
 
 class Runner:
@@ -61,6 +64,8 @@ class Runner:
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._queue: deque[kernel.Event | None] = deque()
+        self._feeding = False
         self._asked = 0
         self._wakes: dict[str, asyncio.Event] = {}
         self._heard: set[str] = set()
@@ -87,9 +92,18 @@ class Runner:
             answer.cancel()
 
     def feed(self, event: kernel.Event | None) -> None:
-        """Give the machine an event and carry out what it wants."""
-        if self.failure.done():
+        """Give the machine an event and carry out what it wants; what is answered at once follows in turn."""
+        self._queue.append(event)
+        if self._feeding:
             return
+        self._feeding = True
+        try:
+            while self._queue and not self.failure.done():
+                self._handle(self._queue.popleft())
+        finally:
+            self._feeding = False
+
+    def _handle(self, event: kernel.Event | None) -> None:
         # Asking for the processor time is itself a large part of a small event's work.
         self._events += 1
         sampled = self._events % _SAMPLED == 0
@@ -106,15 +120,23 @@ class Runner:
         for each in wanted:
             match each:
                 case kernel.Issued(number, command):
-                    task = asyncio.create_task(self._carry_out(number, command))
-                    self._tasks.add(task)
-                    task.add_done_callback(self._tasks.discard)
+                    self._issue(number, command)
                 case kernel.WakeAt(monotonic_s):
                     self._wake_at(monotonic_s)
                 case kernel.Answer(number, data):
                     answer = self._answers.pop(number, None)
                     if answer is not None and not answer.done():
                         answer.set_result(data)
+
+    def _issue(self, number: int, command: Any) -> None:
+        """Have a command carried out: by a task, unless its answer is the consumer's."""
+        if isinstance(command, port.HandOver):
+            assert self._consumer is not None
+            self._consumer(command.item, partial(self.feed, kernel.Completed(number)))
+            return
+        task = asyncio.create_task(self._carry_out(number, command))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _wake_at(self, monotonic_s: float) -> None:
         if self._timer is not None:
@@ -174,9 +196,6 @@ class Runner:
                 return await self._need(version)
             case port.Work(run):
                 return await asyncio.to_thread(run)
-            case port.HandOver(item):
-                assert self._consumer is not None
-                return await self._consumer(item)
             case _:
                 raise TypeError(f"a machine wants {command!r}, which nobody can carry out")
 

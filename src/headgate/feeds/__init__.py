@@ -8,7 +8,7 @@ from headgate.feeds.fetch import Fetched, Fetcher, fetch
 from headgate.feeds.items import SCHEMA, DeadLetter, Item
 from headgate.feeds.listing import Feed, FeedsError, read_feeds
 from headgate.feeds.parse import parse_feed
-from headgate.feeds.poller import Polled, Poller, Request
+from headgate.feeds.poller import FeedRequest, Polled, Poller
 from headgate.feeds.schedule import Politeness
 from headgate.feeds.service import run_feeds
 from headgate.feeds.spool import Spool
@@ -17,6 +17,7 @@ __all__ = [
     "SCHEMA",
     "DeadLetter",
     "Feed",
+    "FeedRequest",
     "FeedsError",
     "Fetched",
     "Fetcher",
@@ -24,7 +25,6 @@ __all__ = [
     "Politeness",
     "Polled",
     "Poller",
-    "Request",
     "Spool",
     "fetch",
     "parse_feed",

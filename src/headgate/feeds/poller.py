@@ -32,7 +32,7 @@ class FeedState:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class FeedRequest:
     """A feed to ask now, with the validators of its last answer."""
 
     feed: Feed
@@ -79,9 +79,9 @@ class Poller:
         self.hosts: dict[str, float] = {}
         self.counts = Counts()
 
-    def due(self, now_s: float) -> list[Request]:
+    def due(self, now_s: float) -> list[FeedRequest]:
         """Feeds to ask now; of one host only one at a time, and not before its gap has passed."""
-        found: list[Request] = []
+        found: list[FeedRequest] = []
         for name, feed in sorted(self.feeds.items(), key=lambda pair: self.states[pair[0]].due_s):
             state = self.states[name]
             if state.gone or state.due_s > now_s:
@@ -91,7 +91,7 @@ class Poller:
                     continue
                 self.hosts[feed.host] = now_s + self.politeness.host_gap_s
             state.due_s = now_s + self.politeness.interval_s  # also keeps it from being asked twice at once
-            found.append(Request(feed, state.etag, state.modified))
+            found.append(FeedRequest(feed, state.etag, state.modified))
         return found
 
     def next_due(self) -> float | None:
@@ -103,7 +103,7 @@ class Poller:
         ]
         return min(times, default=None)
 
-    def take(self, request: Request, answer: Fetched, now_s: float) -> Polled:
+    def take(self, request: FeedRequest, answer: Fetched, now_s: float) -> Polled:
         """What is new in an answer. Keys are remembered by `accept`, after the items are safe."""
         state, name = self.states[request.feed.name], request.feed.name
         self.counts.requests += 1

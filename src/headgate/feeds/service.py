@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 from headgate.feeds.fetch import Fetched, fetch
-from headgate.feeds.poller import Polled, Poller, Request
+from headgate.feeds.poller import FeedRequest, Polled, Poller
 from headgate.feeds.spool import Spool
 
 WORKERS = 16
@@ -32,7 +32,7 @@ def run_feeds(
     limit = None if rounds is None else rounds * len(poller.feeds)
     politeness = poller.politeness
 
-    def ask(request: Request) -> tuple[Request, Fetched]:
+    def ask(request: FeedRequest) -> tuple[FeedRequest, Fetched]:
         return request, fetch(
             request.feed.url,
             request.etag,

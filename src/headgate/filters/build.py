@@ -17,17 +17,17 @@ from headgate.filters.expr import (
     Arithmetic,
     Cast,
     Compare,
+    Element,
     Expr,
-    Field,
     In,
     IsNull,
-    Item,
     Like,
     Literal,
     Negate,
     Not,
     Or,
     Rlike,
+    StructField,
 )
 from headgate.filters.kernels.patterns import compiled_size
 from headgate.filters.limits import DEFAULT_LIMITS, Limits
@@ -287,7 +287,7 @@ def field(base: Expr, name: str) -> Expr:
         raise RefusedError(
             f"unknown field {name!r}", f"did you mean {close!r}?" if close else "fields are " + ", ".join(names)
         )
-    return Field(base.type.field(found).type, base, found)
+    return StructField(base.type.field(found).type, base, found)
 
 
 def resolve(name: str, names: Sequence[str]) -> str | None:
@@ -303,11 +303,11 @@ def item(base: Expr, key: Expr) -> Expr:
     if is_list(base.type):
         if not is_integer(key.type):
             raise RefusedError(f"an array is indexed by a whole number, not {name_of(key.type)}")
-        return Item(base.type.value_type, base, cast(key, BIGINT))
+        return Element(base.type.value_type, base, cast(key, BIGINT))
     if is_map(base.type):
         if wider(base.type.key_type, key.type) != base.type.key_type:
             raise RefusedError(f"the keys are {name_of(base.type.key_type)}, not {name_of(key.type)}")
-        return Item(base.type.item_type, base, cast(key, base.type.key_type))
+        return Element(base.type.item_type, base, cast(key, base.type.key_type))
     if is_struct(base.type) and isinstance(key, Literal) and key.type == STRING:
         return field(base, key.value)
     raise RefusedError(f"{name_of(base.type)} has no elements", "only arrays and maps are indexed with [ ]")

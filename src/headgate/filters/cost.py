@@ -22,18 +22,18 @@ from headgate.filters.expr import (
     Arithmetic,
     Call,
     Cast,
-    Column,
+    ColumnRef,
     Compare,
+    Element,
     Expr,
-    Field,
     In,
-    Item,
     Like,
     Literal,
     Not,
     Or,
     Parameter,
     Rlike,
+    StructField,
     children,
     walk,
 )
@@ -180,11 +180,11 @@ def _weight(node: Expr, context: Mapping[str, Any]) -> tuple[float, float]:
     match node:
         case Literal():
             return 1.5, 0.0
-        case Column() | Field() | Parameter():
+        case ColumnRef() | StructField() | Parameter():
             return 2.0, _by_type(node.type, 0.5, 0.5)
         case Cast():
             return 3.0, _by_type(node.type, 1.0, 1.0)
-        case Item():
+        case Element():
             return 60.0, 20.0
         case Arithmetic():
             months = node.right.type == YEAR_MONTH

@@ -14,13 +14,12 @@ from headgate.filters.expr import (
     Arithmetic,
     Call,
     Cast,
-    Column,
+    ColumnRef,
     Compare,
+    Element,
     Expr,
-    Field,
     In,
     IsNull,
-    Item,
     Like,
     Literal,
     Negate,
@@ -28,6 +27,7 @@ from headgate.filters.expr import (
     Or,
     Parameter,
     Rlike,
+    StructField,
 )
 from headgate.filters.functions import FUNCTIONS
 from headgate.filters.functions.general import is_null
@@ -51,7 +51,7 @@ def evaluate(node: Expr, scope: Scope) -> Vector:
     return _KINDS[type(node)](node, scope)
 
 
-def _column(node: Column, scope: Scope) -> Vector:
+def _column(node: ColumnRef, scope: Scope) -> Vector:
     found = scope.columns.get(node.name)
     if found is None:
         found = scope.columns[node.name] = from_arrow(scope.batch.column(node.name), node.kind)
@@ -71,7 +71,7 @@ def _parameter(node: Parameter, scope: Scope) -> Vector:
 _ANY_LIST = pa.list_(pa.field("element", pa.null()))
 
 
-def _field(node: Field, scope: Scope) -> Vector:
+def _field(node: StructField, scope: Scope) -> Vector:
     base = evaluate(node.base, scope)
     if isinstance(base.values, pa.Scalar):
         value = base.values.as_py()
@@ -80,7 +80,7 @@ def _field(node: Field, scope: Scope) -> Vector:
     return from_arrow(base.values.flatten()[index], node.kind)
 
 
-def _item(node: Item, scope: Scope) -> Vector:
+def _item(node: Element, scope: Scope) -> Vector:
     base, key = evaluate(node.base, scope), evaluate(node.key, scope)
     return element(base, key, node.kind) if is_list(base.type) else map_value(base, key, node.kind)
 
@@ -98,10 +98,10 @@ def _in(node: In, scope: Scope) -> Vector:
 
 _KINDS: dict[type[Expr], Callable[[Any, Scope], Vector]] = {
     Literal: lambda node, _: constant(node.value, node.kind),
-    Column: _column,
+    ColumnRef: _column,
     Parameter: _parameter,
-    Field: _field,
-    Item: _item,
+    StructField: _field,
+    Element: _item,
     Cast: lambda node, scope: arithmetic.cast(evaluate(node.value, scope), node.kind),
     Arithmetic: lambda node, scope: arithmetic.arithmetic(
         node.op, evaluate(node.left, scope), evaluate(node.right, scope), node.kind

@@ -70,7 +70,7 @@ class Literal(_Typed):
 
 
 @_node
-class Column(_Typed):
+class ColumnRef(_Typed):
     """A column of the stream."""
 
     name: str
@@ -84,7 +84,7 @@ class Parameter(_Typed):
 
 
 @_node
-class Field(_Typed):
+class StructField(_Typed):
     """`base.name`: a field of a struct."""
 
     base: Expr
@@ -92,7 +92,7 @@ class Field(_Typed):
 
 
 @_node
-class Item(_Typed):
+class Element(_Typed):
     """`base[key]`: an array element counted from 0, or a map's value; NULL where there is none."""
 
     base: Expr
@@ -214,7 +214,7 @@ def walk(node: Expr) -> Iterator[Expr]:
     while pending:
         found = pending.pop()
         yield found
-        if not isinstance(found, Literal | Column | Parameter):
+        if not isinstance(found, Literal | ColumnRef | Parameter):
             pending.extend(reversed(list(children(found))))
 
 

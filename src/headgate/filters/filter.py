@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headgate.filters.errors import FilterError
 from headgate.filters.evaluate import Scope, evaluate
-from headgate.filters.expr import Column, Expr, Parameter, walk
+from headgate.filters.expr import ColumnRef, Expr, Parameter, walk
 from headgate.filters.limits import DEFAULT_LIMITS, Limits, check_context, check_limits
 from headgate.filters.parser import Parser
 from headgate.filters.render import render
@@ -41,8 +41,8 @@ class Filter:
     @classmethod
     def of(cls, expr: Expr) -> Filter:
         """The filter of a tree that `build` made."""
-        named = [node for node in walk(expr) if isinstance(node, Column | Parameter)]
-        columns = frozenset(node.name for node in named if isinstance(node, Column))
+        named = [node for node in walk(expr) if isinstance(node, ColumnRef | Parameter)]
+        columns = frozenset(node.name for node in named if isinstance(node, ColumnRef))
         parameters = frozenset(node.name for node in named if isinstance(node, Parameter))
         return cls(expr, render(expr), columns, parameters)
 

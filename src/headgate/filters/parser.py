@@ -23,7 +23,7 @@ from headgate.filters.expr import (
     FALSE,
     TRUE,
     And,
-    Column,
+    ColumnRef,
     Compare,
     Expr,
     Like,
@@ -324,7 +324,7 @@ class Parser(Cursor):
             close = nearest(token.value, self.schema.names)
             known = "columns are " + ", ".join(self.schema.names[:12])
             self._fail(f"unknown column {token.value!r}", token, f"did you mean {close!r}?" if close else known)
-        return Column(self.schema.column(str(name)).type, str(name))
+        return ColumnRef(self.schema.column(str(name)).type, str(name))
 
     def _parameter(self, dollar: Token) -> Expr:
         token = self._next()

@@ -17,13 +17,12 @@ from headgate.filters.expr import (
     Arithmetic,
     Call,
     Cast,
-    Column,
+    ColumnRef,
     Compare,
+    Element,
     Expr,
-    Field,
     In,
     IsNull,
-    Item,
     Like,
     Literal,
     Negate,
@@ -31,6 +30,7 @@ from headgate.filters.expr import (
     Or,
     Parameter,
     Rlike,
+    StructField,
 )
 from headgate.filters.lexer import QUOTED, RESERVED
 from headgate.filters.types import (
@@ -93,15 +93,15 @@ def _render(node: Expr) -> tuple[str, int]:  # noqa: C901 - one line per kind of
     match node:
         case Literal():
             return _literal(node.value, node.kind), PRIMARY
-        case Column():
+        case ColumnRef():
             return quote_name(node.name), PRIMARY
         case Parameter():
             return "$" + quote_name(node.name), PRIMARY
         case Cast():
             return _render(node.value)
-        case Field():
+        case StructField():
             return f"{_at(node.base, PRIMARY)}.{quote_name(node.name)}", PRIMARY
-        case Item():
+        case Element():
             return f"{_at(node.base, PRIMARY)}[{_at(node.key, OR)}]", PRIMARY
         case Call():
             return f"{node.name}({', '.join(_at(arg, OR) for arg in node.args)})", PRIMARY

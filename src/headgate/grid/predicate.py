@@ -6,9 +6,9 @@ it like one. Ranks of a batch are computed once per layout, whatever the number 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,25 +19,8 @@ from headgate.grid.errors import GridError
 from headgate.grid.layout import GridLayout, layout_of
 from headgate.grid.region import Region, parse_region
 from headgate.grid.resolution import Resolution, parse_resolution
+from headgate.matching.index import RowFilter
 from headgate.model import Stream, Subscription
-
-
-class RowFilter(Protocol):
-    """What this module asks of another filter to stand beside it."""
-
-    @property
-    def text(self) -> str:
-        """The filter as written."""
-        ...
-
-    @property
-    def columns(self) -> Sequence[str] | frozenset[str]:
-        """The columns that it reads."""
-        ...
-
-    def evaluate(self, batch: pa.RecordBatch, context: Mapping[str, Any]) -> npt.NDArray[np.bool_]:
-        """For each row whether the filter is true."""
-        ...
 
 
 @dataclass(frozen=True)

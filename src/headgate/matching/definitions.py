@@ -22,7 +22,7 @@ Compile = Callable[[str], RowFilter]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class RowReading:
     """How an index reads its classes and its rows: the columns that boxes may have, filters by text, rows made ready.
 
     `prepare` adds columns that only boxes use; rows that are evaluated class by class do without. `kind_of` names the

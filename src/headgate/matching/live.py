@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.matching.build import SCAN_LIMIT
-from headgate.matching.definitions import ClassGroup, Reading
+from headgate.matching.definitions import ClassGroup, RowReading
 from headgate.matching.evaluated import Evaluated
 from headgate.matching.index import ClassSpec, MatchingError, RowFilter, check_unique
 from headgate.matching.lists import ClassLists, Ids
@@ -60,7 +60,7 @@ class IndexDelta:
 class LiveIndex:
     """Classes of one stream at one version and one place of the context log. `Index`, and changed in place."""
 
-    def __init__(self, reading: Reading, boxes: BoxIndex | None, beside: Beside) -> None:
+    def __init__(self, reading: RowReading, boxes: BoxIndex | None, beside: Beside) -> None:
         self._reading = reading
         self._types = {column.name: column.type for column in reading.schema.columns}
         self._filters: dict[str, RowFilter] = {}
@@ -76,7 +76,7 @@ class LiveIndex:
     @classmethod
     def build(
         cls,
-        reading: Reading,
+        reading: RowReading,
         groups: Sequence[ClassGroup],
         sample: pa.RecordBatch | None = None,
         limit: int = SCAN_LIMIT,

@@ -14,7 +14,7 @@ from headgate.filters.profiles import compile_profile
 from headgate.grid import layout_of, place_schema, with_grid, with_places
 from headgate.matching import RowFilter
 from headgate.matching.admission import tolerance_of, wants_true_state
-from headgate.matching.definitions import ClassDefinition, Compile, Reading, grouped
+from headgate.matching.definitions import ClassDefinition, Compile, RowReading, grouped
 from headgate.matching.live import LiveIndex
 from headgate.model import Stream, Subscription, parse_type, type_name
 from headgate.wire.snapshot import Snapshot
@@ -104,13 +104,13 @@ def true_states(snapshot: Snapshot, stream: str) -> dict[int, bool]:
     }
 
 
-def reading_of(stream: Stream) -> Reading:
+def reading_of(stream: Stream) -> RowReading:
     """How an index of the stream reads classes and rows; a gridded stream's rows get their places on the grid first."""
     layout = layout_of(stream)
     if layout is None:
-        return Reading(stream.schema, filters_of(stream), kind_of=kind_of)
+        return RowReading(stream.schema, filters_of(stream), kind_of=kind_of)
     places = place_schema(stream.schema, layout)
-    return Reading(places, filters_of(stream), lambda rows: with_places(rows, layout), kind_of)
+    return RowReading(places, filters_of(stream), lambda rows: with_places(rows, layout), kind_of)
 
 
 def index_of(snapshot: Snapshot, stream: str) -> LiveIndex:

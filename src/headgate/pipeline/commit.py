@@ -24,7 +24,7 @@ async def _same_files(last: Manifest | None) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class BatchReading:
     """What a batch read of its sources, for its manifest.
 
     `files` gives the place of the list of files that goes on from the last manifest's.
@@ -34,7 +34,7 @@ class Reading:
     files: Callable[[Manifest | None], Awaitable[int]] = _same_files
 
 
-NO_SOURCE: Final = Reading()
+NO_SOURCE: Final = BatchReading()
 """Of batches that were made here and not read from a source: their number alone says which they are."""
 
 
@@ -52,7 +52,7 @@ def commit(
     batch: int,
     pin: Pin,
     staged: Staged,
-    reading: Reading = NO_SOURCE,
+    reading: BatchReading = NO_SOURCE,
 ) -> Manifest | None:
     """Append the manifest of a batch, None when the batch was committed before.
 

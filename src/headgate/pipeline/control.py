@@ -18,7 +18,7 @@ from headgate.matching.admission import (
     ALL,
     BatchGate,
     Expected,
-    Level,
+    ToleranceLevel,
     UpdatePlan,
     UpdateVictims,
     levels_of,
@@ -46,7 +46,7 @@ class Demands:
     """What the classes of a version demand of control: their groups, and whose updates may not be shed."""
 
     version: int
-    levels: tuple[Level, ...] = ALL
+    levels: tuple[ToleranceLevel, ...] = ALL
     in_order: bool = False
     spared: frozenset[int] = frozenset()
     names: Mapping[int, str] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Demands:
         )
 
 
-class Controller:
+class UpdateController:
     """Learns costs from what batches staged, and plans the updates of the next. One per stream, in the driver."""
 
     def __init__(self, stream: Stream, row_cost_s: float = 0.0, update_cost_s: float = 0.0) -> None:

@@ -43,7 +43,7 @@ IDLE = "\0idle"
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class OpenSteps:
     """Rows whose time step is open, and the step that all closed ones lie before (None while none is)."""
 
     rows: pa.Table
@@ -87,7 +87,9 @@ class GriddingStage:
         columns = {**nothing, DEAD: f.lit(IDLE)}
         return frame.unionByName(marks.select(*[column.alias(name) for name, column in columns.items()]))
 
-    def sort(self, before: Held | None, taken: pa.Table, *, ended: bool = False) -> tuple[Held, pa.Table, pa.Table]:
+    def sort(
+        self, before: OpenSteps | None, taken: pa.Table, *, ended: bool = False
+    ) -> tuple[OpenSteps, pa.Table, pa.Table]:
         """What stays, the rows of closed steps, and the dead letters, of what was held and what has come.
 
         When the source has `ended`, or seems to, every step is closed.
@@ -112,7 +114,7 @@ class GriddingStage:
             plan = replace(self.plan, late=0) if ended else self.plan
             closed_before = plan.closed_before(int(steps.max()), closed_before)
         done = steps < closed_before if closed_before is not None else np.zeros(len(steps), dtype=bool)
-        return Held(kept.filter(pa.array(~done)), closed_before), kept.filter(pa.array(done)), dead
+        return OpenSteps(kept.filter(pa.array(~done)), closed_before), kept.filter(pa.array(done)), dead
 
     def _steps(self, rows: pa.Table) -> tuple[np.ndarray, np.ndarray]:
         """The time step of each row, and whether it has one and a place."""
@@ -157,7 +159,7 @@ class GriddingStage:
     def _file(self, batch: int) -> Path:
         return self.directory / f"{batch:012d}.arrow"
 
-    def load(self, batch: int) -> Held | None:
+    def load(self, batch: int) -> OpenSteps | None:
         """What was held after a micro-batch; None where nothing ever was."""
         path = self._file(batch)
         if not path.exists():
@@ -171,9 +173,9 @@ class GriddingStage:
         with pa.OSFile(str(path), "rb") as file:
             rows = pa.ipc.open_file(file).read_all()
         mark = (rows.schema.metadata or {}).get(_CLOSED, b"")
-        return Held(rows.replace_schema_metadata(None), int(mark) if mark else None)
+        return OpenSteps(rows.replace_schema_metadata(None), int(mark) if mark else None)
 
-    def save(self, batch: int, held: Held) -> None:
+    def save(self, batch: int, held: OpenSteps) -> None:
         """Keep what is held after a micro-batch; what a replay of it or of the next one cannot need is deleted."""
         self.directory.mkdir(parents=True, exist_ok=True)
         mark = b"" if held.closed_before is None else str(held.closed_before).encode()

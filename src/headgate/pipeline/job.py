@@ -25,7 +25,7 @@ from headgate.fabric import SyncFabric
 from headgate.fabric.vitals import read_vitals
 from headgate.model import Stream
 from headgate.pipeline.causes import cause_of
-from headgate.pipeline.stages import Stages
+from headgate.pipeline.start_stages import Stages
 from headgate.protocol.records import Record
 from headgate.protocol.reports import JobReport
 from headgate.wire.logs import Logs

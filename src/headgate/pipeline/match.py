@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from headgate import faults
 from headgate.matching import ClassLists
-from headgate.matching.admission import ALL, Level
+from headgate.matching.admission import ALL, ToleranceLevel
 from headgate.matching.metering import Meter
 from headgate.pipeline.control import gate_of
 from headgate.pipeline.counts import Counted
@@ -63,7 +63,7 @@ class MatchPass:
     row_cost_s: float = 0.0
     began_s: float = 0.0
     index: IndexRef | None = None
-    levels: tuple[Level, ...] = ALL
+    levels: tuple[ToleranceLevel, ...] = ALL
     in_order: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,8 +1,8 @@
 """Which delivery classes each row of a micro-batch has: the one object that the match pass asks.
 
 Four things decide it, each in a module of its own: how many rows are admitted (`BatchGate`), what groups of classes
-tolerate (`Level`), the order in which rows and context updates are done (`Ordering`), and the index with its contexts
-(`ContextState`). `Matcher` puts them together for a micro-batch, `MatchedRows` is its answer for some rows.
+tolerate (`ToleranceLevel`), the order in which rows and context updates are done (`Ordering`), and the index with its
+contexts (`ContextState`). `Matcher` puts them together for a micro-batch, `MatchedRows` is its answer for some rows.
 
 Groups are ordered by what they tolerate, most tolerant first. A row of depth d is withheld from the first d of them, so
 it is matched with an index of the classes of the rest; at the full depth it is shed. Rows keep their places.
@@ -19,7 +19,15 @@ import pyarrow as pa
 
 from headgate.filters import parse_filter
 from headgate.matching import ClassLists, ContextState
-from headgate.matching.admission import ALL, BatchGate, ErrorEstimate, Gated, Level, compare_lists, estimate_errors
+from headgate.matching.admission import (
+    ALL,
+    BatchGate,
+    ErrorEstimate,
+    Gated,
+    ToleranceLevel,
+    compare_lists,
+    estimate_errors,
+)
 from headgate.model import Stream
 from headgate.pipeline.ordering import DRAWN, Ordering
 from headgate.protocol.records import Pin
@@ -39,7 +47,7 @@ class Matcher:
         pin: Pin,
         state: ContextState,
         stricter: Stricter,
-        levels: Sequence[Level] = ALL,
+        levels: Sequence[ToleranceLevel] = ALL,
     ) -> None:
         self.gate = gate
         self.batch = pin.batch

@@ -15,18 +15,18 @@ from headgate.grid.gridding_document import station_schema
 from headgate.model import Stream
 from headgate.pipeline.causes import cause_of
 from headgate.pipeline.checkpoint import FileEntry, SparkCheckpoint
-from headgate.pipeline.commit import Reading, commit, pin_batch
-from headgate.pipeline.control import Controller
+from headgate.pipeline.commit import BatchReading, commit, pin_batch
+from headgate.pipeline.control import UpdateController
 from headgate.pipeline.errors import Errors
 from headgate.pipeline.filelists import FileLists, files_read
 from headgate.pipeline.gridding_stage import GriddingStage
 from headgate.pipeline.indexes import IndexKeeper, Share
 from headgate.pipeline.match import MatchPass
-from headgate.pipeline.record import note, resume
+from headgate.pipeline.resuming import note, resume
 from headgate.pipeline.roots import own_rows
 from headgate.pipeline.session import is_local, local_uri
 from headgate.pipeline.sharing import FileSharing
-from headgate.pipeline.slow import slow_classes
+from headgate.pipeline.slow_classes import slow_classes
 from headgate.pipeline.sources import read
 from headgate.pipeline.staged import STAGED_DDL, Staged
 from headgate.pipeline.validate import validate
@@ -67,7 +67,7 @@ class Batches:
         self.lineage = lineage
         self.lists = FileLists(fabric.fabric, stream.name)
         self.keeper = IndexKeeper(checkpoint.absolute() / "indexes", stream.name, share)
-        self.control = Controller(stream)
+        self.control = UpdateController(stream)
         self.errors = Errors.read(fabric, stream.name)
         self._told = told
         self._purged = 0
@@ -129,7 +129,7 @@ class Batches:
             self._report(batch, manifest.rows_in, staged, time.perf_counter() - began, times)
         self._purge()
 
-    def _reading(self, batch: int) -> Reading:
+    def _reading(self, batch: int) -> BatchReading:
         """What the running micro-batch reads. Spark wrote its offsets before it called us, and would replay by them."""
         ranges = self.checkpoint.ranges(batch)
         new = files_read(self.checkpoint, ranges)
@@ -140,7 +140,7 @@ class Batches:
         async def place(last: Manifest | None) -> int:
             return await self.lists.append(last, new, everything)
 
-        return Reading(ranges, place)
+        return BatchReading(ranges, place)
 
     def _purge(self) -> None:
         """Free the context log of updates that every index in use has in it."""

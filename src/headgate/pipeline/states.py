@@ -39,7 +39,7 @@ class IndexRef:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class StreamState:
     """A stream and its state, under a version of the catalog. `trouble` says why it was compiled and not mapped."""
 
     stream: Stream
@@ -70,7 +70,9 @@ def read_updates(fabric: SyncFabric, stream: str, after: int, upto: int) -> Iter
     fabric.report_quarantine(f"job-{stream}")
 
 
-def hold(fabric: SyncFabric, name: str, version: int, ref: IndexRef | None, held: Held | None, context: int) -> Held:
+def hold(
+    fabric: SyncFabric, name: str, version: int, ref: IndexRef | None, held: StreamState | None, context: int
+) -> StreamState:
     """The state of a stream under a version with the context log read up to a place, from what is held if possible."""
     if held is None or held.state.base > context or (held.version, held.ref) != (version, ref):
         held = _forward(held, version, ref, context) or _fresh(fabric, name, version, ref)
@@ -79,19 +81,19 @@ def hold(fabric: SyncFabric, name: str, version: int, ref: IndexRef | None, held
 
 
 def hold_stricter(
-    fabric: SyncFabric, name: str, version: int, tolerance: float, held: Held | None, context: int
-) -> Held:
+    fabric: SyncFabric, name: str, version: int, tolerance: float, held: StreamState | None, context: int
+) -> StreamState:
     """The state of the classes that tolerate less alone: a small index, compiled by who first needs it."""
     if held is None or held.version != version or held.state.base > context:
         snapshot = read_snapshot(fabric, version)
         stream = snapshot.deployment.streams[name]
         index = LiveIndex.build(reading_of(stream), grouped(stricter_than(snapshot, name, tolerance).values()))
-        held = Held(stream, ContextState(index, snapshot.contexts.get(name, 0), time.perf_counter), version)
+        held = StreamState(stream, ContextState(index, snapshot.contexts.get(name, 0), time.perf_counter), version)
     held.state.record(read_updates(fabric, name, held.state.head, context))
     return held
 
 
-def _forward(held: Held | None, version: int, ref: IndexRef | None, context: int) -> Held | None:
+def _forward(held: StreamState | None, version: int, ref: IndexRef | None, context: int) -> StreamState | None:
     """What is held, brought to a later version in place; None when it cannot be.
 
     Deltas are written for the arrays of the files, so only a mapped index takes them.
@@ -116,7 +118,7 @@ def _forward(held: Held | None, version: int, ref: IndexRef | None, context: int
     return replace(held, version=version, ref=ref, stream=stream)
 
 
-def _fresh(fabric: SyncFabric, name: str, version: int, ref: IndexRef | None) -> Held:
+def _fresh(fabric: SyncFabric, name: str, version: int, ref: IndexRef | None) -> StreamState:
     trouble = ""
     if ref is not None:
         from headgate.matching.compiled.saved import SavedIndexes
@@ -126,9 +128,9 @@ def _fresh(fabric: SyncFabric, name: str, version: int, ref: IndexRef | None) ->
             base = int(saved.document(saved.steps(ref.version)[0])["context"])
             stream = decode_stream(name, saved.document(ref.version)["stream"])
             index = saved.open(ref.version, reading_of(stream))
-            return Held(stream, ContextState(index, base, time.perf_counter), version, ref, mapped=True)
+            return StreamState(stream, ContextState(index, base, time.perf_counter), version, ref, mapped=True)
         except (MatchingError, OSError) as error:
             trouble = f"index version {ref.version} is compiled from the catalog: {error}"
     snapshot = read_snapshot(fabric, version)
     state = ContextState(index_of(snapshot, name), snapshot.contexts.get(name, 0), time.perf_counter)
-    return Held(snapshot.deployment.streams[name], state, version, ref, trouble=trouble)
+    return StreamState(snapshot.deployment.streams[name], state, version, ref, trouble=trouble)

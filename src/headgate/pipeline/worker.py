@@ -17,7 +17,7 @@ from headgate.filters.profiles import relational
 from headgate.matching import MatchingError, RowFilter
 from headgate.matching.metering import Meter
 from headgate.pipeline.sharing import fetched
-from headgate.pipeline.states import Held, IndexRef, hold, hold_stricter
+from headgate.pipeline.states import IndexRef, StreamState, hold, hold_stricter
 from headgate.wire.logs import Logs
 
 
@@ -81,11 +81,11 @@ class Bench(Protocol):
         """Where parts go."""
         ...
 
-    def state(self, stream: str, version: int, ref: IndexRef | None, context: int) -> Held:
+    def state(self, stream: str, version: int, ref: IndexRef | None, context: int) -> StreamState:
         """A stream's index under a version, with its context log read up to a place."""
         ...
 
-    def stricter(self, stream: str, version: int, tolerance: float, context: int) -> Held:
+    def stricter(self, stream: str, version: int, tolerance: float, context: int) -> StreamState:
         """The same of the classes alone that tolerate less than that to be withheld from them."""
         ...
 
@@ -99,11 +99,11 @@ class Worker:
 
     def __init__(self, address: Address) -> None:
         self.fabric = address.connect()
-        self._held: dict[str, Held] = {}
-        self._stricter: dict[tuple[str, float], Held] = {}
+        self._held: dict[str, StreamState] = {}
+        self._stricter: dict[tuple[str, float], StreamState] = {}
         self._meters: dict[str, Meter] = {}
 
-    def state(self, stream: str, version: int, ref: IndexRef | None, context: int) -> Held:
+    def state(self, stream: str, version: int, ref: IndexRef | None, context: int) -> StreamState:
         """A stream's index under a version, with its context log read up to a place; moved in place if it can be."""
         here, trouble = ref, ""
         try:
@@ -122,7 +122,7 @@ class Worker:
         """What tells the classes of a stream that take far longer than was estimated."""
         return self._meters.setdefault(stream, Meter(time.thread_time, estimated_us))
 
-    def stricter(self, stream: str, version: int, tolerance: float, context: int) -> Held:
+    def stricter(self, stream: str, version: int, tolerance: float, context: int) -> StreamState:
         """As `state`, of the classes alone that tolerate less than that to be withheld from them."""
         key = (stream, tolerance)
         held = hold_stricter(self.fabric, stream, version, tolerance, self._stricter.get(key), context)

@@ -9,7 +9,7 @@ from headgate.planning.construct import ALGORITHMS, construct
 from headgate.planning.deployment import Sizes, problem_of
 from headgate.planning.evaluation import Metrics, Prediction, measure, predict
 from headgate.planning.graph import Graph
-from headgate.planning.interest import Pieces, Universe
+from headgate.planning.interest import InterestPieces, Universe
 from headgate.planning.planner import PlanResult, plan_deployment, plan_problem
 from headgate.planning.problem import Delays, Flow, Member, Problem, ProblemError, Want
 from headgate.planning.validity import Edge, InvalidPlanError, Violation, edges_of, violations
@@ -20,10 +20,10 @@ __all__ = [
     "Edge",
     "Flow",
     "Graph",
+    "InterestPieces",
     "InvalidPlanError",
     "Member",
     "Metrics",
-    "Pieces",
     "PlanResult",
     "Prediction",
     "Problem",

@@ -20,7 +20,7 @@ import pyarrow as pa
 from headgate.grid import GridShape
 from headgate.model import Deployment, Stream, Subscription
 from headgate.planning.covering import Comparisons, class_text, shape_of, takes_all_rows
-from headgate.planning.interest import Pieces, Universe
+from headgate.planning.interest import InterestPieces, Universe
 from headgate.planning.problem import Delays, Flow, Member, Problem, ProblemError, Want
 
 ASSUMED_SELECTIVITY = 0.2
@@ -143,13 +143,13 @@ def _members(
     flow = Flow(stream.name, stream.root, _rate(stream, measured), universe)
     everything = universe.everything
     place = {name: index for index, name in enumerate(columns)}
-    found: dict[str, tuple[Pieces, list[Want]]] = {}
+    found: dict[str, tuple[InterestPieces, list[Want]]] = {}
     for subscription in subscriptions:
         rows = held[class_of[subscription.name]] if subscription.name in class_of else everything.rows
         chosen = everything.columns
         if subscription.select is not None:
             chosen = sum(1 << place[name] for name in set(subscription.select) & place.keys())
-        interest = Pieces(universe, rows, chosen)
+        interest = InterestPieces(universe, rows, chosen)
         want = Want(subscription.name, subscription.quality, subscription.weight)
         if subscription.site in found:
             merged, wants = found[subscription.site]

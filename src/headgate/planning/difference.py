@@ -13,7 +13,7 @@ from headgate.model import Plan, Tree
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RelayStep:
     """One thing that relays do.
 
     `serve`: the parent begins to forward the stream to the child, after it and all above it carry what the child needs;
@@ -30,7 +30,7 @@ class Step:
         return f"{self.stream}: {self.action} {self.parent} -> {self.child}"
 
 
-def difference(old: Plan, new: Plan) -> tuple[Step, ...]:
+def difference(old: Plan, new: Plan) -> tuple[RelayStep, ...]:
     """The steps from one plan to another, stream after stream.
 
     >>> one = Plan({"s": Tree("s", "a", {"b": "a", "c": "b"})})
@@ -38,7 +38,7 @@ def difference(old: Plan, new: Plan) -> tuple[Step, ...]:
     >>> print(*difference(one, two), sep="; ")
     s: serve a -> c; s: switch a -> c; s: stop b -> c; s: serve c -> b; s: switch c -> b; s: stop a -> b
     """
-    steps: list[Step] = []
+    steps: list[RelayStep] = []
     for name in sorted({*old.trees, *new.trees}):
         steps += _steps(name, old.trees.get(name), new.trees.get(name))
     return tuple(steps)
@@ -53,7 +53,7 @@ def moves(old: Plan, new: Plan) -> int:
     return count
 
 
-def _steps(name: str, old: Tree | None, new: Tree | None) -> Iterator[Step]:
+def _steps(name: str, old: Tree | None, new: Tree | None) -> Iterator[RelayStep]:
     before = dict(old.parents) if old else {}
     if old and new and old.root != new.root:
         before = {}
@@ -63,11 +63,11 @@ def _steps(name: str, old: Tree | None, new: Tree | None) -> Iterator[Step]:
         parent, was = new.parents[child], before.get(child)
         if was == parent:
             continue
-        yield Step("serve", name, parent, child)
-        yield Step("switch", name, parent, child)
+        yield RelayStep("serve", name, parent, child)
+        yield RelayStep("switch", name, parent, child)
         if was is not None:
-            yield Step("stop", name, was, child)
+            yield RelayStep("stop", name, was, child)
     if old:
         gone = [site for site in old.members[1:] if not new or site not in new.parents]
         for child in reversed(gone):
-            yield Step("stop", name, old.parents[child], child)
+            yield RelayStep("stop", name, old.parents[child], child)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from headgate.model import Plan, Quality, QualityTable, Site, Tree
-from headgate.planning.interest import Pieces, Universe
+from headgate.planning.interest import InterestPieces, Universe
 from headgate.planning.problem import Delays, Flow, Member, Problem, ProblemError, Want
 
 
@@ -112,7 +112,7 @@ def _parse_problem(document: Mapping[str, Any]) -> Problem:
             Want(str(want["name"]), _parse_quality(want.get("quality", {})), float(want.get("weight", 1.0)))
             for want in entry.get("wants", ())
         )
-        interest, bulk = Pieces(universes[entry["stream"]], rows, columns), float(entry.get("bulk", 1.0))
+        interest, bulk = InterestPieces(universes[entry["stream"]], rows, columns), float(entry.get("bulk", 1.0))
         members.append(Member(entry["stream"], str(entry["site"]), interest, wants, bulk))
     delays = document.get("delays", 0.0)
     return Problem(

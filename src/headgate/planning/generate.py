@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headgate.model import Quality, Site
-from headgate.planning.interest import Pieces, Universe
+from headgate.planning.interest import InterestPieces, Universe
 from headgate.planning.problem import Delays, Flow, Member, Problem, Want
 
 MBIT = 125_000.0
@@ -69,7 +69,7 @@ def generate(workload: Workload, seed: int) -> Problem:
                 float(draws.uniform(*workload.drop_threshold)), float(draws.uniform(*workload.delay_threshold_s))
             )
             want = Want(f"s{index}@{names[place]}", quality)
-            members.append(Member(flow.name, names[place], Pieces(universe, rows), (want,)))
+            members.append(Member(flow.name, names[place], InterestPieces(universe, rows), (want,)))
         flows.append(flow)
     return Problem(sites, tuple(flows), tuple(members), delays)
 

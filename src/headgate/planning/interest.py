@@ -55,9 +55,9 @@ class Universe:
         return self.base_bytes + sum(self.widths)
 
     @property
-    def everything(self) -> Pieces:
+    def everything(self) -> InterestPieces:
         """The interest in the whole stream."""
-        return Pieces(self, (1 << len(self.weights)) - 1, (1 << len(self.widths)) - 1)
+        return InterestPieces(self, (1 << len(self.weights)) - 1, (1 << len(self.widths)) - 1)
 
     def size(self, rows: int, columns: int) -> float:
         """Amortised size of a set of pieces with a set of columns, in bytes per row of the stream."""
@@ -67,7 +67,7 @@ class Universe:
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
+class InterestPieces:
     """An interest as sets of pieces and columns of one universe.
 
     >>> ten = Universe.blocks(10)
@@ -80,13 +80,13 @@ class Pieces:
     rows: int
     columns: int = 0
 
-    def covers(self, other: Pieces) -> bool:
+    def covers(self, other: InterestPieces) -> bool:
         """Whether the other is within this one."""
         return not (other.rows & ~self.rows or other.columns & ~self.columns)
 
-    def merge(self, other: Pieces) -> Pieces:
+    def merge(self, other: InterestPieces) -> InterestPieces:
         """The union."""
-        return Pieces(self.universe, self.rows | other.rows, self.columns | other.columns)
+        return InterestPieces(self.universe, self.rows | other.rows, self.columns | other.columns)
 
     @property
     def size(self) -> float:
@@ -97,7 +97,7 @@ class Pieces:
 AnyInterest = TypeVar("AnyInterest", bound=Interest)
 
 
-def atomise(interests: Sequence[AnyInterest], row_bytes: float) -> tuple[Universe, list[Pieces]]:
+def atomise(interests: Sequence[AnyInterest], row_bytes: float) -> tuple[Universe, list[InterestPieces]]:
     """Bring interests of any kind to pieces of one universe that has one piece per distinct interest.
 
     An interest holds its own piece and those of everything it covers, so inclusion tells exactly what covering told. A
@@ -124,4 +124,4 @@ def atomise(interests: Sequence[AnyInterest], row_bytes: float) -> tuple[Univers
         rows.append(held)
         weights.append(max(0.0, interest.size - (below.size if below is not None else 0.0)) / row_bytes)
     universe = Universe(tuple(weights), (), row_bytes)
-    return universe, [Pieces(universe, rows[position]) for position in index]
+    return universe, [InterestPieces(universe, rows[position]) for position in index]

@@ -19,7 +19,7 @@ from headgate.model import Deployment, Plan, Site, Stream, Subscription, Tree
 from headgate.planning.covering import Comparisons
 from headgate.planning.deployment import Sizes, problem_of
 from headgate.planning.graph import Graph
-from headgate.planning.interest import Pieces, Universe
+from headgate.planning.interest import InterestPieces, Universe
 from headgate.planning.problem import Flow, Member, Problem, Want
 
 BOLDNESS = 2.0
@@ -220,7 +220,7 @@ def _measured(
             weights.append(0.0)
     universe = Universe(tuple(weights), (), whole)
     members = [
-        Member(stream.name, site, Pieces(universe, held[site]), tuple(wants[site]), seen.bulk.get(site, 1.0))
+        Member(stream.name, site, InterestPieces(universe, held[site]), tuple(wants[site]), seen.bulk.get(site, 1.0))
         for site in wants
     ]
     return Flow(stream.name, stream.root, seen.rate_rows_per_s, universe), members

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from headgate.errors import HeadgateError, nearest
 from headgate.model import Quality, Site
-from headgate.planning.interest import Pieces, Universe
+from headgate.planning.interest import InterestPieces, Universe
 
 
 class ProblemError(HeadgateError):
@@ -58,7 +58,7 @@ class Member:
 
     stream: str
     site: str
-    interest: Pieces
+    interest: InterestPieces
     wants: tuple[Want, ...] = ()
     bulk: float = 1.0
 

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from headgate.planning.interest import Pieces
+from headgate.planning.interest import InterestPieces
 from headgate.planning.problem import Flow, Want
 
 F8 = npt.NDArray[np.float64]
@@ -56,7 +56,7 @@ class Request:
 
     stream: str
     site: str
-    interest: Pieces
+    interest: InterestPieces
     wants: tuple[Want, ...]
     bulk: float = 1.0
 
@@ -67,8 +67,8 @@ class _Tree:
 
     flow: Flow
     sites: list[str]
-    own: list[Pieces]
-    link: list[Pieces]  # filter of the link into each member
+    own: list[InterestPieces]
+    link: list[InterestPieces]  # filter of the link into each member
     bulk: list[float] = field(default_factory=lambda: [1.0])
     parent: list[int] = field(default_factory=lambda: [-1])
     above: npt.NDArray[np.bool_] = field(

@@ -1,8 +1,9 @@
 """A plan in force on a problem that is not the one it was made for: the better plan that is worth its moves.
 
 Every member that gets another parent costs a hand-off, so a search from the plan in force pays a price for each
-(`headgate.planning.life`). A search can go on where the last one left off. Now and then a plan is made from nothing
-beside it, and when what was found is too far below that one, it is taken over with as few moves as that can be done.
+(`headgate.planning.living_plan`). A search can go on where the last one left off. Now and then a plan is made from
+nothing beside it, and when what was found is too far below that one, it is taken over with as few moves as that can
+be done.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headgate.model import Plan, Tree
-from headgate.planning.anew import Standing, standing_of
 from headgate.planning.construct import construct
 from headgate.planning.difference import moves
 from headgate.planning.evaluation import Metrics, measure
+from headgate.planning.fresh_plan import GraphWorth, standing_of
 from headgate.planning.generate import Workload, generate
-from headgate.planning.life import Life, Upkeep
+from headgate.planning.living_plan import EventWork, Life
 from headgate.planning.problem import Problem
 from headgate.planning.search import Search, usual_steps
 from headgate.planning.validity import require_valid
@@ -59,7 +60,7 @@ class Replanned:
     plan: Plan
     metrics: Metrics
     moves: int
-    fresh: Standing | None = None
+    fresh: GraphWorth | None = None
 
 
 def replan(
@@ -79,7 +80,7 @@ def replan(
     """
     effort = effort or Effort()
     long_steps = min(effort.long_steps, usual_steps(len(problem.members)))
-    upkeep = Upkeep(
+    upkeep = EventWork(
         trials=0,
         wide=effort.steps,
         margin=effort.price(problem),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headgate.errors import HeadgateError
-from headgate.planning.interest import Pieces
+from headgate.planning.interest import InterestPieces
 from headgate.planning.problem import Member, Problem
 
 CONDITIONS = {
@@ -32,7 +32,7 @@ class Edge:
     stream: str
     parent: str
     child: str
-    interest: Pieces
+    interest: InterestPieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Violation:
 
 def edges_of(problem: Problem, parents: Mapping[tuple[str, str], str]) -> list[Edge]:
     """The links of a graph with the smallest filters that serve everybody below (expansion of figure 3)."""
-    merged: dict[tuple[str, str], Pieces] = {}
+    merged: dict[tuple[str, str], InterestPieces] = {}
     roots = {flow.name: flow.root for flow in problem.flows}
     for member in problem.members:
         site, steps = member.site, 0
@@ -58,7 +58,7 @@ def edges_of(problem: Problem, parents: Mapping[tuple[str, str], str]) -> list[E
             key, steps = (member.stream, site), steps + 1
             merged[key] = merged[key].merge(member.interest) if key in merged else member.interest
             site = parents[key]
-    empty = {flow.name: Pieces(flow.universe, 0) for flow in problem.flows}
+    empty = {flow.name: InterestPieces(flow.universe, 0) for flow in problem.flows}
     return [
         Edge(stream, parent, site, merged.get((stream, site), empty[stream]))
         for (stream, site), parent in parents.items()

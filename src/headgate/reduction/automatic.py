@@ -21,7 +21,7 @@ _LOG = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Reordering:
+class LevelChange:
     """One change of order: when, the labels before and after, and the fractions that led to it."""
 
     now: float
@@ -54,7 +54,7 @@ class AutoOrder:
     levels: tuple[Level, ...]
     order: tuple[int, ...] = ()
     fractions: list[float] = field(default_factory=list)
-    log: list[Reordering] = field(default_factory=list)
+    log: list[LevelChange] = field(default_factory=list)
     packs: int = 0
 
     def __post_init__(self) -> None:
@@ -72,7 +72,7 @@ class AutoOrder:
         order = propose(self.levels, self.fractions)
         if order != self.order:
             labels = [level.label for level in self.levels]
-            change = Reordering(
+            change = LevelChange(
                 now,
                 tuple(labels[index] for index in self.order),
                 tuple(labels[index] for index in order),

@@ -18,7 +18,7 @@ from headgate.reduction.automatic import AutoOrder
 from headgate.reduction.controllers import Pressure, make_controller
 from headgate.reduction.digest import Digest, DigestTable
 from headgate.reduction.filters import Moment, ReductionFilter
-from headgate.reduction.held import Held
+from headgate.reduction.held_rows import Held
 from headgate.reduction.policy import Level, Policy
 from headgate.reduction.rows import Bools, Ints, packed
 

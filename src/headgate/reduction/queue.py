@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.model import Schema
-from headgate.reduction.automatic import Reordering
+from headgate.reduction.automatic import LevelChange
 from headgate.reduction.backlog import Backlog, Limit
 from headgate.reduction.digest import Digest
-from headgate.reduction.held import Held, joined
+from headgate.reduction.held_rows import Held, joined
 from headgate.reduction.policy import Policy
 from headgate.reduction.rows import Bools, Ints, Seqs
 
@@ -126,7 +126,7 @@ class ReductionQueue:
         return self._offered
 
     @property
-    def reorderings(self) -> tuple[Reordering, ...]:
+    def reorderings(self) -> tuple[LevelChange, ...]:
         """The log of `levels: auto`."""
         return tuple(self._backlog.automatic.log) if self._backlog.automatic else ()
 

@@ -13,7 +13,7 @@ import numpy as np
 from headgate.reduction.backlog import Limit, Verdict
 from headgate.reduction.filters.random import draws
 from headgate.reduction.group import Group
-from headgate.reduction.held import Held
+from headgate.reduction.held_rows import Held
 from headgate.reduction.rows import Bools, Floats, Ints, among
 from headgate.reduction.shares import by_priority
 

@@ -10,12 +10,12 @@ from typing import Final, Self
 
 from headgate.model import Subscription
 from headgate.reduction import FairDrain
-from headgate.relay.evenly import Evenly, Queue
+from headgate.relay.due_inboxes import DueTimes
+from headgate.relay.even_shedding import Evenly, Queue
 from headgate.relay.output import Output, QueueLimits
 from headgate.relay.routes import Child, Receiver, Routes
 from headgate.relay.shared import SharedWork
 from headgate.relay.split import split
-from headgate.relay.turns import DueTimes
 from headgate.wire.block import Block
 
 
@@ -133,7 +133,10 @@ class RelayCore:
     def __init__(
         self, site: str, limits: QueueLimits | None = None, *, max_held: int = 1024, defer: bool = False
     ) -> None:
-        """With `defer`, outputs leave long packs to the owner (see `Output`): it looks for them in `overfull`."""
+        """With `defer`, outputs leave long packs to the owner (see `Output`).
+
+        It looks for them in `overfull` after everything that it gives the core, and then calls `release`.
+        """
         self.site = site
         self.limits = limits or QueueLimits()
         self.outputs: dict[Key, Output] = {}
@@ -234,12 +237,20 @@ class RelayCore:
         reached = [output.reach for key in keys if (output := self.outputs.get(key)) is not None]
         return all(place is None or block.exact_at(place) for place in (source.coverage, *reached))
 
+    def release(self, now: float) -> None:
+        """Go on with held blocks after packs that were left to the owner: see `overfull`."""
+        for source in self._inputs.values():
+            self._release(source, now)
+
     def _release(self, source: _Input, now: float) -> None:
-        """Route held blocks that the coverage has reached."""
-        while source.held and source.held[0][0].after <= (source.coverage or 0):
+        """Route held blocks that the coverage has reached, as long as no queue holds far too much for it."""
+        while source.held and not self._bursting() and source.held[0][0].after <= (source.coverage or 0):
             block, routes = source.held.pop(0)
             if block.upto > (source.coverage or 0):
                 self._continue(source, block, routes, now)
+
+    def _bursting(self) -> bool:
+        return any(output.bursting for output in self.overfull)
 
     def _route(self, block: Block, routes: Routes, now: float) -> None:
         for target, piece in split(block, routes):

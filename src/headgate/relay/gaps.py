@@ -3,7 +3,7 @@
 A block is dropped as covered only where this site has had the range before. How far it has is in its last report of
 what all of its outputs have passed; where it has reported nothing, it has had nothing. What lies between that and the
 first block that arrives is a gap like any other: it may be on its way by a parent of an earlier plan, or never have
-been for this site, which the root knows (`headgate.relay.owed`).
+been for this site, which the root knows (`headgate.relay.entitlement`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headgate.protocol.records import Owed, RangeRequest
 from headgate.relay.asking import ask_owed, ask_sent, fetch_blocks
 from headgate.relay.backfill import backfill
 from headgate.relay.core import Gap, Key
-from headgate.relay.holds import Held
+from headgate.relay.holds import HeldRanges
 from headgate.relay.restoring import restore_outputs
 from headgate.relay.routes import Routes
 from headgate.relay.state import SiteState
@@ -30,7 +30,7 @@ _GRACE_S: Final = 1.0
 class Gaps:
     """The gaps in one relay's inputs."""
 
-    def __init__(self, state: SiteState, held: Held) -> None:
+    def __init__(self, state: SiteState, held: HeldRanges) -> None:
         self._state = state
         self._held = held
         self._had: dict[str, int] = {}
@@ -82,7 +82,7 @@ class Gaps:
         for a range that is covered by then.
         """
         state, turn, asked, failed = self._state, int(at_root), -1, 0
-        while (gap := state.core.gap(stream)) is not None:
+        while (gap := await self._first(stream)) is not None:
             at_root = turn % 3 == 1
             try:
                 if at_root and gap.upto != asked:
@@ -106,6 +106,11 @@ class Gaps:
                 await state.port.sleep(state.stall_s)
                 continue
             turn = 0
+
+    async def _first(self, stream: str) -> Gap | None:
+        """The first gap of a stream, once everything that has come is routed."""
+        async with self._state.routing:
+            return self._state.core.gap(stream)
 
     async def _sent_before(self, gap: Gap, tries: int) -> list[Any]:
         """What the parent of the plan that a gap's first rows were routed by has sent of it, up to where it has.

@@ -27,7 +27,7 @@ async def read_purging(port: LogPort) -> frozenset[int]:
         raise FabricError(f"which versions of the catalog go cannot be read ({place}): {error}") from error
 
 
-class Held:
+class HeldRanges:
     """One site's statement: by stream and version, the end of the range that is held."""
 
     def __init__(self, port: LogPort, site: str) -> None:

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from headgate.matching import ClassLists
 from headgate.reduction.group import Group
-from headgate.reduction.held import Held
+from headgate.reduction.held_rows import Held
 from headgate.reduction.rows import Bools, Ints, among
 from headgate.reduction.sharing import Sharing
-from headgate.relay.waiting import Waiting
+from headgate.relay.queued_blocks import Waiting
 from headgate.wire.patch import NONE, Patch, concat_patches
 
 Note = tuple[int, Ints, tuple[str, ...]]

@@ -18,15 +18,15 @@ from headgate.protocol.port import MachinePort
 from headgate.protocol.quarantine import Quarantine
 from headgate.relay.budget import Budgets
 from headgate.relay.gaps import Gaps
-from headgate.relay.holds import Held
+from headgate.relay.holds import HeldRanges
 from headgate.relay.intake import Intakes
 from headgate.relay.output import QueueLimits, limits_of
 from headgate.relay.repair import RepairService
 from headgate.relay.sending import Sending
+from headgate.relay.silent_sites import ParentWatch
 from headgate.relay.stand_in import StandIn
 from headgate.relay.state import SiteState
 from headgate.relay.upkeep import Upkeep
-from headgate.relay.watch import ParentWatch
 from headgate.wire.logs import Logs
 
 
@@ -50,7 +50,7 @@ class RelayMachine(Machine):
         self.state = SiteState(self, port, site, limits)
         self.state.budgets = budgets
         self.service = logs.repair(site)
-        held = Held(port, site)
+        held = HeldRanges(port, site)
         self._gaps = Gaps(self.state, held)
         self._intakes = Intakes(self.state, self._gaps)
         self._sending = Sending(self.state)

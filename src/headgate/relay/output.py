@@ -8,7 +8,7 @@ was given up without being published yet; it is recorded apart (`held`) when an 
 can be purged behind it.
 
 With `shed_after_s` a link's queue is bounded by time as well: what waits longer is thinned, every class by the same
-part (see `headgate.relay.evenly`).
+part (see `headgate.relay.even_shedding`).
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ import numpy as np
 
 from headgate.model import Deployment, parse_duration
 from headgate.protocol.reports import OutputReport
-from headgate.reduction.always import Thinner
 from headgate.reduction.backlog import Limit
-from headgate.relay.aging import Aging
+from headgate.reduction.constant_thinning import Thinner
 from headgate.relay.bounds import LEFT_BEHIND
+from headgate.relay.queue_age import Aging
+from headgate.relay.queue_report import age_s, waits_by_class, withheld_rows
+from headgate.relay.queued_blocks import Waiting, WaitingBlocks, apart_from_declared, for_decisions, front_of, meant_for
 from headgate.relay.reducer import Reducer
 from headgate.relay.routes import Child, Receiver
 from headgate.relay.shared import SharedWork
-from headgate.relay.waiting import Waiting, WaitingBlocks, apart_from_declared, for_decisions, front_of, meant_for
-from headgate.relay.waits import age_s, waits_by_class, withheld_rows
 from headgate.wire.block import Block, merge_declared
 
 OLDEST: Final = "oldest"
@@ -58,7 +58,7 @@ class QueueLimits:
     waits for more, never longer than that. So an idle output adds no delay, and a busy one sends few messages, whatever
     the number of commits.
     A range without rows waits `idle_s`, or until `QUIET` times that after the message before it. With `shed_after_s`
-    everything waits a little, as the controllers of `headgate.relay.evenly` want the turns of links evenly spaced.
+    everything waits a little, as the controllers of `headgate.relay.even_shedding` want evenly spaced turns of links.
     """
 
     max_rows: int = 100_000
@@ -78,8 +78,9 @@ def limits_of(deployment: Deployment, limits: QueueLimits) -> QueueLimits:
 class Output:
     """The queue of one output. `coverage` None means that nothing was ever published on it.
 
-    With `defer` a pack that takes long is left to the owner: `overfull` says so, `begin_pack` gives the work, which may
-    run in a thread, `end_pack` takes the result. Meanwhile the front of the queue can be sent; nothing may be offered.
+    With `defer` a pack that takes long is left to the owner: `overfull` says so (`bursting`: by more than twice),
+    `begin_pack` gives the work, which may run in a thread, `end_pack` takes the result. Meanwhile
+    the front of the queue can be sent; nothing may be offered.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class Output:
         self.limits = limits
         self._shared = shared or SharedWork()
         self.defer = defer
-        self.overfull = False
+        self.overfull = self.bursting = False
         self.packing = False
         self._packed_after = 0
         self._later: list[tuple[Block, Child | Receiver]] = []
@@ -176,6 +177,7 @@ class Output:
         if self.rows > (limit.rows or 0) or self.bytes > (limit.bytes or 0) or self._blocks.bounds.over:
             if self.defer and self._heavy(target):
                 self.overfull = True
+                self.bursting = self.rows > 2 * (limit.rows or 0) or self.bytes > 2 * (limit.bytes or 0)
             else:
                 self._reduce(limit, now)
 
@@ -248,7 +250,7 @@ class Output:
 
     def begin_pack(self, now: float) -> Callable[[], list[Waiting]] | None:
         """The work of a pack that was left to the owner, None when there is nothing to do (any more)."""
-        self.overfull = False
+        self.overfull = self.bursting = False
         if not self.queue:
             return None
         limit = self.reducer.limit(self.queue[-1].target, self.limits.max_rows, self.limits.max_bytes)

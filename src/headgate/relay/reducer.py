@@ -24,15 +24,15 @@ from headgate.protocol.reports import Reordering
 from headgate.reduction import Policy, PolicyError, default_policy, parse_policy
 from headgate.reduction.backlog import Backlog, Limit
 from headgate.reduction.group import Group
-from headgate.reduction.held import Held
+from headgate.reduction.held_rows import Held
 from headgate.reduction.policy import canonical
 from headgate.reduction.rows import Bools, row_bytes
 from headgate.reduction.sharing import Sharing, correct_shares
 from headgate.relay.bounds import Bounds
-from headgate.relay.leaving import leave
 from headgate.relay.link_rows import LinkRows, Note, without_patched
+from headgate.relay.pack_result import leave
+from headgate.relay.queued_blocks import Waiting, for_decisions, runs
 from headgate.relay.routes import Child, Receiver
-from headgate.relay.waiting import Waiting, for_decisions, runs
 from headgate.wire.block import Block
 from headgate.wire.patch import Patch
 

@@ -23,8 +23,8 @@ from headgate.model.start import takes
 from headgate.protocol.port import FabricError, GoneError, MachinePort
 from headgate.protocol.records import RangeRequest
 from headgate.relay.asking import fetch_blocks, forgotten_past
+from headgate.relay.entitlement import is_served, owed_from, was_at
 from headgate.relay.history import conform, match_again, matches_again
-from headgate.relay.owed import is_served, owed_from, was_at
 from headgate.relay.root import commit_of, committed, load_block, readable
 from headgate.relay.routes import Receiver, Routes
 from headgate.relay.split import for_child, for_local

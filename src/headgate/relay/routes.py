@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headgate.model import LinkQueue, Schema, Stream, Subscription, Tree
 from headgate.model.site import NO_LIMITS
-from headgate.reduction.always import Thinning
+from headgate.reduction.constant_thinning import Thinning
 from headgate.wire.snapshot import Snapshot
 
 

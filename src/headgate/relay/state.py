@@ -19,11 +19,11 @@ from headgate.protocol.quarantine import PASSED_OVER
 from headgate.protocol.reports import RelayReport
 from headgate.relay.budget import Budgets
 from headgate.relay.core import Key, RelayCore
+from headgate.relay.last_heard import VitalSigns
 from headgate.relay.meters import Meters
 from headgate.relay.output import Output, QueueLimits
 from headgate.relay.routes import Child, Receiver, Routes
 from headgate.relay.tables import MachineTables
-from headgate.relay.vital import VitalSigns
 from headgate.wire.frame import WireError
 from headgate.wire.logs import Log
 from headgate.wire.snapshot import Snapshot
@@ -281,4 +281,5 @@ class SiteState:
             work = output.begin_pack(self.port.now)
             if work is not None:
                 output.end_pack(await self.port.work(work))
+            self.core.release(self.port.now)  # blocks that were held behind a gap may fill a queue again
         self.waiting.set()

@@ -12,7 +12,7 @@ from headgate.protocol.records import Oldest, Past, RelayMark
 from headgate.protocol.reports import RelayReport
 from headgate.relay.core import Key
 from headgate.relay.history import MARGIN_S
-from headgate.relay.holds import Held
+from headgate.relay.holds import HeldRanges
 from headgate.relay.inboxes import Inboxes
 from headgate.relay.output import Output
 from headgate.relay.root import readable
@@ -32,7 +32,7 @@ _ASKED_S: Final = 60.0  # for so long a request to give up the past holds
 class Upkeep:
     """Keeps one relay's logs: what is settled is purged by its owner, here, and by nobody else."""
 
-    def __init__(self, state: SiteState, held: Held) -> None:
+    def __init__(self, state: SiteState, held: HeldRanges) -> None:
         self._state = state
         self._port = state.port
         self._held = held

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.errors import HeadgateError, nearest
 from headgate.model import Deployment, Source
-from headgate.pipeline.recorded import MicroBatch, Pace, match_recorded, ticks_of
+from headgate.pipeline.recorded_data import MicroBatch, Pace, match_recorded, ticks_of
 from headgate.replay.chart import draw_comparison
 from headgate.replay.outcome import Receipts, folder_of, report_of
 from headgate.replay.variants import Variant

@@ -14,7 +14,7 @@ from headgate.client.acknowledging import Acknowledger
 from headgate.client.reader import TAKEN, ReaderMachine, Reading
 from headgate.errors import HeadgateError
 from headgate.pipeline.commit import build_manifest
-from headgate.pipeline.recorded import VERSION, MicroBatch, placed
+from headgate.pipeline.recorded_data import VERSION, MicroBatch, placed
 from headgate.protocol import port
 from headgate.protocol.kernel import Completed, Machine
 from headgate.protocol.records import Pin

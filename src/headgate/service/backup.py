@@ -20,7 +20,7 @@ from typing import IO, Any, Final
 
 from headgate.errors import HeadgateError
 from headgate.private import make_private
-from headgate.service.stored import kind_of
+from headgate.service.stored_files import kind_of
 
 _LIST: Final = "headgate-backup.json"
 _FORMAT: Final = 1

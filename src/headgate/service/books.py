@@ -118,7 +118,7 @@ async def stored_sums(port: LogPort, stream: str) -> tuple[Matched, int]:
     return Matched(stream), sequence
 
 
-class Reading:
+class ManifestSums:
     """The manifests of one stream being summed up."""
 
     def __init__(self, port: LogPort, tables: TableCache, matched: Matched) -> None:
@@ -237,7 +237,7 @@ async def read_books(port: LogPort, tables: TableCache, streams: Sequence[str]) 
     Sums are exact from their mark on, which is at or before what was acknowledged when they were stored, and every
     acknowledgement is at or before a manifest. In another order one of them could be ahead of what it is compared with.
     """
-    readings = {stream: Reading(port, tables, Matched(stream)) for stream in streams}
+    readings = {stream: ManifestSums(port, tables, Matched(stream)) for stream in streams}
     for stream, reading in readings.items():
         try:
             reading.matched, _ = await stored_sums(port, stream)

@@ -1,10 +1,10 @@
 """Planning around relays that have fallen silent, and taking that back when they report again.
 
 The sites below a dead relay are served by a standby within seconds, whether the service runs or not
-(`headgate.relay.watch`). Here the plan follows: each member of the dead relay is put below the standby that serves it,
-so that the next micro-batch is routed so. Nobody else moves, and no other plan is made while a relay is silent. When
-the relay has reported for a while, its members come back, unless somebody has moved them on. What was moved is
-remembered by the running service only; after its restart the planner decides by what it measures.
+(`headgate.relay.silent_sites`). Here the plan follows: each member of the dead relay is put below the standby that
+serves it, so that the next micro-batch is routed so. Nobody else moves, and no other plan is made while a relay is
+silent. When the relay has reported for a while, its members come back, unless somebody has moved them on. What was
+moved is remembered by the running service only; after its restart the planner decides by what it measures.
 """
 
 from __future__ import annotations

@@ -26,23 +26,23 @@ from headgate.protocol.acks import read_tally
 from headgate.relay.tables import publish_snapshot
 from headgate.service.clerk import Clerk
 from headgate.service.contexts import Contexts
-from headgate.service.desk import Desk
 from headgate.service.extending import Extender
 from headgate.service.grants import Granting
-from headgate.service.owned import list_owned
 from headgate.service.pages import PAGE, Page
-from headgate.service.people import People
 from headgate.service.proposals import Proposals
 from headgate.service.refining import members, named, refinement
 from headgate.service.regrouping import Regrouper
+from headgate.service.request_desk import Desk
 from headgate.service.requests import Answers, Handler, Request, RequestError, mapping_of, text_of, texts_of
 from headgate.service.reshaping import Change, MakeChange, Reshaper
 from headgate.service.rights import BY, OPERATOR, ORIGIN, admitted, author_of, check_owned, check_share
 from headgate.service.roles import Roles
-from headgate.service.room import NoRoomError, Room
 from headgate.service.standbys import Standbys
-from headgate.service.starting import resolved
+from headgate.service.subscription_start import resolved
 from headgate.service.suspending import Suspender
+from headgate.service.tables_room import NoRoomError, TablesRoom
+from headgate.service.user_subscriptions import list_owned
+from headgate.service.users import People
 from headgate.wire.snapshot import Snapshot, SnapshotWriter
 
 Report = Callable[[Page], Awaitable[dict[str, Any]]]
@@ -73,7 +73,7 @@ class Control:
         self.lines: Handler = partial(_unknown, "lines")
         """Answers with lines of the ledger; nothing unless somebody keeps the books."""
         self.contexts = Contexts(fabric, clerk)
-        self.room = Room(fabric.logs.tables_bytes)
+        self.room = TablesRoom(fabric.logs.tables_bytes)
         self._answers = Answers()
         self._changes, self._reports = Desk(limits, _CHANGES), Desk(limits, _REPORTS)
         self.limits = limits

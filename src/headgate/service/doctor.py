@@ -23,7 +23,7 @@ from headgate.fabric.server import find_server, running_url
 from headgate.parts import EXTRAS, installed
 from headgate.pipeline.java import OLDEST, find_java
 from headgate.service.access import token_file
-from headgate.service.face import DEFAULT_PORT
+from headgate.service.http_process import DEFAULT_PORT
 from headgate.service.machine import RESERVE_BYTES
 
 GOOD: Final = "good"

@@ -16,7 +16,7 @@ from headgate.diagnostics import SERVICE, noted
 from headgate.model import Deployment, Plan, Subscription, Tree
 from headgate.planning import Problem, ProblemError
 from headgate.planning.covering import Comparisons
-from headgate.planning.joined import joined
+from headgate.planning.late_members import joined
 from headgate.planning.measured import Figures, with_relays_of
 from headgate.planning.search import Search
 from headgate.tuning.terms import ConstraintError, Miss, Terms, plan_within, within, worse

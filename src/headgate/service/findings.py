@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from headgate.relay.core import Key
-from headgate.service.standing import FRESH_MS
+from headgate.service.stalled_outputs import FRESH_MS
 
 PATIENCE_MS: Final = 30_000
 """What lasts shorter than this is normal: a micro-batch, a restart, a full queue that drains."""

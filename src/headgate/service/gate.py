@@ -26,10 +26,10 @@ from headgate.model.caller import Caller
 from headgate.protocol.records import RangeRequest
 from headgate.relay.tables import Tables
 from headgate.service.allowances import ByteAllowances, Connections
-from headgate.service.desk import Desk
-from headgate.service.hints import Hints
-from headgate.service.people import People
+from headgate.service.published_counts import Hints
+from headgate.service.request_desk import Desk
 from headgate.service.rights import owned_by
+from headgate.service.users import People
 from headgate.service.views import ledger_for, manifest_for, runs_for, snapshot_for, visible_streams
 from headgate.service.withholding import Withholder
 from headgate.wire.frame import WireError

@@ -29,7 +29,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
-class Found:
+class IdentitySurvey:
     """All that is compared.
 
     Attributes:
@@ -103,13 +103,13 @@ class IdentityError(HeadgateError):
         )
 
 
-def misfits(found: Found) -> list[Misfit]:
+def misfits(found: IdentitySurvey) -> list[Misfit]:
     """Everything that does not fit; where the deployments differ, only that, as the rest follows from it."""
     foreign = list(_foreign(found))
     return foreign or [*_catalog(found), *_runs(found), *_damaged(found), *_logs(found), *_checkpoints(found)]
 
 
-def _foreign(found: Found) -> Iterator[Misfit]:
+def _foreign(found: IdentitySurvey) -> Iterator[Misfit]:
     """Logs of another deployment."""
     by_owner: dict[str, list[str]] = {}
     for name, info in sorted(found.infos.items()):
@@ -136,7 +136,7 @@ def _foreign(found: Found) -> Iterator[Misfit]:
             )
 
 
-def _catalog(found: Found) -> Iterator[Misfit]:
+def _catalog(found: IdentitySurvey) -> Iterator[Misfit]:
     """A catalog that is behind what was published, or is another one since."""
     restore = "restore the catalog, or rebuild it from NATS with `headgate up --rebuild-catalog`"
     if found.unreadable:
@@ -158,7 +158,7 @@ def _catalog(found: Found) -> Iterator[Misfit]:
         )
 
 
-def _runs(found: Found) -> Iterator[Misfit]:
+def _runs(found: IdentitySurvey) -> Iterator[Misfit]:
     """A catalog and a NATS store that were both used without the other."""
     if found.apart:
         yield Misfit(
@@ -168,7 +168,7 @@ def _runs(found: Found) -> Iterator[Misfit]:
         )
 
 
-def _damaged(found: Found) -> Iterator[Misfit]:
+def _damaged(found: IdentitySurvey) -> Iterator[Misfit]:
     """Messages that the server found to be damaged."""
     for name, info in sorted(found.infos.items()):
         if info.lost:
@@ -187,7 +187,7 @@ def _damaged(found: Found) -> Iterator[Misfit]:
         )
 
 
-def _logs(found: Found) -> Iterator[Misfit]:
+def _logs(found: IdentitySurvey) -> Iterator[Misfit]:
     """Logs that are gone, that end before what was seen of them, or that were made anew."""
     gone = [name for name in found.witness if name not in found.infos]
     for stream in found.identity.incarnations:
@@ -238,7 +238,7 @@ def _made_good(logs: Logs, name: str) -> bool:
     return name == logs.tables.name or name.startswith((logs.site("x").name[:-1], logs.inbox("x").name[:-1]))
 
 
-def told_losses(found: Found) -> list[str]:
+def told_losses(found: IdentitySurvey) -> list[str]:
     """What is said about messages that are gone and come again by themselves."""
     return [
         f"the log {name} has lost {missing:,} messages since the last stop, as files are damaged: they come again from "
@@ -248,7 +248,7 @@ def told_losses(found: Found) -> list[str]:
     ]
 
 
-def _checkpoints(found: Found) -> Iterator[Misfit]:
+def _checkpoints(found: IdentitySurvey) -> Iterator[Misfit]:
     """Checkpoints that are gone, or were made for other logs."""
     for stream in found.identity.incarnations:
         if stream not in found.checkpoints and stream in found.committed:
@@ -278,7 +278,7 @@ def _checkpoints(found: Found) -> Iterator[Misfit]:
             )
 
 
-def _concerned(found: Found, name: str) -> frozenset[str] | None:
+def _concerned(found: IdentitySurvey, name: str) -> frozenset[str] | None:
     """The streams whose rows are in a log, None for a log that holds something of all."""
     for stream in found.identity.incarnations:
         if name in (found.logs.root(stream).name, found.logs.input(stream).name):

@@ -18,7 +18,7 @@ from headgate.fabric import Fabric
 from headgate.protocol.outlets import inbox_numbers
 from headgate.protocol.reports import RelayReport
 from headgate.relay.core import Key
-from headgate.service.identity import Found, Misfit
+from headgate.service.identity import IdentitySurvey, Misfit
 from headgate.service.mending import rewrite
 from headgate.service.survey import own_logs, set_checkpoint_aside
 from headgate.wire.identity import INCARNATION_KEY, Incarnation, new_id
@@ -38,7 +38,7 @@ async def new_incarnations(fabric: Fabric, known: Iterable[str], streams: Iterab
 
 
 async def accept_loss(
-    fabric: Fabric, catalog: Catalog, found: Found, misfits: Sequence[Misfit], checkpoints: Path
+    fabric: Fabric, catalog: Catalog, found: IdentitySurvey, misfits: Sequence[Misfit], checkpoints: Path
 ) -> list[str]:
     """Declare what is lost and begin the streams concerned anew; returns what was done, in sentences."""
     everything = frozenset(found.identity.incarnations)
@@ -70,7 +70,7 @@ async def accept_loss(
     return told
 
 
-async def _delete_logs(fabric: Fabric, found: Found) -> None:
+async def _delete_logs(fabric: Fabric, found: IdentitySurvey) -> None:
     """Delete all logs but those of published rows: what waits there is read by the new incarnation."""
     inputs = {fabric.logs.input(stream).name for stream in found.identity.incarnations}
     for name, info in found.infos.items():

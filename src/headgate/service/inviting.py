@@ -20,8 +20,8 @@ from headgate.fabric.registry import User, UserError
 from headgate.fabric.roles import SITE
 from headgate.fabric.serving import RequestCall
 from headgate.model import Deployment, parse_duration
-from headgate.service.people import People
 from headgate.service.requests import Handler, Request, text_of
+from headgate.service.users import People
 
 _EXPIRES: Final = "1 h"
 _ANSWERED_S: Final = 1.0

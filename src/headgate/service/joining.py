@@ -28,7 +28,7 @@ from headgate.planning.measured import measured_problem, with_relays_of
 from headgate.planning.problem import Member, Problem
 from headgate.planning.protocol import ControlPoint, Request
 from headgate.protocol.reports import Join, JoinsReport
-from headgate.service.hops import Hops
+from headgate.service.hop_delays import Hops
 from headgate.service.observer import SHEDS, Observer
 from headgate.tuning.terms import Terms, worse
 from headgate.wire.snapshot import Snapshot
@@ -43,7 +43,7 @@ class StoppedError(HeadgateError):
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SettledView:
     """What was seen after settling: by member the part of its rows and its delay, by site what it sheds, hops."""
 
     kept: dict[tuple[str, str], float] = field(default_factory=dict)
@@ -85,9 +85,9 @@ class LiveFeedback:
         """Let whoever waits go."""
         self._stop.set()
 
-    def look(self, snapshot: Snapshot) -> View:
+    def look(self, snapshot: Snapshot) -> SettledView:
         """What is seen now of a deployment."""
-        found = View(
+        found = SettledView(
             shed={site: self._observer.shed(site) for site in snapshot.deployment.sites},
             hops=self._observer.hops(snapshot.deployment.links),
         )

@@ -15,7 +15,7 @@ from headgate.protocol.kernel import Machine
 from headgate.protocol.port import FabricError, FencedError, LogPort, MachinePort
 from headgate.protocol.quarantine import Quarantine
 from headgate.relay.tables import MachineTables, TableCache
-from headgate.service.books import Acknowledgements, Reading, stored_sums
+from headgate.service.books import Acknowledgements, ManifestSums, stored_sums
 from headgate.wire.logs import Logs
 from headgate.wire.sums import Matched
 
@@ -33,7 +33,7 @@ class Keeper:
         self._stream = stream
         self._sequence = 0
         self._acknowledged = Acknowledgements(port)
-        self.reading = Reading(port, tables, Matched(stream))
+        self.reading = ManifestSums(port, tables, Matched(stream))
 
     async def begin(self) -> None:
         """Go on from what is stored."""
@@ -78,7 +78,7 @@ class Keeper:
             return
         found = port.quarantine.take(log, stored, partial(Matched.decode, stream=self._stream), "stored again")
         if found is not None and found.place > self.reading.matched.place:
-            self.reading = Reading(port, self._tables, found)
+            self.reading = ManifestSums(port, self._tables, found)
 
 
 class KeeperMachine(Machine):

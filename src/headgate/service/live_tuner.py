@@ -22,7 +22,7 @@ from headgate.planning.measured import with_relays_of
 from headgate.protocol.reports import TuningReport
 from headgate.protocol.tuning import AskCommit, AskHome, CommitWord, HomeQuestion, HomeWord, TellCost, TellMoved
 from headgate.protocol.tuning_codec import decode_tuning, encode_tuning
-from headgate.service.look import Look, looked
+from headgate.service.measuring import Look, looked
 from headgate.service.observer import Observer
 from headgate.service.requests import Handler, Request, texts_of
 from headgate.service.reshaping import MakeChange

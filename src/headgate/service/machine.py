@@ -73,7 +73,7 @@ class Disk:
         return f"{self.free_bytes / 1e6:,.1f} MB are free, {self.reserve_bytes / 1e6:,.1f} MB are kept in reserve"
 
 
-class Machine:
+class MachineWatch:
     """Watches the disk and the embedded server of a deployment, and mends what can be mended."""
 
     def __init__(

@@ -25,10 +25,10 @@ from headgate.relay.root import load_block
 from headgate.relay.routes import Routes
 from headgate.relay.tables import Tables
 from headgate.service.books import read_tallies
-from headgate.service.hops import Hops, Pair
+from headgate.service.hop_delays import Hops, Pair
 from headgate.service.reports import read_reports
 from headgate.service.sampling import Sample, observed, sample
-from headgate.service.standing import Standing
+from headgate.service.stalled_outputs import Standing
 from headgate.service.status import latencies
 from headgate.wire.manifest import Manifest, decode_manifest
 from headgate.wire.snapshot import Snapshot
@@ -47,7 +47,7 @@ Link = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CounterReading:
     """Counters at a time: (bytes, rows, messages) of links, (came, reduced) of sites, what subscribers have counted.
 
     `hops` has the latency by sender and receiver where both ends have measured it of late.
@@ -86,7 +86,7 @@ class Observer:
         self._tables = tables
         self._window_s = window_s
         self._streams: dict[str, _Stream] = {}
-        self._readings: deque[Reading] = deque()
+        self._readings: deque[CounterReading] = deque()
         self._read_once = asyncio.Event()
         self._crew: Crew | None = None
         self._standing = Standing()
@@ -174,7 +174,7 @@ class Observer:
             # Reading takes a tenth of the time at most, however many subscribers there are.
             await asyncio.sleep(max(_READ_S, 9 * (time.monotonic() - began)))
 
-    async def _read(self) -> Reading:
+    async def _read(self) -> CounterReading:
         links: dict[Link, tuple[int, int, int]] = {}
         sites: dict[str, tuple[int, int]] = {}
         relays = await read_reports(self._fabric, RelayReport)
@@ -194,7 +194,7 @@ class Observer:
             )
             for identity, tally in (await read_tallies(self._fabric)).items()
         }
-        return Reading(time.monotonic(), links, sites, subscribers, latencies(relays))
+        return CounterReading(time.monotonic(), links, sites, subscribers, latencies(relays))
 
     async def _report_standing(self, relays: Mapping[str, RelayReport]) -> None:
         """Publish which outputs stand still, as often as that is read; once more when none does any longer."""

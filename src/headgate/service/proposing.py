@@ -11,7 +11,7 @@ from headgate.planning import Graph, PlanResult, Prediction, Sizes, plan_deploym
 from headgate.planning.deployment import problem_of, unknown_rates
 from headgate.planning.difference import difference, moves
 from headgate.planning.document import plan_document
-from headgate.planning.life import Life
+from headgate.planning.living_plan import Life
 from headgate.planning.measured import with_relays_of
 from headgate.planning.planner import result_of, without_rates
 from headgate.planning.search import Search, parse_objective

@@ -26,8 +26,17 @@ from headgate.protocol.quarantine import Quarantine
 from headgate.protocol.records import Oldest, Purging
 from headgate.protocol.reports import TablesReport
 from headgate.relay.tables import MachineTables, TableCache
-from headgate.service.named import Inboxes, Named, Upstream, covered, holders, read_holds, read_inboxes, read_pins
-from headgate.service.room import Room
+from headgate.service.named_versions import (
+    Named,
+    NamedInboxes,
+    Upstream,
+    covered,
+    holders,
+    read_holds,
+    read_inboxes,
+    read_pins,
+)
+from headgate.service.tables_room import TablesRoom
 from headgate.wire.logs import Logs
 
 _END: Final = 1 << 62
@@ -56,14 +65,14 @@ class TableRules:
 class Purger:
     """Owns the log of tables. One deployment has one of these."""
 
-    def __init__(self, port: LogPort, tables: TableCache, room: Room, rules: TableRules) -> None:
+    def __init__(self, port: LogPort, tables: TableCache, room: TablesRoom, rules: TableRules) -> None:
         self._port = port
         self._tables = tables
         self._room = room
         self._rules = rules
         self._upstream = Upstream(port)
         self._unnamed: frozenset[int] = frozenset()
-        self._inboxes = Inboxes()
+        self._inboxes = NamedInboxes()
         self._look_s = 0.0
         self._fresh = False
         self._known: dict[tuple[int, str, str], bool] = {}
@@ -238,7 +247,7 @@ class PurgerMachine(Machine):
 
     def __init__(
         self,
-        room: Room,
+        room: TablesRoom,
         rules: TableRules,
         logs: Logs,
         *,

@@ -60,7 +60,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Outlook:
+class PlanOutlook:
     """The plan in force and the best that was found, both on the measured problem.
 
     `terms` are those of the deployment file, with which the best plan was found.
@@ -117,7 +117,7 @@ def judge(
     candidate: Plan | None = None,
     anew: bool = False,
     known: Comparisons | None = None,
-) -> Outlook:
+) -> PlanOutlook:
     """Judge a plan by what was measured, and look for a better one near it, cautious where an upload is unknown.
 
     `candidate` is what was found before; with `anew` a plan from nothing is made too. `known` is how subscriptions
@@ -130,7 +130,7 @@ def judge(
     best = replan(careful, plan, seed, effort, candidate=candidate, anew=anew)
     if terms:
         best = _within(careful, plan, best, terms)
-    return Outlook(result_of(graph, "in force"), best, terms)
+    return PlanOutlook(result_of(graph, "in force"), best, terms)
 
 
 def _within(problem: Problem, plan: Plan, best: Replanned, terms: Terms) -> Replanned:
@@ -199,7 +199,7 @@ class Replanner:
             with noted(SERVICE, "the plan was not judged, the next time counts", HeadgateError, level=logging.WARNING):
                 await self.look()
 
-    async def look(self) -> Outlook | None:
+    async def look(self) -> PlanOutlook | None:
         """Judge once, change the plan if that is due, and report; None as long as too little was measured."""
         snapshot = await asyncio.to_thread(self._catalog.snapshot)
         measured = await self._observer.measured_aside(snapshot)
@@ -266,7 +266,7 @@ class Replanner:
                 edit.set_plan(plan)
         return unchanged
 
-    def _report(self, snapshot: Snapshot, measured: Measured, outlook: Outlook) -> PlannerReport:
+    def _report(self, snapshot: Snapshot, measured: Measured, outlook: PlanOutlook) -> PlannerReport:
         """Assumed, predicted and measured side by side."""
         deployment = snapshot.deployment
         streams = {

@@ -35,34 +35,34 @@ from headgate.service.access import make_token
 from headgate.service.alerts.watch import AlertWatch
 from headgate.service.anchoring import keep_anchor, missing_records, store_anchor
 from headgate.service.audit import HOME, Audit
-from headgate.service.beginning import apply_file, begin_run, fit, rebuild
 from headgate.service.bypass import Bypass
 from headgate.service.clerk import Clerk
+from headgate.service.context_following import Following
 from headgate.service.control import Control
 from headgate.service.devices import DeviceDesk
 from headgate.service.exclusive import exclusive
 from headgate.service.extending import missed_constraints
-from headgate.service.face import FaceConfig, FaceProcess, listen
-from headgate.service.following import Following
 from headgate.service.gate import Gate
-from headgate.service.heads import HeadMachine
+from headgate.service.head_repair import HeadMachine
+from headgate.service.heartbeat import keep_pulse, say_stopped
+from headgate.service.http_process import FaceConfig, FaceProcess, listen
 from headgate.service.inviting import Inviting
 from headgate.service.joining import Joiner
 from headgate.service.keeper import KeeperMachine, store_books
-from headgate.service.lines import Lines
+from headgate.service.ledger_lines import Lines
 from headgate.service.live_tuner import LiveTuner
-from headgate.service.machine import Machine
+from headgate.service.machine import MachineWatch
 from headgate.service.observer import Observer
 from headgate.service.pages import Page
-from headgate.service.people import People
 from headgate.service.processes import JobProcess
-from headgate.service.pulse import keep_pulse, say_stopped
 from headgate.service.purging import PurgerMachine
 from headgate.service.relays import Relays
 from headgate.service.replanning import Replanner
 from headgate.service.roles import Roles, hosts_of
 from headgate.service.settings import Settings
+from headgate.service.startup import apply_file, begin_run, fit, rebuild
 from headgate.service.status import read_status
+from headgate.service.users import People
 from headgate.service.witness import Witness
 from headgate.wire.logs import Log, Logs
 from headgate.wire.snapshot import Snapshot
@@ -98,7 +98,7 @@ class Runtime:
         self.control = Control(fabric, self.clerk, self.status, limits)
         self.control.known = self.tables.keep
         reserve_bytes = settings.disk_reserve_bytes
-        self.machine = Machine(fabric, settings.state_dir, server, reserve_bytes, self._pause, self._resume)
+        self.machine = MachineWatch(fabric, settings.state_dir, server, reserve_bytes, self._pause, self._resume)
         self.audit = Audit(settings.state_dir)
         self.people = self.control.people = People(server, fabric.logs, self.audit)
         self.control.more |= DeviceDesk(server, fabric.logs, self.audit).verbs

@@ -29,10 +29,10 @@ from headgate.relay.core import Key, inbox_key
 from headgate.relay.tables import Tables
 from headgate.service.books import StreamBooks, read_books, read_tallies
 from headgate.service.findings import findings
+from headgate.service.heartbeat import read_pulse, stream_state
 from headgate.service.pages import Page, group_sums
-from headgate.service.pulse import read_pulse, stream_state
 from headgate.service.reports import read_reports, shown
-from headgate.service.waiting import waiting
+from headgate.service.source_backlog import waiting
 from headgate.wire.ledger import Tally
 from headgate.wire.logs import Log
 from headgate.wire.manifest import of_class, tolerances

@@ -15,7 +15,7 @@ from headgate.errors import HeadgateError
 from headgate.fabric import Fabric, FabricError, LogState
 from headgate.fabric.place import write_whole
 from headgate.relay.root import committed_head
-from headgate.service.identity import Checkpoint, Found
+from headgate.service.identity import Checkpoint, IdentitySurvey
 from headgate.service.mending import unreadable_subjects
 from headgate.wire.frame import WireError
 from headgate.wire.identity import Run, decode_runs, joined_runs
@@ -40,7 +40,7 @@ def short_logs(infos: Mapping[str, LogState], witness: Mapping[str, int]) -> dic
     return {name: count for name, count in missing.items() if count > 0}
 
 
-async def survey(fabric: Fabric, catalog: Catalog, place: str, checkpoints: Path) -> Found:
+async def survey(fabric: Fabric, catalog: Catalog, place: str, checkpoints: Path) -> IdentitySurvey:
     """Everything that has to fit together, as it is now."""
     logs = fabric.logs
     await asyncio.to_thread(catalog.verify)
@@ -52,7 +52,7 @@ async def survey(fabric: Fabric, catalog: Catalog, place: str, checkpoints: Path
     streams = snapshot.identity.incarnations
     damaged = await unreadable_subjects(fabric, infos, streams)
     heads = await committed_heads(fabric, [stream for stream in streams if logs.root(stream).name in infos])
-    return Found(
+    return IdentitySurvey(
         logs=logs,
         place=shown(place),
         revision=snapshot.revision,

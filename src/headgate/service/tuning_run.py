@@ -15,12 +15,12 @@ from headgate.errors import HeadgateError
 from headgate.model import Deployment, Plan, Tree, parse_duration
 from headgate.protocol.tuning import AskCommit, HomeWord, TreeBrief, TuningBrief
 from headgate.relay.unit_cores import MODES, settings_of
-from headgate.tuning.constraints import Limit, compile_constraint
+from headgate.tuning.constraints import CompiledConstraint, compile_constraint
 from headgate.tuning.deployment import DEFAULT_OBJECTIVE
 from headgate.tuning.language.vocabulary import Vocabulary
 from headgate.tuning.overlay import PieceSizes
 from headgate.tuning.protocol.streams import IMPLICIT, check_trees
-from headgate.tuning.scene import Measured, Scene
+from headgate.tuning.scene import MeasuredScene, Scene
 from headgate.tuning.search import TOLERANCE
 
 PLANNER, EVERY, MODE, APPROXIMATE = "planner", "tuner_every", "tuner_mode", "tuner_approximate"
@@ -45,7 +45,7 @@ class Wishes:
     every_s: float = EVERY_S
     levels: int = 3
     approximate: float | None = None
-    measured: Measured | None = None
+    measured: MeasuredScene | None = None
     """Figures of links and sites that are given, so that nobody measures."""
 
     @classmethod
@@ -209,7 +209,7 @@ class TuningRun:
                 raise RefusedChangeError(f"constraint `{limit.text}` would be missed")
 
     @cached_property
-    def limits(self) -> tuple[Limit, ...]:
+    def limits(self) -> tuple[CompiledConstraint, ...]:
         """The constraints that home can check: those without figures of links that only sites measure."""
         words = Vocabulary.installed()
         every = [compile_constraint(text, words) for text in self.constraints]

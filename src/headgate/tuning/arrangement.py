@@ -13,7 +13,7 @@ import numpy as np
 
 from headgate.tuning.language.vocabulary import unknown_value
 from headgate.tuning.overlay import Bits, Sizing
-from headgate.tuning.unit import Measure, Member, Unit
+from headgate.tuning.unit import Measure, Unit, UnitMember
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Arrangement:
             return list(stayed)
         return [child for child in stayed if child not in self.moves] + self._arrived.get(site, [])
 
-    def member(self, site: int) -> Member:
+    def member(self, site: int) -> UnitMember:
         """The member itself."""
         return self.unit.members[site]
 

@@ -1,6 +1,6 @@
 """An objective becomes terms: what is aggregated over the path, what over children, what is local, how they combine.
 
-The same compiled closures run on one site (floats) and on all sites at once (arrays): a `View` answers for metrics.
+The same compiled closures run on one site (floats) and on all sites at once (arrays): a `SiteView` answers for metrics.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import numpy as np
 
 from headgate.tuning.language.parser import parse_objective
 from headgate.tuning.language.syntax import (
-    Aggregate,
     Binary,
-    Call,
     Definitions,
     Expression,
+    FunctionCall,
     Name,
+    NodeAggregate,
     Number,
-    Objective,
     SystemCost,
+    SystemObjective,
     walk,
 )
 from headgate.tuning.language.vocabulary import (
@@ -34,7 +34,7 @@ from headgate.tuning.language.vocabulary import (
 )
 
 
-class View(Protocol):
+class SiteView(Protocol):
     """One site, or all of them: metrics as a float or an array, profiles as bits."""
 
     def metric(self, name: str) -> Any:
@@ -47,7 +47,7 @@ class View(Protocol):
         """Bytes per second of a profile."""
 
 
-Local = Callable[[View], Any]
+Local = Callable[[SiteView], Any]
 Combine = Callable[[tuple[Any, ...]], Any]
 
 
@@ -106,7 +106,7 @@ _PROFILE_METRICS = frozenset(
 )
 
 
-def compile_objective(objective: Objective | str, vocabulary: Vocabulary = BUILT_IN) -> Compiled:
+def compile_objective(objective: SystemObjective | str, vocabulary: Vocabulary = BUILT_IN) -> Compiled:
     """Compile an objective; its sign is +1 to minimise and -1 to maximise."""
     if isinstance(objective, str):
         objective = parse_objective(objective, vocabulary)
@@ -124,7 +124,9 @@ def compile_system(
     terms = tuple(compiler.terms)
     single = len(terms) == 1 and compiler.bare
     used = frozenset[str]().union(*(term.metrics for term in terms))
-    plain = isinstance(cost, Aggregate) and isinstance(cost.value, Name) and cost.value.name in vocabulary.link_metrics
+    plain = (
+        isinstance(cost, NodeAggregate) and isinstance(cost.value, Name) and cost.value.name in vocabulary.link_metrics
+    )
     links = used if plain and used != {"link_hop"} else frozenset[str]()
     return Compiled(system.function, system.over, terms, None if single else combine, used, sign, text, links)
 
@@ -163,20 +165,20 @@ class _Compiler:
                 if name in LIBRARY:
                     return self.inline(_library(name))
                 return expression
-            case Call("extra_incoming", ()):
+            case FunctionCall("extra_incoming", ()):
                 return Name("superfluous_data")
-            case Call(function, arguments):
-                return Call(function, tuple(self.inline(argument) for argument in arguments))
+            case FunctionCall(function, arguments):
+                return FunctionCall(function, tuple(self.inline(argument) for argument in arguments))
             case Binary(operator, left, right):
                 return Binary(operator, self.inline(left), self.inline(right))
-            case Aggregate(function, value, over):
-                return Aggregate(function, self.inline(value), over)
+            case NodeAggregate(function, value, over):
+                return NodeAggregate(function, self.inline(value), over)
             case _:
                 return expression
 
     def node(self, cost: Expression, *, inside: bool = False) -> Combine:
         """A node cost over terms: aggregations and maximal local parts become terms, the rest combines them."""
-        if isinstance(cost, Aggregate):
+        if isinstance(cost, NodeAggregate):
             return self.term(Term(cost.over, cost.function, *self.local_of(cost.value)), inside)
         if not _aggregates(cost):
             return self.term(Term("local", "", *self.local_of(cost)), inside)
@@ -185,7 +187,7 @@ class _Compiler:
             operation = _OPERATIONS[cost.operator]
             left, right = self.node(cost.left, inside=True), self.node(cost.right, inside=True)
             return lambda values: operation(left(values), right(values))
-        assert isinstance(cost, Call)
+        assert isinstance(cost, FunctionCall)
         parts = [self.node(argument, inside=True) for argument in cost.arguments]
         function = self.function(cost.function)
         return lambda values: function(*(part(values) for part in parts))
@@ -212,7 +214,7 @@ class _Compiler:
             case Binary(operator, left, right):
                 operation, first, second = _OPERATIONS[operator], self.local(left), self.local(right)
                 return lambda view: operation(first(view), second(view))
-            case Call(function, arguments):
+            case FunctionCall(function, arguments):
                 parts = [self.local(argument) for argument in arguments]
                 if function == "size":
                     return lambda view: view.size(parts[0](view))
@@ -260,4 +262,4 @@ def _names(expression: Expression) -> list[Name]:
 
 
 def _aggregates(expression: Expression) -> bool:
-    return any(isinstance(part, Aggregate) for part in walk(expression))
+    return any(isinstance(part, NodeAggregate) for part in walk(expression))

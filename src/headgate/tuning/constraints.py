@@ -22,7 +22,7 @@ from headgate.tuning.language.vocabulary import BUILT_IN, Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class CompiledConstraint:
     """A compiled constraint. `by_site` limits sum their violations in `compiled` itself.
 
     `value` is what is bounded, without the bound, and `threshold` the bound as it was written.
@@ -46,7 +46,7 @@ class Limit:
         return self.violation(evaluate(self.compiled, views))
 
 
-def compile_constraint(constraint: Constraint | str, vocabulary: Vocabulary = BUILT_IN) -> Limit:
+def compile_constraint(constraint: Constraint | str, vocabulary: Vocabulary = BUILT_IN) -> CompiledConstraint:
     """Compile a constraint.
 
     >>> compile_constraint("fanout <= 6").by_site
@@ -62,12 +62,12 @@ def compile_constraint(constraint: Constraint | str, vocabulary: Vocabulary = BU
         )
         if not uniform:
             compiled = compile_system(metric, constraint.definitions, vocabulary, text=str(constraint))
-            return Limit(str(constraint), compiled, False, miss, compiled, constraint.threshold)
+            return CompiledConstraint(str(constraint), compiled, False, miss, compiled, constraint.threshold)
         system = SystemCost("sum", metric.cost, metric.over)
     else:
         system = SystemCost("sum", metric, "brokers")
     compiled = compile_system(system, constraint.definitions, vocabulary, text=str(constraint))
-    return Limit(str(constraint), _missing(compiled, miss), True, miss, compiled, constraint.threshold)
+    return CompiledConstraint(str(constraint), _missing(compiled, miss), True, miss, compiled, constraint.threshold)
 
 
 def _missing(compiled: Compiled, miss: Callable[[Any], Any]) -> Compiled:

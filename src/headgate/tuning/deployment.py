@@ -16,10 +16,10 @@ from headgate.planning import Graph, Metrics, Problem, Sizes, measure, plan_depl
 from headgate.planning.measured import with_relays_of
 from headgate.planning.planner import result_of
 from headgate.tuning.compile import Compiled, compile_objective
-from headgate.tuning.constraints import Limit, compile_constraint
+from headgate.tuning.constraints import CompiledConstraint, compile_constraint
 from headgate.tuning.language.vocabulary import Vocabulary
 from headgate.tuning.outlook import Outlook
-from headgate.tuning.scene import Measured, Scene, tree_by_tree
+from headgate.tuning.scene import MeasuredScene, Scene, tree_by_tree
 from headgate.tuning.search import TOLERANCE, Options, critical_owners
 from headgate.tuning.shape import Shape
 from headgate.tuning.sources import sources_of
@@ -75,7 +75,7 @@ class PlanTuner:
         self,
         scene: Scene,
         objective: Compiled,
-        limits: tuple[Limit, ...],
+        limits: tuple[CompiledConstraint, ...],
         options: Options,
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -198,7 +198,7 @@ def tune_deployment(
     constraints: tuple[str, ...] | None = None,
     options: Options | None = None,
     sizes: Mapping[str, Any] | Sizes | None = None,
-    measured: Measured | None = None,
+    measured: MeasuredScene | None = None,
     problem: Problem | None = None,
 ) -> TuneResult:
     """Plan a deployment (or start from a given plan) and improve it by its objective within its constraints.
@@ -216,7 +216,7 @@ def tune_deployment(
     limits = tuple(compile_constraint(limit, vocabulary) for limit in texts)
     if not any(want.quality.at_least is not None for member in planned.problem.members for want in member.wants):
         limits = tuple(limit for limit in limits if limit.text != "granted_shortfall <= 0")
-    scene = Scene(planned.problem, measured or Measured())
+    scene = Scene(planned.problem, measured or MeasuredScene())
     tuner = PlanTuner(scene, compiled, limits, options or Options(periods=200))
     start = scene.shapes(planned.plan)
     missed = tuner.misses(start)

@@ -14,7 +14,7 @@ from typing import Any
 from headgate.errors import HeadgateError, nearest
 from headgate.planning import Sizes
 from headgate.tuning.language.vocabulary import NODE_METRICS
-from headgate.tuning.scene import BYTES, ROWS, Measured
+from headgate.tuning.scene import BYTES, ROWS, MeasuredScene
 
 _LINKS = {"latency_s": "link_latency", "bandwidth_bytes_per_s": "link_bandwidth", "loss": "link_loss"}
 
@@ -23,7 +23,7 @@ class MeasurementError(HeadgateError):
     """A document of measurements that cannot be read."""
 
 
-def read_measured(document: Mapping[str, Any], sites: Collection[str]) -> tuple[Measured, Sizes]:
+def read_measured(document: Mapping[str, Any], sites: Collection[str]) -> tuple[MeasuredScene, Sizes]:
     """Measurements of a deployment with these sites; unknown names are refused with the nearest valid one."""
     _known(document, ("links", "sites", "sizes"), "part")
     links: dict[str, dict[tuple[str, str], float]] = {}
@@ -49,7 +49,7 @@ def read_measured(document: Mapping[str, Any], sites: Collection[str]) -> tuple[
             values.setdefault(name, {})[site] = _number(value, f"sites.{site}.{name}")
     sizes = Sizes.of(document.get("sizes"))
     rates = {**dict.fromkeys(sizes.rate_rows_per_s, ROWS), **dict.fromkeys(sizes.row_bytes, BYTES)}
-    return Measured(links, directed, values, rates), sizes
+    return MeasuredScene(links, directed, values, rates), sizes
 
 
 def from_status(

@@ -13,7 +13,7 @@ from headgate.tuning.compile import Compiled
 from headgate.tuning.evaluate import TreeView, node_costs
 from headgate.tuning.overlay import Floats, Ints
 from headgate.tuning.states import Additive, Extreme, Prefix, advance, algebra_for, start
-from headgate.tuning.unit import Facts, Frontier, Member, Unit
+from headgate.tuning.unit import Facts, Frontier, Unit, UnitMember
 
 
 class Outlook:
@@ -173,7 +173,7 @@ class Outlook:
             sites.extend(row)
         inside = set(sites)
         members = {
-            site: Member(
+            site: UnitMember(
                 site,
                 self.facts(site),
                 self.frontier(site, [child for child in shape.children[site] if child not in inside]),

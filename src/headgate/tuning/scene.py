@@ -28,7 +28,7 @@ _LONG_S = 86_400.0
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredScene:
     """What a running deployment measured.
 
     Attributes:
@@ -49,7 +49,7 @@ class Scene:
     """The streams of a problem as overlays with numbered sites. Shapes come from plans."""
 
     problem: Problem
-    measured: Measured = field(default_factory=Measured)
+    measured: MeasuredScene = field(default_factory=MeasuredScene)
 
     @cached_property
     def names(self) -> list[str]:

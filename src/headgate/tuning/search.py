@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from headgate.tuning.compile import Compiled
-from headgate.tuning.constraints import Limit
+from headgate.tuning.constraints import CompiledConstraint
 from headgate.tuning.evaluate import TreeView, evaluate
 from headgate.tuning.joint import adds_up, plain_latency, useful_demotions
 from headgate.tuning.outlook import Outlook
@@ -91,7 +91,7 @@ class _Scene:
     """One shape under the objective and every limit."""
 
     objective: Outlook
-    limits: list[tuple[Limit, Outlook]] = field(default_factory=list)
+    limits: list[tuple[CompiledConstraint, Outlook]] = field(default_factory=list)
 
     @property
     def misses(self) -> list[float]:
@@ -105,7 +105,7 @@ class Tuner:
         self,
         overlay: Overlay,
         objective: Compiled,
-        limits: Sequence[Limit] = (),
+        limits: Sequence[CompiledConstraint] = (),
         options: Options | None = None,
         seed: int = 0,
     ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from headgate.tuning.scene import Measured
+from headgate.tuning.scene import MeasuredScene
 
 _RATES = frozenset({"incoming_rate", "own_rate", "superfluous_data", "outgoing_rate", "extra_incoming"})
 _BOUNDS: Mapping[str, str] = {
@@ -18,7 +18,7 @@ _QUALITY = frozenset({"attained_quality", "granted_shortfall"})
 _PLAN = frozenset({"fanout", "clients", "link_hop"})
 
 
-def sources_of(metrics: Iterable[str], measured: Measured, streams: Sequence[str]) -> dict[str, str]:
+def sources_of(metrics: Iterable[str], measured: MeasuredScene, streams: Sequence[str]) -> dict[str, str]:
     """For each metric, in a few words, what is measured of it and what is not.
 
     >>> sources_of(["fanout", "relay_cpu"], Measured(sites={"relay_cpu": {"oslo": 0.01}}), ["wind"])
@@ -27,7 +27,7 @@ def sources_of(metrics: Iterable[str], measured: Measured, streams: Sequence[str
     return {name: _source(name, measured, streams) for name in sorted(metrics)}
 
 
-def _source(name: str, measured: Measured, streams: Sequence[str]) -> str:
+def _source(name: str, measured: MeasuredScene, streams: Sequence[str]) -> str:
     if name in _PLAN:
         return "from the plan"
     if name in _RATES or name in _STATES:
@@ -44,21 +44,21 @@ def _source(name: str, measured: Measured, streams: Sequence[str]) -> str:
     return _sites(measured, name, "0" if name in ("relay_cpu", "loss_rate") else "declared")
 
 
-def _rates(measured: Measured, streams: Sequence[str]) -> str:
+def _rates(measured: MeasuredScene, streams: Sequence[str]) -> str:
     by_kind: dict[str, list[str]] = {}
     for stream in streams:
         by_kind.setdefault(measured.rates.get(stream, "declared or assumed"), []).append(stream)
     return "; ".join(f"{kind} ({', '.join(names)})" for kind, names in by_kind.items()) or "declared"
 
 
-def _sites(measured: Measured, name: str, otherwise: str) -> str:
+def _sites(measured: MeasuredScene, name: str, otherwise: str) -> str:
     known = sorted(measured.sites.get(name, {}))
     if not known:
         return otherwise if otherwise != "0" else "not measured: 0"
     return f"measured at {_few(known)}; elsewhere {otherwise}"
 
 
-def _links(measured: Measured, name: str) -> str:
+def _links(measured: MeasuredScene, name: str) -> str:
     """Links are counted whatever their direction."""
     known = {frozenset(ends) for found in (measured.links, measured.directed) for ends in found.get(name, {})}
     if name == "link_loss":

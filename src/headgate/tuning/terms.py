@@ -19,7 +19,7 @@ from headgate.planning.deployment import unknown_rates
 from headgate.planning.planner import plan_problem, result_of, without_rates
 from headgate.planning.search import Search
 from headgate.tuning.compile import Compiled, compile_objective
-from headgate.tuning.constraints import Limit, compile_constraint
+from headgate.tuning.constraints import CompiledConstraint, compile_constraint
 from headgate.tuning.deployment import IMPLICIT, PlanTuner
 from headgate.tuning.evaluate import node_costs
 from headgate.tuning.language.quantities import UNITS
@@ -61,7 +61,7 @@ class Terms:
     """The objective and the constraints of a deployment, compiled. They are false when there are none."""
 
     objective: Compiled | None = None
-    limits: tuple[Limit, ...] = ()
+    limits: tuple[CompiledConstraint, ...] = ()
 
     @classmethod
     def of(cls, deployment: Deployment, vocabulary: Vocabulary | None = None) -> Terms:
@@ -209,11 +209,11 @@ def _implied(problem: Problem) -> tuple[str, ...]:
     return IMPLICIT if granted else IMPLICIT[:-1]
 
 
-def _missed(scene: Scene, shapes: Mapping[str, Shape], limits: Sequence[Limit]) -> list[float]:
+def _missed(scene: Scene, shapes: Mapping[str, Shape], limits: Sequence[CompiledConstraint]) -> list[float]:
     return [limit.violation(scene.cost(limit.compiled, shapes)) for limit in limits]
 
 
-def _where(scene: Scene, shapes: Mapping[str, Shape], limit: Limit) -> str:
+def _where(scene: Scene, shapes: Mapping[str, Shape], limit: CompiledConstraint) -> str:
     """The sites that miss a bound most, with their values; of a bound on the system the value of the system."""
     if not limit.by_site:
         return f"it is {_shown(scene.cost(limit.value, shapes), limit)}"
@@ -234,6 +234,6 @@ def _where(scene: Scene, shapes: Mapping[str, Shape], limit: Limit) -> str:
     return ", ".join(texts) + more
 
 
-def _shown(value: float, limit: Limit) -> str:
+def _shown(value: float, limit: CompiledConstraint) -> str:
     unit = limit.threshold.unit
     return f"{value / UNITS[unit]:.4g} {unit}" if unit else f"{value:.4g}"

@@ -48,7 +48,7 @@ class Frontier:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class UnitMember:
     """A site inside the unit."""
 
     site: int
@@ -68,7 +68,7 @@ class Unit:
     top: int
     above: int
     levels: int
-    members: Mapping[int, Member]
+    members: Mapping[int, UnitMember]
     parents: Mapping[int, int]
     prefix: Prefix
     outside: Any

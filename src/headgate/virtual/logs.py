@@ -29,8 +29,8 @@ from headgate.protocol.port import FabricError, FencedError, LogFullError
 from headgate.virtual.messages import (
     HEADERS_RECORD_BYTES,
     RECORD_BYTES,
-    Message,
     Unreadable,
+    VirtualMessage,
     header_bytes,
 )
 from headgate.virtual.subjects import is_literal, matches
@@ -41,7 +41,7 @@ _FEW_DEAD: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class LogInfo:
+class VirtualLogInfo:
     """How much a log holds. `first` is 0 in a log that was never written to, and `last + 1` in one that is empty."""
 
     messages: int
@@ -55,7 +55,7 @@ class LogBackup:
     """Everything that a log held at one moment."""
 
     log: Log
-    messages: tuple[Message, ...]
+    messages: tuple[VirtualMessage, ...]
     last: int
     rotten: frozenset[int]
 
@@ -72,7 +72,7 @@ class SimulatedLog:
         self.filled = False
         self._set((), 0)
 
-    def _set(self, messages: Iterable[Message], last: int, rotten: Iterable[int] = ()) -> None:
+    def _set(self, messages: Iterable[VirtualMessage], last: int, rotten: Iterable[int] = ()) -> None:
         """Hold exactly these messages, given in the order of their sequences, all of them durable."""
         self._rotten = set(rotten)
         self._messages = {message.sequence: message for message in messages}
@@ -91,7 +91,7 @@ class SimulatedLog:
             if message.message_id is not None and message.sequence not in self._rotten:
                 self._remember(message.message_id, message.sequence, message.time_s)
         # Changes that are not durable: the number of an appended message, or a message that was removed.
-        self._journal: list[int | Message] = []
+        self._journal: list[int | VirtualMessage] = []
 
     def append(
         self,
@@ -127,7 +127,7 @@ class SimulatedLog:
             ):
                 raise LogFullError(f"{subject}: maximum bytes exceeded")
         self._last = sequence = self._last + 1
-        self._messages[sequence] = Message(sequence, subject, data, now, headers, size, message_id)
+        self._messages[sequence] = VirtualMessage(sequence, subject, data, now, headers, size, message_id)
         self._order.append(sequence)
         self._bytes += stored
         if not self.synced:
@@ -207,20 +207,20 @@ class SimulatedLog:
         self._first_at = place
         return order[place]
 
-    def last(self, subject: str) -> Message | None:
+    def last(self, subject: str) -> VirtualMessage | None:
         """The last message of a subject."""
         sequences = self._by_subject.get(subject)
         return self.get(sequences[-1]) if sequences else None
 
-    def get(self, sequence: int) -> Message | None:
+    def get(self, sequence: int) -> VirtualMessage | None:
         """The message with that sequence, None when there is none."""
         return None if sequence in self._rotten else self._messages.get(sequence)
 
-    def read(self, pattern: str, after: int, limit: int = 256, max_bytes: int = READ_BYTES) -> list[Message]:
+    def read(self, pattern: str, after: int, limit: int = 256, max_bytes: int = READ_BYTES) -> list[VirtualMessage]:
         """The next messages of a subject after a sequence, in order; one more than `max_bytes` hold, as the server."""
         if after >= self._last:
             return []
-        found: list[Message] = []
+        found: list[VirtualMessage] = []
         room = max_bytes
         for message in self._from(pattern, after):
             if message.sequence in self._rotten:
@@ -231,7 +231,7 @@ class SimulatedLog:
                 break
         return found
 
-    def _from(self, pattern: str, after: int) -> Iterator[Message]:
+    def _from(self, pattern: str, after: int) -> Iterator[VirtualMessage]:
         messages = self._messages
         if is_literal(pattern):
             sequences = self._by_subject.get(pattern, ())
@@ -252,7 +252,7 @@ class SimulatedLog:
             self._taken[pattern] = taken
         return taken
 
-    def lasts(self, subjects: Iterable[str]) -> dict[str, Message]:
+    def lasts(self, subjects: Iterable[str]) -> dict[str, VirtualMessage]:
         """The last message of each subject that has one."""
         return {subject: found for subject in subjects if (found := self.last(subject)) is not None}
 
@@ -287,10 +287,10 @@ class SimulatedLog:
         self._drop(message.subject, 1)
         return True
 
-    def info(self) -> LogInfo:
+    def info(self) -> VirtualLogInfo:
         """How much the log holds."""
         first = self._first() if self._messages else self._last + 1 if self._last else 0
-        return LogInfo(len(self._messages), self._bytes, first, self._last)
+        return VirtualLogInfo(len(self._messages), self._bytes, first, self._last)
 
     def change(self, log: Log) -> None:
         """Bring the log to other limits.

@@ -16,7 +16,7 @@ RECORD_BYTES: Final = 30
 HEADERS_RECORD_BYTES: Final = 4
 
 
-class Message(NamedTuple):
+class VirtualMessage(NamedTuple):
     """A stored message: the attributes of `headgate.fabric.Stored`, with any object as data.
 
     `size` is what the message takes on its way (payload, headers and subject), `time_s` the virtual time at which it

@@ -8,8 +8,8 @@ from random import Random
 from typing import Any, Final
 
 from headgate.protocol.port import FabricError, NoLogError, TooLargeError
-from headgate.virtual.logs import READ_BYTES, LogBackup, LogInfo, SimulatedLog
-from headgate.virtual.messages import Message, header_bytes
+from headgate.virtual.logs import READ_BYTES, LogBackup, SimulatedLog, VirtualLogInfo
+from headgate.virtual.messages import VirtualMessage, header_bytes
 from headgate.virtual.subjects import matches, overlap
 from headgate.wire.logs import Log
 
@@ -97,21 +97,21 @@ class SimulatedServer:
             subject, data, size=size, expect=expect, replace=replace, message_id=message_id, now=now
         )  # fmt: skip
 
-    def last(self, log: Log, subject: str) -> Message | None:
+    def last(self, log: Log, subject: str) -> VirtualMessage | None:
         """The last message of a subject."""
         return self.log(log).last(subject)
 
-    def get(self, log: Log, sequence: int) -> Message | None:
+    def get(self, log: Log, sequence: int) -> VirtualMessage | None:
         """The message with that sequence, None when there is none."""
         return self.log(log).get(sequence)
 
     def read(
         self, log: Log, subject: str, after: int, *, limit: int = 256, max_bytes: int = READ_BYTES
-    ) -> list[Message]:
+    ) -> list[VirtualMessage]:
         """The next messages of a subject (wildcards allowed) after a sequence."""
         return self.log(log).read(subject, after, limit, max_bytes)
 
-    def lasts(self, log: Log, subjects: Iterable[str]) -> dict[str, Message]:
+    def lasts(self, log: Log, subjects: Iterable[str]) -> dict[str, VirtualMessage]:
         """The last message of each subject that has one."""
         return self.log(log).lasts(subjects)
 
@@ -134,7 +134,7 @@ class SimulatedServer:
         """Delete one message; False when there is none with this sequence."""
         return self.log(log).remove(sequence)
 
-    def info(self, log: Log) -> LogInfo | None:
+    def info(self, log: Log) -> VirtualLogInfo | None:
         """How much a log holds, None when it does not exist."""
         found = self._logs.get(log.name)
         return found.info() if found else None

@@ -16,11 +16,11 @@ from typing import Self
 import pyarrow as pa
 
 from headgate.pipeline.commit import commit, pin_batch
-from headgate.pipeline.control import Controller
+from headgate.pipeline.control import UpdateController
 from headgate.pipeline.errors import Errors
 from headgate.pipeline.indexes import IndexKeeper
 from headgate.pipeline.match import MatchPass
-from headgate.pipeline.slow import slow_classes
+from headgate.pipeline.slow_classes import slow_classes
 from headgate.pipeline.staged import Staged
 from headgate.pipeline.worker import Address
 from headgate.protocol.reports import JobReport
@@ -40,7 +40,7 @@ class DirectCommits:
         lineage: str = "direct",
         on_commit: Callable[[Manifest], None] | None = None,
         keepers: Mapping[str, IndexKeeper] | None = None,
-        controllers: Mapping[str, Controller] | None = None,
+        controllers: Mapping[str, UpdateController] | None = None,
     ) -> None:
         self._address = address
         self._lineage = lineage

@@ -123,6 +123,7 @@ class Outlet:
     async def _pass(self, reader: HttpReader) -> None:
         """Pass deliveries on, and confirm them; returns when somebody left who owes an acknowledgement."""
         looking = asyncio.create_task(self._confirm(reader), name=f"acknowledgements of {self.name}")
+        looking.add_done_callback(lambda _: reader.nudge())
         deliveries = reader.__aiter__()
         try:
             while not looking.done():

@@ -15,7 +15,20 @@ from headgate.filters.algebra import intervals
 from headgate.filters.algebra.domain import Domain
 from headgate.filters.algebra.keys import NAN_KEY, Space, first_at_least, key_of, prefix_end, space_of, successor
 from headgate.filters.evaluate import literal_form
-from headgate.filters.expr import Call, Cast, Column, Compare, Expr, Field, In, IsNull, Like, Literal, Parameter, walk
+from headgate.filters.expr import (
+    Call,
+    Cast,
+    ColumnRef,
+    Compare,
+    Expr,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Parameter,
+    StructField,
+    walk,
+)
 from headgate.filters.kernels.patterns import ANY, like_pieces
 from headgate.filters.render import render
 from headgate.filters.types import BOOL, DOUBLE, FLOAT, STRING
@@ -40,7 +53,7 @@ def is_constant(node: Expr) -> bool:
     """Whether the expression refers to no column and no context value."""
     if isinstance(node, Literal):
         return True
-    return not any(isinstance(found, Column | Parameter) for found in walk(node))
+    return not any(isinstance(found, ColumnRef | Parameter) for found in walk(node))
 
 
 def term_of(node: Expr) -> Expr | None:
@@ -48,15 +61,15 @@ def term_of(node: Expr) -> Expr | None:
     while isinstance(node, Cast):
         node = node.value
     inner = node
-    while isinstance(inner, Field):
+    while isinstance(inner, StructField):
         inner = inner.base
-    return node if isinstance(inner, Column) and space_of(node.type) is not None else None
+    return node if isinstance(inner, ColumnRef) and space_of(node.type) is not None else None
 
 
 def atom(node: Expr) -> Atom | None:
     """The atom that a predicate is, None if it is none."""
     match node:
-        case Column() | Field():
+        case ColumnRef() | StructField():
             return _boolean(node)
         case Compare():
             return _compare(node.op, node.left, node.right) or _compare(_FLIPPED[node.op], node.right, node.left)

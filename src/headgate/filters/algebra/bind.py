@@ -12,7 +12,7 @@ import pyarrow as pa
 from headgate.filters import build
 from headgate.filters.algebra.atoms import is_constant
 from headgate.filters.evaluate import Scope, as_python, evaluate
-from headgate.filters.expr import FALSE, Call, Cast, Expr, Field, Item, Literal, Parameter, operand_names, walk
+from headgate.filters.expr import FALSE, Call, Cast, Element, Expr, Literal, Parameter, StructField, operand_names, walk
 from headgate.filters.filter import Filter
 from headgate.filters.types import DOUBLE, FLOAT, STRING, is_nested
 
@@ -54,7 +54,7 @@ def _size(value: Any) -> int:
 
 
 def _bind(node: Expr, context: Mapping[str, Any]) -> Expr:
-    if isinstance(node, Parameter | Field | Item) and _from_context(node):
+    if isinstance(node, Parameter | StructField | Element) and _from_context(node):
         return _literal(node, context)
     if isinstance(node, Call) and node.name == "array_contains" and isinstance(node.args[0], Parameter):
         return _membership(node, context)
@@ -72,7 +72,7 @@ def _from_context(node: Expr) -> bool:
     """Whether the expression is a context value or a constant part of one."""
     below = list(walk(node))
     return any(isinstance(each, Parameter) for each in below) and all(
-        isinstance(each, Parameter | Field | Item | Literal | Cast) for each in below
+        isinstance(each, Parameter | StructField | Element | Literal | Cast) for each in below
     )
 
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from headgate.filters import build
 from headgate.filters.errors import RefusedError
-from headgate.filters.expr import Call, Column, Expr, walk
+from headgate.filters.expr import Call, ColumnRef, Expr, walk
 from headgate.filters.functions.base import Function, Resolved, count, expect, literal_value, whole_literal
 from headgate.filters.types import BINARY, BOOL, INT, NULL, STRING
 from headgate.filters.vector import Vector, from_arrow, from_python, truth
@@ -114,7 +114,7 @@ def _search(position: str) -> Callable[[Call, tuple[Vector, ...]], Vector]:
 
 def _resolve_search(args: tuple[Expr, ...]) -> Resolved:
     found, kind = _two(args)
-    if any(isinstance(node, Column) for node in walk(found[1])):
+    if any(isinstance(node, ColumnRef) for node in walk(found[1])):
         raise RefusedError("the text to look for must be a constant", "a string, or a context value such as $word")
     return found, kind
 

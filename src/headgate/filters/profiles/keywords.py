@@ -17,7 +17,7 @@ import pyarrow as pa
 from headgate.filters import build, functions
 from headgate.filters.algebra.relate import covers, merge
 from headgate.filters.errors import FilterError
-from headgate.filters.expr import Column, Expr, Literal, Rlike
+from headgate.filters.expr import ColumnRef, Expr, Literal, Rlike
 from headgate.filters.filter import Filter
 from headgate.filters.kernels.patterns import word_regex
 from headgate.filters.profiles.base import DefaultProfileType, Profile, relational
@@ -40,7 +40,7 @@ class _Parser:
 
     def __init__(self, where: str, start: int, columns: tuple[str, ...]) -> None:
         self.where, self.position = where, start
-        self.terms = [functions.call("coalesce", (Column(STRING, name), Literal(STRING, ""))) for name in columns]
+        self.terms = [functions.call("coalesce", (ColumnRef(STRING, name), Literal(STRING, ""))) for name in columns]
         self.depth = self.count = 0
 
     def parse(self) -> _Parsed:

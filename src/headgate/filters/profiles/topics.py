@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headgate.filters import build
 from headgate.filters.errors import FilterError, RefusedError
-from headgate.filters.expr import Column
+from headgate.filters.expr import ColumnRef
 from headgate.filters.filter import Filter
 from headgate.filters.profiles.base import Counts, DefaultProfileType, Profile, ProfileIndex, parts_of
 from headgate.filters.profiles.topic_pattern import ONE, REST, Level, TopicPattern, parse_pattern
@@ -51,7 +51,7 @@ class TopicProfile:
             for pattern in distinct
             if pattern in needed or (pattern.is_exact and not any(known.covers(pattern) for known in wide))
         ]
-        term = Column(STRING, column)
+        term = ColumnRef(STRING, column)
         condition = build.disjunction(dict.fromkeys(pattern.condition(term) for pattern in kept))
         return cls(
             column, tuple(kept), f"{column}: {', '.join(pattern.text for pattern in kept)}", Filter.of(condition)

@@ -30,7 +30,7 @@ class Worded(Translated):
     words: frozenset[str] | None = None
 
 
-class Waiting:
+class AwaitedWords:
     """Rows of a batch by the words that somebody waits at, in the given columns."""
 
     def __init__(self, batch: pa.RecordBatch, columns: tuple[str, ...], words: Iterable[str]) -> None:
@@ -66,7 +66,7 @@ def evaluate_worded(
         groups.setdefault(profile.texts, []).append(number)
     for columns, numbers in groups.items():
         wanted = {word for number in numbers for word in profiles[number][0].words or ()}
-        waiting = Waiting(batch, columns, wanted)
+        waiting = AwaitedWords(batch, columns, wanted)
         for number in numbers:
             profile, context = profiles[number]
             every = profile.words is None

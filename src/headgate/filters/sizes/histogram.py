@@ -29,7 +29,7 @@ _PARTS = 16
 Keys = npt.NDArray[np.int64]
 
 
-class Histogram:
+class ValueHistogram:
     """Counts of one attribute's values; `mass` and `error` answer for any domain.
 
     >>> ages = Histogram(pa.int32())

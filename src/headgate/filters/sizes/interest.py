@@ -15,7 +15,7 @@ from headgate.filters.sizes.statistics import StreamStatistics
 
 
 @dataclass(frozen=True)
-class Interest:
+class SizedInterest:
     """A profile of one type and a projection, over one stream's statistics. `select` None keeps every column."""
 
     profile: Profile
@@ -30,7 +30,7 @@ class Interest:
         select: Iterable[str] | None,
         statistics: StreamStatistics,
         kind: ProfileType = RELATIONAL,
-    ) -> Interest:
+    ) -> SizedInterest:
         """An interest from a projection in any form."""
         return cls(profile, None if select is None else frozenset(select), statistics, kind)
 
@@ -39,7 +39,7 @@ class Interest:
         """The normal form of a filter, made once."""
         return normal_form(self.profile) if isinstance(self.profile, Filter) else None
 
-    def covers(self, other: Interest) -> bool:
+    def covers(self, other: SizedInterest) -> bool:
         """Whether everything the other wants passes this one, with all its columns."""
         if self.kind.name != other.kind.name or not columns_cover(self.select, other.select):
             return False
@@ -47,12 +47,12 @@ class Interest:
             return self.profile == other.profile or forms_cover(self._form, other._form)
         return self.kind.covers(self.profile, other.profile)
 
-    def merge(self, other: Interest) -> Interest:
+    def merge(self, other: SizedInterest) -> SizedInterest:
         """The interest of both together: the union of rows and of columns."""
         if self.kind.name != other.kind.name:
             raise ValueError(f"profiles of the types {self.kind.name} and {other.kind.name} are not merged")
         both = None if self.select is None or other.select is None else self.select | other.select
-        return Interest(self.kind.merge(self.profile, other.profile), both, self.statistics, self.kind)
+        return SizedInterest(self.kind.merge(self.profile, other.profile), both, self.statistics, self.kind)
 
     @cached_property
     def size(self) -> float:

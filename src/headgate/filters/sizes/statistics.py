@@ -23,11 +23,11 @@ from headgate.filters.algebra.keys import space_of
 from headgate.filters.algebra.normal import NormalForm, normal_form
 from headgate.filters.algebra.relate import volume
 from headgate.filters.evaluate import Scope, evaluate
-from headgate.filters.expr import Column, Expr, Field
+from headgate.filters.expr import ColumnRef, Expr, StructField
 from headgate.filters.profiles.base import Profile, relational
 from headgate.filters.render import render
 from headgate.filters.sizes.estimate import Estimate, proportion
-from headgate.filters.sizes.histogram import Histogram
+from headgate.filters.sizes.histogram import ValueHistogram
 from headgate.filters.sizes.reservoir import Reservoir
 from headgate.filters.types import STRING, is_struct
 from headgate.filters.vector import Numbers
@@ -50,9 +50,11 @@ class StreamStatistics:
         self.schema = schema
         self.reservoir = Reservoir(capacity, rng)
         self._terms = {
-            render(term): term for column in schema.columns for term in _leaves(Column(column.type, column.name))
+            render(term): term for column in schema.columns for term in _leaves(ColumnRef(column.type, column.name))
         }
-        self._histograms = {name: Histogram(term.type) for name, term in self._terms.items() if term.type != STRING}
+        self._histograms = {
+            name: ValueHistogram(term.type) for name, term in self._terms.items() if term.type != STRING
+        }
         self._strings: dict[str, list[str]] = {}
 
     @property
@@ -162,7 +164,7 @@ class StreamStatistics:
 def _leaves(term: Expr) -> list[Expr]:
     """The attributes of a column: itself, or the scalar fields of a struct at any depth."""
     if is_struct(term.type):
-        return [leaf for field in term.type for leaf in _leaves(Field(field.type, term, field.name))]
+        return [leaf for field in term.type for leaf in _leaves(StructField(field.type, term, field.name))]
     return [term] if space_of(term.type) is not None else []
 
 

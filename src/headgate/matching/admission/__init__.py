@@ -11,7 +11,7 @@ from headgate.matching.admission.estimate import ErrorEstimate, compare_lists, e
 from headgate.matching.admission.frontend import METHODS, PRESETS, Requirement, choose, make_method, requirement_of
 from headgate.matching.admission.gate import GATES, BatchGate, Gated, Powers
 from headgate.matching.admission.hybrid import Hybrid
-from headgate.matching.admission.method import Method, Step, Waiting
+from headgate.matching.admission.method import AdmissionStep, Method, WaitingEvents
 from headgate.matching.admission.shed_both import ShedBoth
 from headgate.matching.admission.shed_messages import ShedMessages
 from headgate.matching.admission.shed_updates import ShedUpdates
@@ -19,7 +19,7 @@ from headgate.matching.admission.shedding import Shedder, Worth, victims_first
 from headgate.matching.admission.tolerance import (
     ALL,
     LEVELS,
-    Level,
+    ToleranceLevel,
     levels_of,
     tolerance_of,
     wants_true_state,
@@ -36,6 +36,7 @@ __all__ = [
     "METHODS",
     "ORDERS",
     "PRESETS",
+    "AdmissionStep",
     "BatchGate",
     "Batching",
     "Costs",
@@ -44,7 +45,6 @@ __all__ = [
     "Gated",
     "Hybrid",
     "LearnedCosts",
-    "Level",
     "Method",
     "Powers",
     "Requirement",
@@ -52,12 +52,12 @@ __all__ = [
     "ShedMessages",
     "ShedUpdates",
     "Shedder",
-    "Step",
+    "ToleranceLevel",
     "TraditionalAdaptive",
     "TraditionalEager",
     "UpdatePlan",
     "UpdateVictims",
-    "Waiting",
+    "WaitingEvents",
     "Worth",
     "believed",
     "choose",

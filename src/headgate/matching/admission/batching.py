@@ -14,15 +14,15 @@ from typing import Literal
 import numpy as np
 
 from headgate.matching.admission.costs import Costs
-from headgate.matching.admission.method import Numbers, Step, Waiting
+from headgate.matching.admission.method import AdmissionStep, Numbers, WaitingEvents
 
 Order = Literal["updates first", "messages first", "arrival"]
 ORDERS: tuple[Order, ...] = ("updates first", "messages first", "arrival")
 
 
-def batch_steps(messages: Numbers, updates: Numbers, order: Order) -> list[Step]:
+def batch_steps(messages: Numbers, updates: Numbers, order: Order) -> list[AdmissionStep]:
     """The steps of one batch."""
-    applying, matching = Step("update", updates, batched=True), Step("match", messages, batched=True)
+    applying, matching = AdmissionStep("update", updates, batched=True), AdmissionStep("match", messages, batched=True)
     if order == "updates first":
         steps = [applying, matching]
     elif order == "messages first":
@@ -32,16 +32,16 @@ def batch_steps(messages: Numbers, updates: Numbers, order: Order) -> list[Step]
     return [step for step in steps if len(step.events)]
 
 
-def _runs(messages: Numbers, updates: Numbers) -> list[Step]:
+def _runs(messages: Numbers, updates: Numbers) -> list[AdmissionStep]:
     """Alternating runs: messages with no update between them are one run."""
     ends = np.searchsorted(updates, messages)
     groups, firsts = np.unique(ends, return_index=True)
-    steps: list[Step] = []
+    steps: list[AdmissionStep] = []
     done = 0
     for upto, run in zip(groups.tolist(), np.split(messages, firsts[1:]), strict=False):
-        steps += [Step("update", updates[done:upto], batched=True), Step("match", run, batched=True)]
+        steps += [AdmissionStep("update", updates[done:upto], batched=True), AdmissionStep("match", run, batched=True)]
         done = upto
-    return [*steps, Step("update", updates[done:], batched=True)]
+    return [*steps, AdmissionStep("update", updates[done:], batched=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Batching:
         limited = "" if self.limit_s is None else f", {self.limit_s:g} s"
         return f"batching ({self.order}{limited})"
 
-    def plan(self, waiting: Waiting, now_s: float, costs: Costs) -> Sequence[Step]:
+    def plan(self, waiting: WaitingEvents, now_s: float, costs: Costs) -> Sequence[AdmissionStep]:
         """One batch."""
         del now_s
         messages, updates = waiting.messages, waiting.updates

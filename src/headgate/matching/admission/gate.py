@@ -20,7 +20,7 @@ from headgate.matching.admission.frontend import choose, requirement_of
 from headgate.matching.admission.hybrid import Hybrid
 from headgate.matching.admission.shed_both import ShedBoth
 from headgate.matching.admission.shed_messages import ShedMessages
-from headgate.matching.admission.tolerance import ALL, Level, nested, tolerance_of, withhold
+from headgate.matching.admission.tolerance import ALL, ToleranceLevel, nested, tolerance_of, withhold
 from headgate.matching.index import MatchingError
 
 
@@ -193,7 +193,7 @@ order, arrived, messages_share, victims, update_victims)
         oldest_age_s: float,
         row_cost_s: float,
         first: npt.NDArray[np.bool_] | None = None,
-        levels: Sequence[Level] = ALL,
+        levels: Sequence[ToleranceLevel] = ALL,
     ) -> Gated:
         """Which rows of a batch to keep: `oldest_age_s` is the age of its oldest row, `row_cost_s` what a row takes.
 

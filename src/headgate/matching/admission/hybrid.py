@@ -17,7 +17,7 @@ import numpy as np
 
 from headgate.matching.admission.batching import Order, batch_steps
 from headgate.matching.admission.costs import Costs
-from headgate.matching.admission.method import Step, Waiting, next_in_order
+from headgate.matching.admission.method import AdmissionStep, WaitingEvents, next_in_order
 from headgate.matching.admission.shedding import Shedder, count_for
 
 
@@ -33,7 +33,7 @@ class Hybrid:
     ease: float = 0.4
     name: str = "hybrid"
 
-    def plan(self, waiting: Waiting, now_s: float, costs: Costs) -> Sequence[Step]:
+    def plan(self, waiting: WaitingEvents, now_s: float, costs: Costs) -> Sequence[AdmissionStep]:
         """The next message, or a batch of what the bound allows."""
         remaining = max(0.0, waiting.remaining_s(now_s, self.shedder.bound_s))
         messages, updates = waiting.messages, waiting.updates
@@ -49,7 +49,7 @@ class Hybrid:
         excess = self.shedder.excess_s(matching, remaining)
         victims = self.shedder.victims(messages, count_for(excess, costs.batched_message_s))
         kept = np.setdiff1d(messages, victims, assume_unique=True) if len(victims) else messages
-        shed = [Step("shed messages", victims)] if len(victims) else []
+        shed = [AdmissionStep("shed messages", victims)] if len(victims) else []
         # At least a tenth of the allowance goes to updates, so that the state always moves on.
         spare = max(allowed - len(kept) * costs.batched_message_s, 0.1 * self.ease * self.shedder.bound_s)
         applied = updates[: count_for(spare, costs.batched_update_s)]

@@ -20,7 +20,7 @@ Kind = Literal["match", "update", "shed messages", "shed updates"]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class AdmissionStep:
     """One thing to do with events: match them, apply them, or shed them. `batched` events are done in one go."""
 
     kind: Kind
@@ -30,7 +30,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingEvents:
     """Events that wait, by number, and the arrival time of every event."""
 
     messages: Numbers
@@ -56,15 +56,15 @@ class Method(Protocol):
         """Its name in deployments and studies."""
         ...
 
-    def plan(self, waiting: Waiting, now_s: float, costs: Costs) -> Sequence[Step]:
+    def plan(self, waiting: WaitingEvents, now_s: float, costs: Costs) -> Sequence[AdmissionStep]:
         """What to do next, in order. Every step takes events from the front of its queue, except shedding."""
         ...
 
 
-def next_in_order(messages: Numbers, updates: Numbers, *, lazy: bool = False) -> list[Step]:
+def next_in_order(messages: Numbers, updates: Numbers, *, lazy: bool = False) -> list[AdmissionStep]:
     """Traditional execution of the next message: first the updates before it, then it alone."""
     if len(messages) == 0:
-        return [Step("update", updates, lazy=lazy)]
+        return [AdmissionStep("update", updates, lazy=lazy)]
     first = int(np.searchsorted(updates, messages[0]))
-    steps = [Step("update", updates[:first], lazy=lazy)] if first else []
-    return [*steps, Step("match", messages[:1])]
+    steps = [AdmissionStep("update", updates[:first], lazy=lazy)] if first else []
+    return [*steps, AdmissionStep("match", messages[:1])]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headgate.matching.admission.costs import Costs
-from headgate.matching.admission.method import Step, Waiting
+from headgate.matching.admission.method import AdmissionStep, WaitingEvents
 from headgate.matching.admission.shedding import Shedder, count_for, excess_work, shed_and_go
 
 
@@ -21,7 +21,7 @@ class ShedBoth:
     messages_share: float = 0.5
     name: str = "shed both"
 
-    def plan(self, waiting: Waiting, now_s: float, costs: Costs) -> Sequence[Step]:
+    def plan(self, waiting: WaitingEvents, now_s: float, costs: Costs) -> Sequence[AdmissionStep]:
         """Shed if need be, then the next message."""
         excess = excess_work(self.shedder, waiting, now_s, costs)
         if not excess:

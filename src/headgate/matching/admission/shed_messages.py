@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headgate.matching.admission.costs import Costs
-from headgate.matching.admission.method import Step, Waiting
+from headgate.matching.admission.method import AdmissionStep, WaitingEvents
 from headgate.matching.admission.shedding import Shedder, count_for, excess_work, shed_and_go
 
 
@@ -23,15 +23,15 @@ class ShedMessages:
     shedder: Shedder
     name: str = "shed messages"
 
-    def plan(self, waiting: Waiting, now_s: float, costs: Costs) -> Sequence[Step]:
+    def plan(self, waiting: WaitingEvents, now_s: float, costs: Costs) -> Sequence[AdmissionStep]:
         """Shed if need be, then the next message, or updates alone."""
         excess = excess_work(self.shedder, waiting, now_s, costs)
         victims = self.shedder.victims(waiting.messages, count_for(excess, costs.message_s))
         if excess and len(victims) + 1 == len(waiting.messages) and self._hopeless(waiting, now_s, costs):
-            return [Step("shed messages", waiting.messages), Step("update", waiting.updates)]
+            return [AdmissionStep("shed messages", waiting.messages), AdmissionStep("update", waiting.updates)]
         return shed_and_go(waiting, victims, waiting.updates[:0])
 
-    def _hopeless(self, waiting: Waiting, now_s: float, costs: Costs) -> bool:
+    def _hopeless(self, waiting: WaitingEvents, now_s: float, costs: Costs) -> bool:
         """Whether the newest message cannot be matched in time even as the only one."""
         newest = int(waiting.messages[-1])
         before = waiting.before(newest)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headgate.matching.admission.costs import Costs
-from headgate.matching.admission.method import Step, Waiting
+from headgate.matching.admission.method import AdmissionStep, WaitingEvents
 from headgate.matching.admission.shedding import Shedder, count_for, excess_work, shed_and_go
 
 
@@ -20,7 +20,7 @@ class ShedUpdates:
     shedder: Shedder
     name: str = "shed updates"
 
-    def plan(self, waiting: Waiting, now_s: float, costs: Costs) -> Sequence[Step]:
+    def plan(self, waiting: WaitingEvents, now_s: float, costs: Costs) -> Sequence[AdmissionStep]:
         """Shed if need be, then the next message."""
         excess = excess_work(self.shedder, waiting, now_s, costs)
         victims = self.shedder.update_victims(waiting.updates, count_for(excess, costs.update_s))

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headgate.matching.admission.costs import Costs
-from headgate.matching.admission.method import Numbers, Step, Waiting, next_in_order
+from headgate.matching.admission.method import AdmissionStep, Numbers, WaitingEvents, next_in_order
 
 # Worth of events by number: those of least worth are shed first. None sheds at random.
 Worth = Callable[[Numbers], npt.NDArray[np.float64]]
@@ -71,13 +71,13 @@ def victims_first(first: npt.NDArray[np.bool_]) -> Worth:
     return lambda events: (~first[events]).astype(np.float64)
 
 
-def shed_and_go(waiting: Waiting, messages: Numbers, updates: Numbers) -> list[Step]:
+def shed_and_go(waiting: WaitingEvents, messages: Numbers, updates: Numbers) -> list[AdmissionStep]:
     """Steps that shed those messages and updates and then take the next message of what is left, if any."""
     steps = []
     if len(messages):
-        steps.append(Step("shed messages", messages))
+        steps.append(AdmissionStep("shed messages", messages))
     if len(updates):
-        steps.append(Step("shed updates", updates))
+        steps.append(AdmissionStep("shed updates", updates))
     left = np.setdiff1d(waiting.messages, messages, assume_unique=True) if len(messages) else waiting.messages
     kept = np.setdiff1d(waiting.updates, updates, assume_unique=True) if len(updates) else waiting.updates
     return [*steps, *next_in_order(left, kept)] if len(left) or len(kept) else steps
@@ -88,7 +88,7 @@ def count_for(seconds: float, each_s: float) -> int:
     return int(np.ceil(seconds / each_s)) if seconds > 0 and each_s > 0 else 0
 
 
-def excess_work(shedder: Shedder, waiting: Waiting, now_s: float, costs: Costs) -> float:
+def excess_work(shedder: Shedder, waiting: WaitingEvents, now_s: float, costs: Costs) -> float:
     """Seconds by which in-order execution of the queue passes the bound."""
     work = costs.work(len(waiting.messages), len(waiting.updates))
     return shedder.excess_s(work, waiting.remaining_s(now_s, shedder.bound_s))

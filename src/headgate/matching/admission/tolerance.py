@@ -26,14 +26,14 @@ LEVELS: Final = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class ToleranceLevel:
     """A group of classes: the share of rows that may be withheld from it, and its share of all classes."""
 
     tolerance: float
     weight: float = 1.0
 
 
-ALL: Final = (Level(1.0),)
+ALL: Final = (ToleranceLevel(1.0),)
 
 
 def tolerance_of(require: Mapping[str, Any] | None, otherwise: float = 1.0) -> float:
@@ -62,7 +62,7 @@ def wants_true_state(require: Mapping[str, Any] | None) -> bool:
     return require is not None and not requirement_of(require).false_positives
 
 
-def levels_of(tolerances: Iterable[float]) -> tuple[Level, ...]:
+def levels_of(tolerances: Iterable[float]) -> tuple[ToleranceLevel, ...]:
     """The groups of classes with these tolerances, most tolerant first.
 
     >>> levels_of([1.0, 0.1, 1.0, 0.0])
@@ -72,10 +72,12 @@ def levels_of(tolerances: Iterable[float]) -> tuple[Level, ...]:
     if len(values) == 0:
         return ALL
     weights = counts / counts.sum()
-    return tuple(Level(float(each), float(weight)) for each, weight in zip(values[::-1], weights[::-1], strict=True))
+    return tuple(
+        ToleranceLevel(float(each), float(weight)) for each, weight in zip(values[::-1], weights[::-1], strict=True)
+    )
 
 
-def withhold(levels: Sequence[Level], rows: int, fitting: float) -> tuple[list[int], int]:
+def withhold(levels: Sequence[ToleranceLevel], rows: int, fitting: float) -> tuple[list[int], int]:
     """From how many rows each group is kept away so that the work of `fitting` whole rows remains; and what is lacking.
 
     A row withheld from a group saves the group's share of a row's work. One row is always matched for all: it carries

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headgate.matching.admission.costs import Costs
-from headgate.matching.admission.method import Step, Waiting, next_in_order
+from headgate.matching.admission.method import AdmissionStep, WaitingEvents, next_in_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class TraditionalAdaptive:
     updates_per_message: float = 400.0
     name: str = "traditional adaptive"
 
-    def plan(self, waiting: Waiting, now_s: float, costs: Costs) -> Sequence[Step]:
+    def plan(self, waiting: WaitingEvents, now_s: float, costs: Costs) -> Sequence[AdmissionStep]:
         """The next message and the updates before it."""
         del now_s, costs
         lazy = len(waiting.updates) > self.updates_per_message * max(1, len(waiting.messages))

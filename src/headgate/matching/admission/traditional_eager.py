@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headgate.matching.admission.costs import Costs
-from headgate.matching.admission.method import Step, Waiting, next_in_order
+from headgate.matching.admission.method import AdmissionStep, WaitingEvents, next_in_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class TraditionalEager:
 
     name: str = "traditional eager"
 
-    def plan(self, waiting: Waiting, now_s: float, costs: Costs) -> Sequence[Step]:
+    def plan(self, waiting: WaitingEvents, now_s: float, costs: Costs) -> Sequence[AdmissionStep]:
         """The next message and the updates before it."""
         del now_s, costs
         return next_in_order(waiting.messages, waiting.updates)

@@ -18,7 +18,7 @@ import numpy as np
 from headgate.filters import Box, Domain, NormalForm, bind, normal_form
 from headgate.filters.algebra import intervals
 from headgate.filters.algebra.keys import space_of
-from headgate.filters.expr import Column
+from headgate.filters.expr import ColumnRef
 from headgate.filters.profiles.base import relational
 from headgate.matching.compiled.boxes import Attribute, Boxes
 from headgate.matching.compiled.coding import ALSO_NULLS, HIGHEST, LOWEST, NO_NULLS, ONLY_NULLS
@@ -72,7 +72,7 @@ def _split(box: Box, form: NormalForm, budget: int) -> tuple[list[Mapping[str, R
     exact, choices = True, {}
     for name, domain in box.domains.items():
         term = form.attributes[name]
-        if isinstance(term, Column) and can_index(domain.kind):
+        if isinstance(term, ColumnRef) and can_index(domain.kind):
             choices[term.name] = _ranges(domain)
         else:
             exact = False

@@ -10,7 +10,7 @@ import numpy as np
 
 from headgate.matching.compiled.container import map_arrays
 from headgate.matching.compiled.files import Delta, IndexStore, More
-from headgate.matching.definitions import Reading
+from headgate.matching.definitions import RowReading
 from headgate.matching.index import MatchingError
 from headgate.matching.live import Beside, IndexDelta, LiveIndex
 
@@ -41,7 +41,7 @@ class SavedIndexes:
         found: Mapping[str, Any] = map_arrays(path, verify=False)[0]["more"]["document"]
         return found
 
-    def open(self, version: int, reading: Reading) -> LiveIndex:
+    def open(self, version: int, reading: RowReading) -> LiveIndex:
         """The index of a version, its arrays mapped privately; damage is refused."""
         base, *following = self.steps(version)
         boxes, more = self.store.load_snapshot(base)

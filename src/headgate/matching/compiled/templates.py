@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headgate.filters.algebra.keys import order_keys
 from headgate.filters.evaluate import Scope, evaluate
-from headgate.filters.expr import And, Column, Compare, Expr, Parameter, walk
+from headgate.filters.expr import And, ColumnRef, Compare, Expr, Parameter, walk
 from headgate.filters.profiles.base import relational
 from headgate.filters.types import DATE, DOUBLE, TIMESTAMP, is_integer
 from headgate.matching.compiled.boxes import Attribute, Boxes
@@ -104,11 +104,11 @@ def _bound(item: Expr) -> tuple[str, str, Expr] | None:
     if not isinstance(item, Compare) or item.op not in _FLIPPED:
         return None
     left, op, right = item.left, item.op, item.right
-    if not isinstance(left, Column):
+    if not isinstance(left, ColumnRef):
         left, op, right = right, _FLIPPED[op], left
-    if not isinstance(left, Column) or not (left.kind in (DOUBLE, DATE, TIMESTAMP) or is_integer(left.kind)):
+    if not isinstance(left, ColumnRef) or not (left.kind in (DOUBLE, DATE, TIMESTAMP) or is_integer(left.kind)):
         return None
-    if right.type != left.kind or any(isinstance(node, Column) for node in walk(right)):
+    if right.type != left.kind or any(isinstance(node, ColumnRef) for node in walk(right)):
         return None
     return left.name, op, _as_columns(right)
 
@@ -116,7 +116,7 @@ def _bound(item: Expr) -> tuple[str, str, Expr] | None:
 def _as_columns(node: Expr) -> Expr:
     """The expression with context values read from a table's columns."""
     if isinstance(node, Parameter):
-        return Column(node.kind, node.name)
+        return ColumnRef(node.kind, node.name)
     changes: dict[str, Any] = {}
     for field in fields(node):
         found = getattr(node, field.name)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.pipeline.sources.payloads import Message, dead_row
+from headgate.pipeline.sources.payloads import PayloadMessage, dead_row
 from headgate.reduction import merged
 from headgate.wire.frame import WireError
 from headgate.wire.unsent import Unsent, decode_unsent
@@ -20,7 +20,7 @@ UNSENT = "\0unsent"
 """How the reason of a row starts that declares what a sender gave up."""
 
 
-def decode_declarations(messages: Iterable[Message], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def decode_declarations(messages: Iterable[PayloadMessage], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """A row for each declaration; a message that is none is a dead letter."""
     for message in messages:
         try:

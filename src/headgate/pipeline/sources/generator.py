@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
-from headgate.pipeline.sources.generator_options import Settings
+from headgate.pipeline.sources.generator_options import GeneratorSettings
 from headgate.pipeline.sources.generators import ORIGIN_US, generator_of
 from headgate.pipeline.sources.options import SourceError
 from headgate.pipeline.sources.paced import PacedReader, RowRange
@@ -29,17 +29,17 @@ class GeneratorSource(DataSource):
 
     def reader(self, schema: StructType) -> GeneratorTable:
         """A batch reader of the columns asked for."""
-        return GeneratorTable(Settings.of(dict(self.options)), schema)
+        return GeneratorTable(GeneratorSettings.of(dict(self.options)), schema)
 
     def streamReader(self, schema: StructType) -> PacedReader:
         """A reader of the columns asked for."""
-        return PacedReader(Settings.of(dict(self.options)), schema)
+        return PacedReader(GeneratorSettings.of(dict(self.options)), schema)
 
 
 class GeneratorTable(DataSourceReader):
     """The first `limit` rows as a batch, for recorded runs and oracles."""
 
-    def __init__(self, settings: Settings, schema: StructType) -> None:
+    def __init__(self, settings: GeneratorSettings, schema: StructType) -> None:
         if settings.limit is None:
             raise SourceError("a generator that is read as a batch needs an end", hint="give the option `limit`")
         self.settings = settings

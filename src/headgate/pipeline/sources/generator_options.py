@@ -27,7 +27,7 @@ OPTIONS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class GeneratorSettings:
     """The options of a generator source, checked."""
 
     kind: str
@@ -42,7 +42,7 @@ class Settings:
     own: Mapping[str, int]
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> Settings:
+    def of(cls, options: Mapping[str, str]) -> GeneratorSettings:
         """Check the options as they stand in a deployment file."""
         options = {name.lower(): str(value) for name, value in options.items()}
         generator = generator_of(options.get("kind", "none"))
@@ -76,9 +76,9 @@ class Settings:
         return whole if self.limit is None else min(whole, self.limit)
 
 
-def check_generator(options: Mapping[str, str], schema: Schema) -> Settings:
+def check_generator(options: Mapping[str, str], schema: Schema) -> GeneratorSettings:
     """The settings of a generator source, or what is wrong with its options or the stream's schema."""
-    settings = Settings.of(options)
+    settings = GeneratorSettings.of(options)
     own = generator_of(settings.kind).schema
     for column in schema.columns:
         made = own.column(column.name)

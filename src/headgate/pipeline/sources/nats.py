@@ -22,9 +22,9 @@ from pyspark.sql.types import StructType
 from headgate.fabric import SyncFabric
 from headgate.pipeline.sources.arrow import spark_arrow_schema, split_range
 from headgate.pipeline.sources.declarations import decode_declarations
-from headgate.pipeline.sources.nats_options import Settings
+from headgate.pipeline.sources.nats_options import NatsSettings
 from headgate.pipeline.sources.options import SourceError
-from headgate.pipeline.sources.payloads import Message, dead_row, decode_arrow, decode_text
+from headgate.pipeline.sources.payloads import PayloadMessage, dead_row, decode_arrow, decode_text
 from headgate.wire.logs import Log
 
 Offset = dict[str, Any]
@@ -60,13 +60,13 @@ class NatsSource(DataSource):
 
     def streamReader(self, schema: StructType) -> NatsReader:
         """A reader of the columns asked for."""
-        return NatsReader(Settings.of(dict(self.options)), schema)
+        return NatsReader(NatsSettings.of(dict(self.options)), schema)
 
 
 class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets are `{"sequence": last sequence read, "made": when the log was made}`."""
 
-    def __init__(self, settings: Settings, schema: StructType) -> None:
+    def __init__(self, settings: NatsSettings, schema: StructType) -> None:
         self.settings = settings
         self.target = spark_arrow_schema(schema)
         self.closed_at: int | None = None
@@ -180,11 +180,11 @@ class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         with self.settings.connect() as fabric:
             for found in read_range(fabric, partition.log, partition.first, partition.stop):
-                if isinstance(found, Gap):
+                if isinstance(found, MissingSequences):
                     yield self._gap(found)
                     continue
                 messages = [
-                    Message(stored.sequence, stored.data) for stored in found if wanted.fullmatch(stored.subject)
+                    PayloadMessage(stored.sequence, stored.data) for stored in found if wanted.fullmatch(stored.subject)
                 ]
                 if self.settings.payload == "arrow":
                     yield from decode_arrow(messages, self.target)
@@ -192,10 +192,10 @@ class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     yield decode_text(messages, lines=self.settings.payload == "jsonl").cast(self.target)
                 given_up = [stored for stored in found if stored.subject == self.settings.unsent]
                 yield from decode_declarations(
-                    [Message(stored.sequence, stored.data) for stored in given_up], self.target
+                    [PayloadMessage(stored.sequence, stored.data) for stored in given_up], self.target
                 )
 
-    def _gap(self, gap: Gap) -> pa.RecordBatch:
+    def _gap(self, gap: MissingSequences) -> pa.RecordBatch:
         reason = f"{GAP}: messages {gap.first} to {gap.last} of {gap.log} were deleted before they were read"
         if not self.settings.declare_gaps:
             raise SourceGapError(reason, hint="`on_gap: declare` goes on and declares it")
@@ -203,7 +203,7 @@ class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class MissingSequences:
     """Sequences first to last of a log are not there."""
 
     log: str
@@ -212,7 +212,7 @@ class Gap:
 
 
 def read_range(fabric: SyncFabric, log: str, first: int, stop: int) -> Iterator[Any]:
-    """Lists of messages of [first, stop) in order, and a `Gap` wherever sequences are missing between them."""
+    """Lists of messages of [first, stop) in order, with a `MissingSequences` wherever some are missing between them."""
     everything = Log(log, (">",), -1)
     expected = first
     while expected < stop:
@@ -224,13 +224,13 @@ def read_range(fabric: SyncFabric, log: str, first: int, stop: int) -> Iterator[
                 if run:
                     yield run
                     run = []
-                yield Gap(log, expected, stored.sequence - 1)
+                yield MissingSequences(log, expected, stored.sequence - 1)
             run.append(stored)
             expected = stored.sequence + 1
         if run:
             yield run
         if not found:
-            yield Gap(log, expected, stop - 1)
+            yield MissingSequences(log, expected, stop - 1)
             return
 
 

@@ -39,7 +39,7 @@ OPTIONS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class NatsSettings:
     """The options of a NATS source, checked. `unsent` is the subject of what senders gave up, in the log of our own."""
 
     url: str
@@ -56,7 +56,7 @@ class Settings:
     access: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> Settings:
+    def of(cls, options: Mapping[str, str]) -> NatsSettings:
         """Check the options; `stream` is the stream that the source belongs to."""
         from headgate.wire.logs import Logs
 

@@ -20,14 +20,14 @@ _RAW_LENGTH = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class PayloadMessage:
     """A message with its sequence in its log."""
 
     sequence: int
     data: bytes
 
 
-def decode_text(messages: Iterable[Message], *, lines: bool) -> pa.RecordBatch:
+def decode_text(messages: Iterable[PayloadMessage], *, lines: bool) -> pa.RecordBatch:
     """One row a message, or one a line where `lines`; blank lines are not rows.
 
     >>> decode_text([Message(1, b'{"a": 1}'), Message(2, bytes([255]))], lines=False)["_error"].to_pylist()
@@ -60,7 +60,7 @@ def _is_utf8(value: bytes) -> bool:
     return True
 
 
-def decode_arrow(messages: Iterable[Message], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def decode_arrow(messages: Iterable[PayloadMessage], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Batches of the schema's columns, of which the last two are `_raw` and `_error`.
 
     Columns are found by name; one that is missing is null, one that the schema does not have is left out. Numbers are

@@ -79,9 +79,9 @@ def check_source(stream: Stream) -> None:
 
         check_grid_file(source.format, source.options, given)
     if source.format == "nats":
-        from headgate.pipeline.sources.nats_options import Settings
+        from headgate.pipeline.sources.nats_options import NatsSettings
 
-        Settings.of({"url": "nats://the-deployment", **source.options, "stream": stream.name})
+        NatsSettings.of({"url": "nats://the-deployment", **source.options, "stream": stream.name})
     for name in (*stream.key, *([stream.event_time] if stream.event_time else [])):
         stream.schema.column(name)
 

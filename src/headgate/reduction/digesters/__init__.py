@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate.reduction.digesters.base import Digester, Parts, joined
-from headgate.reduction.digesters.box import Box
+from headgate.reduction.digesters.box import BoundingBox
 from headgate.reduction.digesters.count import Count
 from headgate.reduction.digesters.distinct import Distinct
 from headgate.reduction.digesters.max import Max
@@ -14,7 +14,7 @@ from headgate.reduction.digesters.std import Std
 from headgate.reduction.digesters.sum import Sum
 from headgate.reduction.digesters.time_range import TimeRange
 
-DIGESTERS: tuple[type[Digester], ...] = (Count, Min, Max, Sum, Mean, Std, Distinct, Quantiles, TimeRange, Box)
+DIGESTERS: tuple[type[Digester], ...] = (Count, Min, Max, Sum, Mean, Std, Distinct, Quantiles, TimeRange, BoundingBox)
 
 
 def by_label(label: str) -> Digester:
@@ -27,7 +27,7 @@ def by_label(label: str) -> Digester:
     inside = rest.removesuffix(")")
     for kind in DIGESTERS:
         if kind.name == name:
-            return kind(tuple(inside.split(", ")) if kind is Box else (inside,) if inside else ())
+            return kind(tuple(inside.split(", ")) if kind is BoundingBox else (inside,) if inside else ())
     raise ValueError(f"no digester is called {label!r}")
 
 

@@ -11,7 +11,7 @@ from headgate.reduction.reader import Reader
 
 
 @dataclass(frozen=True, slots=True)
-class Box(Ranges):
+class BoundingBox(Ranges):
     """The smallest box around all positions: [x, y] of the low corner and of the high one."""
 
     name: ClassVar[str] = "box"

@@ -14,7 +14,7 @@ from headgate.reduction.rows import Ints, column, numbers
 
 
 @dataclass(frozen=True, slots=True)
-class Extreme(Digester):
+class ExtremeValue(Digester):
     """Count and extreme value; `sign` is 1 for the minimum and -1 for the maximum. NULL and NaN are no values."""
 
     sign: ClassVar[int] = 1

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from headgate.reduction.digesters.extreme import Extreme
+from headgate.reduction.digesters.extreme import ExtremeValue
 
 
 @dataclass(frozen=True, slots=True)
-class Max(Extreme):
+class Max(ExtremeValue):
     """Largest value."""
 
     name: ClassVar[str] = "max"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from headgate.reduction.digesters.extreme import Extreme
+from headgate.reduction.digesters.extreme import ExtremeValue
 
 
 @dataclass(frozen=True, slots=True)
-class Min(Extreme):
+class Min(ExtremeValue):
     """Smallest value."""
 
     name: ClassVar[str] = "min"

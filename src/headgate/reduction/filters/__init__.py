@@ -15,7 +15,7 @@ from headgate.reduction.filters.ge import GreaterEqual
 from headgate.reduction.filters.gt import Greater
 from headgate.reduction.filters.guniq import GlobalUniq
 from headgate.reduction.filters.in_set import InSet
-from headgate.reduction.filters.last import Last
+from headgate.reduction.filters.last import LastOfKey
 from headgate.reduction.filters.latest import Latest
 from headgate.reduction.filters.le import LessEqual
 from headgate.reduction.filters.lt import Less
@@ -47,7 +47,7 @@ FILTERS: tuple[type[ReductionFilter], ...] = (
     Subset,
     Supset,
     First,
-    Last,
+    LastOfKey,
     Uniq,
     GlobalUniq,
     Delta,

@@ -12,7 +12,7 @@ from headgate.reduction.rows import Ints
 
 
 @dataclass(frozen=True, slots=True)
-class Last(First):
+class LastOfKey(First):
     """One row of a set per key: the last."""
 
     name: ClassVar[str] = "last"

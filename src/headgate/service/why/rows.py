@@ -15,9 +15,9 @@ from headgate.errors import HeadgateError
 from headgate.fabric import Fabric
 from headgate.filters import parse_filter
 from headgate.model import Stream
-from headgate.pipeline.sources.payloads import Message, decode_arrow
+from headgate.pipeline.sources.payloads import PayloadMessage, decode_arrow
 from headgate.relay.root import readable
-from headgate.service.dead import read_dead_letters
+from headgate.service.dead_letters import read_dead_letters
 from headgate.wire.frame import WireError
 from headgate.wire.manifest import Manifest
 from headgate.wire.message import from_json, json_text
@@ -186,7 +186,7 @@ def _read_upto(manifests: list[Manifest]) -> int:
 def _published(data: bytes, stream: Stream) -> pa.RecordBatch:
     if stream.source.options.get("payload", "arrow") == "arrow":
         schema = pa.schema([*stream.schema.arrow, ("_raw", pa.string()), ("_error", pa.string())])
-        batches = list(decode_arrow([Message(0, data)], schema))
+        batches = list(decode_arrow([PayloadMessage(0, data)], schema))
         table = pa.Table.from_batches(batches, schema=schema).select(stream.schema.names).combine_chunks()
         found = table.to_batches()
         return found[0] if found else _typed([], stream)

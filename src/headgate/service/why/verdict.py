@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headgate.fabric import Fabric
 from headgate.filters import context_types
-from headgate.filters.expr import And, Column, Expr, Parameter, walk
+from headgate.filters.expr import And, ColumnRef, Expr, Parameter, walk
 from headgate.filters.filter import Filter
 from headgate.filters.profiles import profile_type, relational
 from headgate.grid.predicate import grid_predicate
@@ -76,7 +76,7 @@ def _false(expr: Expr, row: pa.RecordBatch, context: Mapping[str, Any]) -> list[
         return [found for item in expr.items for found in _false(item, row, context)]
     values: dict[str, Any] = {}
     for node in walk(expr):
-        if isinstance(node, Column) and node.name not in values:
+        if isinstance(node, ColumnRef) and node.name not in values:
             values[node.name] = row.column(node.name)[0].as_py()
         elif isinstance(node, Parameter):
             values[f"${node.name}"] = context.get(node.name)

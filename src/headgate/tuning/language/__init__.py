@@ -9,21 +9,30 @@ from headgate.tuning.language.data import (
 from headgate.tuning.language.errors import ObjectiveError
 from headgate.tuning.language.gallery import GALLERY, Example
 from headgate.tuning.language.parser import parse_constraint, parse_objective
-from headgate.tuning.language.syntax import Aggregate, Binary, Call, Constraint, Expression, Name, Number, Objective
+from headgate.tuning.language.syntax import (
+    Binary,
+    Constraint,
+    Expression,
+    FunctionCall,
+    Name,
+    NodeAggregate,
+    Number,
+    SystemObjective,
+)
 from headgate.tuning.language.vocabulary import Vocabulary
 
 __all__ = [
     "GALLERY",
-    "Aggregate",
     "Binary",
-    "Call",
     "Constraint",
     "Example",
     "Expression",
+    "FunctionCall",
     "Name",
+    "NodeAggregate",
     "Number",
-    "Objective",
     "ObjectiveError",
+    "SystemObjective",
     "Vocabulary",
     "constraint_from_data",
     "constraint_to_data",

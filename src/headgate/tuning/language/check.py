@@ -6,21 +6,21 @@ from headgate.errors import nearest
 from headgate.tuning.language.errors import ObjectiveError
 from headgate.tuning.language.syntax import (
     NODE_FUNCTIONS,
-    Aggregate,
     Binary,
-    Call,
     Constraint,
     Definitions,
     Expression,
+    FunctionCall,
     Name,
-    Objective,
+    NodeAggregate,
     SystemCost,
+    SystemObjective,
     walk,
 )
 from headgate.tuning.language.vocabulary import FUNCTIONS, LIBRARY, STATE_FUNCTIONS, STATES, Vocabulary
 
 
-def check_objective(objective: Objective, vocabulary: Vocabulary, text: str = "") -> None:
+def check_objective(objective: SystemObjective, vocabulary: Vocabulary, text: str = "") -> None:
     """Refuse an objective with unknown names or nested aggregations."""
     _Checker(vocabulary, text, objective.definitions).everything(objective.system.cost)
 
@@ -54,14 +54,14 @@ class _Checker:
         match expression:
             case Name(name):
                 self.name(expression, name, inside, aggregated, state)
-            case Call(function, arguments):
+            case FunctionCall(function, arguments):
                 self.call(expression, function, len(arguments))
                 for argument in arguments:
                     self.check(argument, inside, aggregated, self.takes_state(function))
             case Binary(_, left, right):
                 self.check(left, inside, aggregated, False)
                 self.check(right, inside, aggregated, False)
-            case Aggregate(function, value, over):
+            case NodeAggregate(function, value, over):
                 if aggregated:
                     raise self.fail(
                         expression,
@@ -113,7 +113,7 @@ def uses(expression: Expression, definitions: Definitions) -> frozenset[str]:
     known, found, pending = dict(definitions), set[str](), [expression]
     while pending:
         for part in walk(pending.pop()):
-            if isinstance(part, Name | Call):
+            if isinstance(part, Name | FunctionCall):
                 name = part.name if isinstance(part, Name) else part.function
                 if name in known and name not in found:
                     pending.append(known[name])

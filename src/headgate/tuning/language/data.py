@@ -16,28 +16,28 @@ from headgate.tuning.language.syntax import (
     OPERATORS,
     SYSTEM_FUNCTIONS,
     SYSTEM_SETS,
-    Aggregate,
     Binary,
-    Call,
     Constraint,
     Definitions,
     Expression,
+    FunctionCall,
     Name,
+    NodeAggregate,
     Number,
-    Objective,
     SystemCost,
+    SystemObjective,
 )
 from headgate.tuning.language.vocabulary import BUILT_IN, Vocabulary
 
 
-def objective_to_data(objective: Objective) -> dict[str, Any]:
+def objective_to_data(objective: SystemObjective) -> dict[str, Any]:
     """An objective as nested dicts and lists."""
     return {"goal": objective.goal, **_system(objective.system), **_named(objective.definitions)}
 
 
-def objective_from_data(data: Mapping[str, Any], vocabulary: Vocabulary = BUILT_IN) -> Objective:
+def objective_from_data(data: Mapping[str, Any], vocabulary: Vocabulary = BUILT_IN) -> SystemObjective:
     """The inverse of `objective_to_data`, with the same checks as text."""
-    objective = Objective(_one_of(data, "goal", GOALS), _read_system(data), _read_named(data))
+    objective = SystemObjective(_one_of(data, "goal", GOALS), _read_system(data), _read_named(data))
     check_objective(objective, vocabulary)
     return objective
 
@@ -99,11 +99,11 @@ def _write(expression: Expression) -> Any:
             return {"value": value / UNITS[unit], "unit": unit} if unit else value
         case Name(name):
             return name
-        case Call(function, arguments):
+        case FunctionCall(function, arguments):
             return {"call": function, "arguments": [_write(argument) for argument in arguments]}
         case Binary(operator, left, right):
             return {"operator": operator, "left": _write(left), "right": _write(right)}
-        case Aggregate(function, value, over):
+        case NodeAggregate(function, value, over):
             return {"function": function, "value": _write(value), "over": over}
 
 
@@ -117,12 +117,12 @@ def _read(data: Any) -> Expression:
             unit = _one_of(data, "unit", tuple(UNITS))
             return Number(float(data["value"]) * UNITS[unit], unit)
         if "call" in data:
-            return Call(str(data["call"]), tuple(_read(argument) for argument in data.get("arguments", ())))
+            return FunctionCall(str(data["call"]), tuple(_read(argument) for argument in data.get("arguments", ())))
         if "operator" in data:
             operator = _one_of(data, "operator", ("+", "-", "*", "/"))
             return Binary(operator, _read(data.get("left")), _read(data.get("right")))
         if "function" in data:
-            return Aggregate(
+            return NodeAggregate(
                 _one_of(data, "function", NODE_FUNCTIONS), _read(data.get("value")), _one_of(data, "over", NODE_SETS)
             )
     raise ObjectiveError(

@@ -19,7 +19,7 @@ _SPELLINGS = {"≤": "<=", "≥": ">=", "≠": "!=", "\u00d7": "*", ";": ","}
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class ObjectiveToken:
     """One word, number or sign; the last one of a text has kind `end`."""
 
     kind: str
@@ -27,7 +27,7 @@ class Token:
     position: int
 
 
-def tokens(text: str) -> list[Token]:
+def tokens(text: str) -> list[ObjectiveToken]:
     """Cut a text into tokens, refusing what no objective contains.
 
     >>> [token.text for token in tokens("fanout <= 6")]
@@ -40,7 +40,7 @@ def tokens(text: str) -> list[Token]:
             position=MAX_LENGTH,
             hint=f"at most {MAX_LENGTH} characters",
         )
-    found: list[Token] = []
+    found: list[ObjectiveToken] = []
     position = 0
     while text[position:].strip():
         match = _TOKEN.match(text, position)
@@ -54,7 +54,7 @@ def tokens(text: str) -> list[Token]:
             )
         kind = match.lastgroup or ""
         word = match.group(kind)
-        found.append(Token(kind, _SPELLINGS.get(word, word), match.start(kind)))
+        found.append(ObjectiveToken(kind, _SPELLINGS.get(word, word), match.start(kind)))
         position = match.end()
-    found.append(Token("end", "", len(text.rstrip())))
+    found.append(ObjectiveToken("end", "", len(text.rstrip())))
     return found

@@ -9,23 +9,23 @@ from __future__ import annotations
 from headgate.errors import nearest
 from headgate.tuning.language.check import check_constraint, check_objective
 from headgate.tuning.language.errors import ObjectiveError
-from headgate.tuning.language.lexer import Token, tokens
+from headgate.tuning.language.lexer import ObjectiveToken, tokens
 from headgate.tuning.language.quantities import UNITS
 from headgate.tuning.language.syntax import (
     NODE_FUNCTIONS,
     NODE_SETS,
     OPERATORS,
     SYSTEM_FUNCTIONS,
-    Aggregate,
     Binary,
-    Call,
     Constraint,
     Definitions,
     Expression,
+    FunctionCall,
     Name,
+    NodeAggregate,
     Number,
-    Objective,
     SystemCost,
+    SystemObjective,
 )
 from headgate.tuning.language.vocabulary import BUILT_IN, Vocabulary
 
@@ -34,7 +34,7 @@ _GOALS = {"minimise": "minimise", "minimize": "minimise", "maximise": "maximise"
 _MEANS = {"mean": "average", "avg": "average", "stddev": "std", "median": "p50"}
 
 
-def parse_objective(text: str, vocabulary: Vocabulary = BUILT_IN) -> Objective:
+def parse_objective(text: str, vocabulary: Vocabulary = BUILT_IN) -> SystemObjective:
     """Read an objective.
 
     >>> str(parse_objective("minimize mean(path_latency)"))
@@ -68,10 +68,10 @@ class _Parser:
         self.depth = 0
 
     @property
-    def next(self) -> Token:
+    def next(self) -> ObjectiveToken:
         return self.tokens[self.at]
 
-    def take(self, *words: str) -> Token | None:
+    def take(self, *words: str) -> ObjectiveToken | None:
         """The next token if it is one of these words (in any case), which is then consumed."""
         token = self.next
         if token.text.lower() in words and token.kind != "end":
@@ -79,16 +79,16 @@ class _Parser:
             return token
         return None
 
-    def fail(self, message: str, hint: str | None = None, token: Token | None = None) -> ObjectiveError:
+    def fail(self, message: str, hint: str | None = None, token: ObjectiveToken | None = None) -> ObjectiveError:
         return ObjectiveError(message, text=self.text, position=(token or self.next).position, hint=hint)
 
-    def expect(self, word: str, what: str) -> Token:
+    def expect(self, word: str, what: str) -> ObjectiveToken:
         token = self.take(word)
         if token is None:
             raise self.fail(f"expected {word!r} {what}, found {self.next.text or 'the end'!r}")
         return token
 
-    def objective(self) -> Objective:
+    def objective(self) -> SystemObjective:
         goal = self.take(*_GOALS)
         if goal is None:
             raise self.fail(
@@ -105,7 +105,7 @@ class _Parser:
                 f"expected a system function, found {self.next.text or 'the end'!r}",
                 f"did you mean {close!r}?" if close else f"one of {', '.join(SYSTEM_FUNCTIONS)}, p95, percentile",
             )
-        return Objective(_GOALS[goal.text.lower()], system, self.definitions())
+        return SystemObjective(_GOALS[goal.text.lower()], system, self.definitions())
 
     def constraint(self) -> Constraint:
         metric = self.system() or self.expression()
@@ -215,7 +215,7 @@ class _Parser:
             return Name(token.text, token.position)
         return self.call(token)
 
-    def call(self, token: Token) -> Expression:
+    def call(self, token: ObjectiveToken) -> Expression:
         arguments: list[Expression] = []
         if not self.take(")"):
             while True:
@@ -225,7 +225,7 @@ class _Parser:
             self.expect(")", f"to close {token.text!r}")
         name = token.text.lower()
         if not self.take("over"):
-            return Call(token.text, tuple(arguments), token.position)
+            return FunctionCall(token.text, tuple(arguments), token.position)
         function = _MEANS.get(name, name)
         if function not in NODE_FUNCTIONS:
             raise self.fail(f"{token.text!r} is not a node function", "one of " + ", ".join(NODE_FUNCTIONS), token)
@@ -234,7 +234,7 @@ class _Parser:
             raise self.fail(f"unknown set {self.next.text!r}", "a node cost is `over path` or `over children`")
         if len(arguments) != 1:
             raise self.fail(f"{token.text!r} over {where.text} takes one value, got {len(arguments)}", None, token)
-        return Aggregate(function, arguments[0], where.text.lower(), token.position)
+        return NodeAggregate(function, arguments[0], where.text.lower(), token.position)
 
     def number(self) -> Number | None:
         token = self.next

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-Expression: TypeAlias = "Number | Name | Call | Binary | Aggregate"
+Expression: TypeAlias = "Number | Name | FunctionCall | Binary | NodeAggregate"
 
 SYSTEM_FUNCTIONS = ("min", "max", "sum", "average", "product", "variance", "std")
 NODE_FUNCTIONS = ("min", "max", "sum", "average")
@@ -45,7 +45,7 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """A function of values: built in (`size`, `log`, `max`) or the user's own."""
 
     function: str
@@ -70,7 +70,7 @@ class Binary:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
+class NodeAggregate:
     """The first level: a node function of a local value over the path to the root or over the children."""
 
     function: str
@@ -100,7 +100,7 @@ class SystemCost:
 
 
 @dataclass(frozen=True, slots=True)
-class Objective:
+class SystemObjective:
     """A goal and a system cost, with the definitions that it uses."""
 
     goal: str
@@ -131,11 +131,11 @@ def walk(expression: Expression) -> Iterator[Expression]:
         found = pending.pop()
         yield found
         match found:
-            case Call(_, arguments):
+            case FunctionCall(_, arguments):
                 pending.extend(reversed(arguments))
             case Binary(_, left, right):
                 pending.extend((right, left))
-            case Aggregate(_, value, _):
+            case NodeAggregate(_, value, _):
                 pending.append(value)
             case _:
                 pass

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from headgate.tuning.compile import Compiled
-from headgate.tuning.constraints import Limit
+from headgate.tuning.constraints import CompiledConstraint
 from headgate.tuning.joint import adds_up
 from headgate.tuning.overlay import Floats, Ints
 from headgate.tuning.protocol.messages import Proposal
@@ -23,7 +23,7 @@ def joins(compiled: Compiled) -> bool:
     return compiled.function in ("sum", "average", "min", "max")
 
 
-def side_by_side(limits: Iterable[Limit]) -> bool:
+def side_by_side(limits: Iterable[CompiledConstraint]) -> bool:
     """Whether changes of disjoint subtrees that each keep the limits keep them together: bounds on every site do.
 
     Two changes may use up the same slack of a bound on the whole system, so under one they run one at a time.
@@ -37,7 +37,7 @@ def choose(
     root: int,
     *,
     concurrent: bool,
-    limits: Sequence[Limit] = (),
+    limits: Sequence[CompiledConstraint] = (),
     total: tuple[Floats, Ints] | None = None,
 ) -> list[Proposal]:
     """What to carry out: the best, and where allowed every further one that is independent of the chosen.

@@ -19,7 +19,7 @@ from headgate.tuning.protocol.rope import Rope
 from headgate.tuning.protocol.settings import TuningSettings
 from headgate.tuning.states import Additive, Extreme, Prefix, advance, algebra_for, start
 from headgate.tuning.states.prefix import reading
-from headgate.tuning.unit import Facts, Frontier, Member, Unit
+from headgate.tuning.unit import Facts, Frontier, Unit, UnitMember
 
 ROOT = -1
 DETACHED = -3
@@ -204,7 +204,7 @@ class Neighbourhood:
 
     def _view(self, facts: Facts) -> MemberView:
         """The site's metrics as they are with some facts."""
-        member = Member(self.number, facts, self.frontier(0))
+        member = UnitMember(self.number, facts, self.frontier(0))
         unit = Unit(self.number, self.number, max(self.parent, ROOT), 1, {self.number: member}, {}, (), None)
         return Arrangement(unit, self.settings.setting, lambda name, _, other: self.measure(name, other)).view(
             self.number

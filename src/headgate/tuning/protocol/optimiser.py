@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from headgate.tuning.benefit import Pricer
-from headgate.tuning.constraints import Limit
+from headgate.tuning.constraints import CompiledConstraint
 from headgate.tuning.protocol.coupling import cost_elsewhere, pulls
 from headgate.tuning.protocol.decide import joins
 from headgate.tuning.protocol.messages import BranchReply, MeasureReply, ParentReply, Proposal, ReportPart
@@ -16,7 +16,7 @@ from headgate.tuning.protocol.rope import flat
 from headgate.tuning.protocol.superpose import change_of
 from headgate.tuning.search import TOLERANCE
 from headgate.tuning.transformations import Candidate, candidates
-from headgate.tuning.unit import Member, Unit
+from headgate.tuning.unit import Unit, UnitMember
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ def assemble(state: Round, here: Neighbourhood) -> None:
         return  # somebody moved while the unit was asked: wait for the next period
     for index in range(len(here.costs)):
         members = {
-            part.site: Member(part.site, replace(part.facts, weight=part.weights[index]), part.frontiers[index])
+            part.site: UnitMember(part.site, replace(part.facts, weight=part.weights[index]), part.frontiers[index])
             for part in parts
         }
         prefix = state.parent.prefix[index] if state.parent else here.above()[index]
@@ -127,7 +127,11 @@ def propose(state: Round, here: Neighbourhood, generator: np.random.Generator) -
 
 
 def _price(
-    candidate: Candidate, state: Round, here: Neighbourhood, pricers: list[Pricer], limits: tuple[Limit, ...]
+    candidate: Candidate,
+    state: Round,
+    here: Neighbourhood,
+    pricers: list[Pricer],
+    limits: tuple[CompiledConstraint, ...],
 ) -> Proposal | None:
     relief = 0.0
     for limit, pricer in zip(limits, pricers[1:], strict=True):

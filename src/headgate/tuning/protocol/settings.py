@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headgate.tuning.arrangement import Setting
 from headgate.tuning.compile import Compiled
-from headgate.tuning.constraints import Limit
+from headgate.tuning.constraints import CompiledConstraint
 from headgate.tuning.language import ObjectiveError
 from headgate.tuning.transformations import STANDARD, Transformation
 
@@ -22,7 +22,7 @@ class TuningSettings:
 
     objective: Compiled
     setting: Setting
-    limits: tuple[Limit, ...] = ()
+    limits: tuple[CompiledConstraint, ...] = ()
     transformations: tuple[Transformation, ...] = STANDARD
     levels: int = 3
     maintenance_s: float = 10.0

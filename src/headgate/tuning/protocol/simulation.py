@@ -21,7 +21,7 @@ from headgate.tuning.shape import Shape
 from headgate.tuning.unit import Facts
 
 
-class Carrier(Protocol):
+class LetterCarrier(Protocol):
     """What a simulation needs of a network: the whole of one, or the part of one tree."""
 
     counts: TrafficCounts
@@ -79,7 +79,7 @@ class TuningSimulation:
         *,
         loss: float = 0.0,
         seed: int = 0,
-        network: Carrier | None = None,
+        network: LetterCarrier | None = None,
         station: Callable[[int], Station] | None = None,
     ) -> None:
         for compiled in settings.costs:
@@ -90,7 +90,7 @@ class TuningSimulation:
                     hint="they measure " + ", ".join(sorted(overlay.links)),
                 )
         self.overlay, self.settings, self.seed = overlay, settings, seed
-        self.network: Carrier = network or Network(delay_of(overlay), loss=loss, seed=seed)
+        self.network: LetterCarrier = network or Network(delay_of(overlay), loss=loss, seed=seed)
         self.station = station
         self.sites: dict[int, SiteAgent] = {}
         self.root = 0

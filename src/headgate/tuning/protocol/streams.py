@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headgate.tuning.compile import Compiled
-from headgate.tuning.constraints import Limit
+from headgate.tuning.constraints import CompiledConstraint
 from headgate.tuning.evaluate import SITE_WIDE, TreeView, evaluate, together
 from headgate.tuning.language import ObjectiveError
 from headgate.tuning.overlay import Overlay
@@ -209,7 +209,7 @@ def check_trees(settings: TuningSettings) -> None:
             )
 
 
-def _of_the_site(limit: Limit) -> bool:
+def _of_the_site(limit: CompiledConstraint) -> bool:
     compiled = limit.compiled
     return (
         limit.by_site

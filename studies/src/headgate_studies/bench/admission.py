@@ -33,7 +33,7 @@ from headgate.service.runtime import open_runtime
 from headgate.service.settings import Settings
 from headgate.wire.logs import Logs
 from headgate.wire.manifest import decode_manifest
-from headgate_studies.bench.admission_check import Batch, exact_errors, read_batches
+from headgate_studies.bench.admission_check import CommittedBatch, exact_errors, read_batches
 from headgate_studies.bench.admission_load import Load, adaptive_figures, deployment_of, update_cost_s
 
 METHODS: Final = ("shed updates", "shed both", "hybrid")
@@ -210,7 +210,7 @@ async def _caught_up(fabric: SyncFabric, since: float) -> None:
 
 def _figures(
     method: str,
-    batches: Sequence[Batch],
+    batches: Sequence[CommittedBatch],
     began: int,
     seen: _Seen,
     truth: tuple[int, int],

@@ -23,7 +23,7 @@ from headgate_studies.bench.admission_load import Load
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class CommittedBatch:
     """A committed micro-batch: the rows that were matched with the classes that they got, and what it was pinned to.
 
     The source gave it `rows` rows from its row `start` on; its row 0 was at `origin_us`.
@@ -42,10 +42,12 @@ class Batch:
     shed_updates: int
 
 
-def read_batches(fabric: SyncFabric, stream: str, schema: Schema, heads: Mapping[int, int], first: int) -> list[Batch]:
+def read_batches(
+    fabric: SyncFabric, stream: str, schema: Schema, heads: Mapping[int, int], first: int
+) -> list[CommittedBatch]:
     """The batches from a number on. One subscription takes every row, so that all rows that were matched are there."""
     logs, place, start, origin_us = fabric.logs, 0, 0, 0
-    found: list[Batch] = []
+    found: list[CommittedBatch] = []
     while stored := fabric.read(logs.root(stream), logs.commit(stream), place):
         place = stored[-1].sequence
         for each in stored:
@@ -64,7 +66,7 @@ def read_batches(fabric: SyncFabric, stream: str, schema: Schema, heads: Mapping
                 origin_us = int(times.min())
                 continue
             found.append(
-                Batch(
+                CommittedBatch(
                     manifest.batch,
                     manifest.version,
                     heads[manifest.batch],
@@ -81,7 +83,7 @@ def read_batches(fabric: SyncFabric, stream: str, schema: Schema, heads: Mapping
     return found
 
 
-def exact_errors(fabric: SyncFabric, stream: str, batches: Sequence[Batch], load: Load) -> tuple[int, int]:
+def exact_errors(fabric: SyncFabric, stream: str, batches: Sequence[CommittedBatch], load: Load) -> tuple[int, int]:
     """Matches missed and matches wrong, by matching every row that the source gave in order, shed ones included.
 
     The state is built up from the first version and every update of the log, none left out.
@@ -104,7 +106,7 @@ def exact_errors(fabric: SyncFabric, stream: str, batches: Sequence[Batch], load
     return missed, wrong
 
 
-def _given(batch: Batch, rows: pa.RecordBatch) -> ClassLists:
+def _given(batch: CommittedBatch, rows: pa.RecordBatch) -> ClassLists:
     """The classes that each of the source's rows got, none where it was shed."""
     known = {key: number for number, key in enumerate(_keys(batch.table))}
     places = np.array([known.pop(key, batch.lists.rows) for key in _keys(rows)])

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from headgate.catalog import parse_deployment
 from headgate.filters import context_types, parse_filter
-from headgate.matching.definitions import ClassDefinition, ClassGroup, Reading, grouped
+from headgate.matching.definitions import ClassDefinition, ClassGroup, RowReading, grouped
 from headgate.matching.live import LiveIndex
 from headgate.model import Deployment, Schema
 from headgate.pipeline.sources import GENERATOR_SCHEMAS
-from headgate_studies.workloads.matching import FEW_MATCHES, Workload
+from headgate_studies.workloads.matching import FEW_MATCHES, MatchingWorkload
 
 WHERE: Final = (
     "(speed BETWEEN $speed AND $speed + 2 OR heading BETWEEN $heading AND $heading + 4) "
@@ -83,7 +83,7 @@ def update_cost_s(subscribers: int, seed: int, tries: int = 300) -> float:
     schema = GENERATOR_SCHEMAS["fleet"]
     compiled = parse_filter(WHERE, schema, context_types(context(rng)))
     classes = [ClassDefinition(k, WHERE, context(rng)) for k in range(min(subscribers, 1000))]
-    index = LiveIndex.build(Reading(schema, lambda _: compiled), grouped(classes))
+    index = LiveIndex.build(RowReading(schema, lambda _: compiled), grouped(classes))
     spent = []
     for _ in range(3):
         new = {k: context(rng) for k in range(tries)}
@@ -95,7 +95,7 @@ def update_cost_s(subscribers: int, seed: int, tries: int = 300) -> float:
 
 def adaptive_figures(seed: int, profiles: int = 50_000, batches: int = 8) -> dict[str, Any]:
     """What an index of ranges that is tightened never, before every batch, or by the ratio, takes for a micro-batch."""
-    workload = Workload(profiles=profiles, narrowest=FEW_MATCHES.narrowest)
+    workload = MatchingWorkload(profiles=profiles, narrowest=FEW_MATCHES.narrowest)
     rng = np.random.default_rng(seed)
     contexts = workload.contexts(rng)
     names = [f"c{k}" for k in range(workload.attributes)]
@@ -108,7 +108,7 @@ def adaptive_figures(seed: int, profiles: int = 50_000, batches: int = 8) -> dic
     figures: dict[str, Any] = {}
     for rows, updates in ((500, 25_000), (50_000, 25_000)):
         for mode in ("never", "always", "adaptive"):
-            index = LiveIndex.build(Reading(schema, lambda _: compiled), [group])
+            index = LiveIndex.build(RowReading(schema, lambda _: compiled), [group])
             spent = _batches(index, workload, contexts.copy(), names, (rows, updates), mode, batches)
             figures[f"{mode}_tight_ms_at_{rows}_rows_{updates}_updates"] = spent
             print(f"{rows:,} rows and {updates:,} updates a batch, tightened {mode}: {spent:.2f} ms to match")
@@ -117,7 +117,7 @@ def adaptive_figures(seed: int, profiles: int = 50_000, batches: int = 8) -> dic
 
 def _batches(
     index: LiveIndex,
-    workload: Workload,
+    workload: MatchingWorkload,
     contexts: np.ndarray,
     names: list[str],
     sizes: tuple[int, int],

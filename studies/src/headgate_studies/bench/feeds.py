@@ -27,7 +27,7 @@ from headgate.feeds.items import key_of
 from headgate.feeds.listing import parse_feeds
 from headgate.model import type_name
 from headgate.pipeline.sources import GENERATOR_SCHEMAS
-from headgate.service.dead import read_dead_letters
+from headgate.service.dead_letters import read_dead_letters
 from headgate.service.demo.run import Readers, drained
 from headgate.service.runtime import Runtime, open_runtime
 from headgate.service.settings import Settings

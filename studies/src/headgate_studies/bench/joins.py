@@ -21,7 +21,7 @@ from headgate.model import Column, Deployment, Plan, Schema, Site, Source, Strea
 from headgate.planning import Graph, Problem, construct, measure, problem_of
 from headgate.planning.covering import Comparisons
 from headgate.planning.generate import Workload, generate
-from headgate.planning.joined import joined
+from headgate.planning.late_members import joined
 from headgate.planning.protocol import ControlPoint, Request
 from headgate.planning.replan import warm
 from headgate.planning.search import Search, improve

@@ -27,9 +27,9 @@ from headgate.matching.compiled.boxes import Attribute, Boxes
 from headgate.matching.compiled.index import BoxIndex
 from headgate.matching.compiled.keys import float_keys
 from headgate.matching.compiled.single import RowMatcher
-from headgate_studies.bench.matching_peers import BULKS, PEERS, Case, Measured, Updates
+from headgate_studies.bench.matching_peers import BULKS, PEERS, Case, PeerTiming, Updates
 from headgate_studies.bench.versions import check_version, figures_of
-from headgate_studies.workloads.matching import FEW_MATCHES, MANY_MATCHES, SELECTIVE, Floats, Workload
+from headgate_studies.workloads.matching import FEW_MATCHES, MANY_MATCHES, SELECTIVE, Floats, MatchingWorkload
 
 UPDATES = 200_000
 SAMPLE = 5000
@@ -73,7 +73,7 @@ def run(
     return figures
 
 
-def make_case(workload: Workload, messages: int, seed: int) -> Case:
+def make_case(workload: MatchingWorkload, messages: int, seed: int) -> Case:
     """Profiles, messages (the first `SAMPLE` extra ones are for building) and updates of a workload."""
     rng = np.random.default_rng(seed)
     lows, highs = workload.ranges(workload.contexts(rng))
@@ -81,7 +81,7 @@ def make_case(workload: Workload, messages: int, seed: int) -> Case:
     return Case(workload, lows, highs, drawn, make_updates(workload, rng))
 
 
-def make_updates(workload: Workload, rng: np.random.Generator) -> Updates:
+def make_updates(workload: MatchingWorkload, rng: np.random.Generator) -> Updates:
     """Updates of a workload as (profile, attribute, low, high)."""
     ids, attributes, centres = workload.updates(rng, UPDATES)
     half = workload.widths[attributes] / 2
@@ -130,7 +130,7 @@ def _workload(console: Console, name: str, case: Case, peers: list[str], repeats
         f"{name}_us_per_message": round(message_us, 3),
         f"{name}_matches": round(len(found.numbers) / rows, 1),
     }
-    measured: dict[str, Measured] = {}
+    measured: dict[str, PeerTiming] = {}
     for peer in peers:
         shifted = replace(case, messages=case.messages[SAMPLE:])
         measured[peer] = PEERS[peer](shifted)
@@ -199,7 +199,7 @@ def _bandwidth(threads: int) -> float:
 
 
 def _updates(
-    index: BoxIndex, case: Case, batch: pa.RecordBatch, measured: dict[str, Measured]
+    index: BoxIndex, case: Case, batch: pa.RecordBatch, measured: dict[str, PeerTiming]
 ) -> tuple[dict[str, Any], int]:
     """Bulk updates in place, new ones for each size of bulk, checked by brute force afterwards."""
 
@@ -257,7 +257,7 @@ def _print_peers(
     name: str,
     message_us: float,
     figures: dict[str, Any],
-    measured: dict[str, Measured],
+    measured: dict[str, PeerTiming],
     update: float,
 ) -> None:
     table = Table(

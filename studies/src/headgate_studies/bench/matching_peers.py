@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headgate_studies.workloads.matching import Floats, Workload
+from headgate_studies.workloads.matching import Floats, MatchingWorkload
 
 # Bulks of updates: about what arrives between two micro-batches, as many as a batch has messages, and all there are.
 BULKS = (1_000, 20_000, 200_000)
@@ -25,7 +25,7 @@ Updates = tuple[npt.NDArray[np.uint32], npt.NDArray[Any], Floats, Floats]
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class PeerTiming:
     """Microseconds per message, on how many messages, and how many matches those had; per update if that was tried.
 
     `bulk_us` are microseconds per update by size of the bulk, where a peer takes updates in bulk.
@@ -42,7 +42,7 @@ class Measured:
 class Case:
     """Profiles as bounds, messages, and updates as (profile, attribute, low, high)."""
 
-    workload: Workload
+    workload: MatchingWorkload
     lows: Floats
     highs: Floats
     messages: Floats
@@ -73,7 +73,7 @@ def _cpu(work: Callable[[], int]) -> tuple[float, int]:
     return time.process_time() - start, found
 
 
-def rtree(case: Case, messages: int = 200, updates: int = 40) -> Measured:
+def rtree(case: Case, messages: int = 200, updates: int = 40) -> PeerTiming:
     """`rtree` (libspatialindex), bulk loaded, one box query per message; an update is a delete and an insert."""
     from rtree import index
 
@@ -96,10 +96,10 @@ def rtree(case: Case, messages: int = 200, updates: int = 40) -> Measured:
         return updates
 
     changing, _ = _cpu(change)
-    return Measured(spent / messages * 1e6, messages, matches, changing / (2 * updates) * 1e6)
+    return PeerTiming(spent / messages * 1e6, messages, matches, changing / (2 * updates) * 1e6)
 
 
-def duckdb(case: Case, messages: int = 40) -> Measured:
+def duckdb(case: Case, messages: int = 40) -> PeerTiming:
     """DuckDB: a range join of a table of messages with the profiles; updates in bulk, one statement an attribute."""
     import duckdb as engine
 
@@ -122,10 +122,10 @@ def duckdb(case: Case, messages: int = 40) -> Measured:
         connection.register("u", everything.slice(0, bulk))
         bulk_us[bulk] = min(_cpu(change)[0] for _ in range(3)) / min(bulk, len(profiles)) * 1e6
     connection.close()
-    return Measured(spent / messages * 1e6, messages, matches, bulk_us[BULKS[-1]], bulk_us)
+    return PeerTiming(spent / messages * 1e6, messages, matches, bulk_us[BULKS[-1]], bulk_us)
 
 
-def polars(case: Case, messages: int = 40) -> Measured:
+def polars(case: Case, messages: int = 40) -> PeerTiming:
     """Polars: a filter over the profiles per message, which is faster here than its inequality join."""
     import polars as pl
 
@@ -142,10 +142,10 @@ def polars(case: Case, messages: int = 40) -> Measured:
         return found
 
     spent, matches = _cpu(work)
-    return Measured(spent / messages * 1e6, messages, matches)
+    return PeerTiming(spent / messages * 1e6, messages, matches)
 
 
-def spark(case: Case, messages: int = 40) -> Measured:
+def spark(case: Case, messages: int = 40) -> PeerTiming:
     """Spark SQL: a range join with the messages broadcast, on one core, the profiles cached; wall time."""
     from headgate_studies.session import make_session
 
@@ -158,7 +158,7 @@ def spark(case: Case, messages: int = 40) -> Measured:
     matches = session.sql(query).toArrow().num_rows
     spent = time.perf_counter() - start
     session.stop()
-    return Measured(spent / messages * 1e6, messages, matches)
+    return PeerTiming(spent / messages * 1e6, messages, matches)
 
 
 @numba.njit(cache=True)  # type: ignore[untyped-decorator]  # numba ships no types
@@ -179,15 +179,15 @@ def _scan(lows: Floats, highs: Floats, messages: Floats, out: npt.NDArray[np.uin
     return total
 
 
-def scan(case: Case, messages: int = 200) -> Measured:
+def scan(case: Case, messages: int = 200) -> PeerTiming:
     """A plain numba loop over all profiles that leaves at the first attribute that does not fit."""
     out = np.empty(len(case.lows), np.uint32)
     _scan(case.lows[:10], case.highs[:10], case.messages[:1], out)
     spent, matches = _cpu(lambda: int(_scan(case.lows, case.highs, case.messages[:messages], out)))
-    return Measured(spent / messages * 1e6, messages, matches)
+    return PeerTiming(spent / messages * 1e6, messages, matches)
 
 
-PEERS: dict[str, Callable[[Case], Measured]] = {
+PEERS: dict[str, Callable[[Case], PeerTiming]] = {
     "rtree": rtree,
     "duckdb": duckdb,
     "polars": polars,

@@ -52,7 +52,7 @@ _START = 1 << 40  # milliseconds: the clock starts here, so that no time is 0
 
 
 @dataclass
-class Feed:
+class SteadyRows:
     """The rows of a stream, one block a second."""
 
     stream: Stream
@@ -84,7 +84,7 @@ class Feed:
 
 
 @dataclass
-class World:
+class ModelWorld:
     """All sites of a snapshot, with what its links carried and what its subscribers counted."""
 
     snapshot: Snapshot
@@ -99,7 +99,7 @@ class World:
         limits = limits_of(deployment, QueueLimits(linger_s=LINGER_S))
         self.cores = {site: RelayCore(site, limits) for site in deployment.sites}
         self._budgets = Budgets(deployment)
-        self._feeds = [Feed(stream, self.snapshot) for stream in deployment.streams.values()]
+        self._feeds = [SteadyRows(stream, self.snapshot) for stream in deployment.streams.values()]
         self._chance = np.random.default_rng(1)
         self._due = [number / len(self._feeds) for number in range(len(self._feeds))]
         self._commits = [0] * len(self._feeds)
@@ -134,7 +134,7 @@ class World:
             for site, core in self.cores.items():
                 self._send(site, core)
 
-    def _commit(self, feed: Feed) -> None:
+    def _commit(self, feed: SteadyRows) -> None:
         block = feed.block(self.now)
         found = self.samples.setdefault(feed.stream.name, [])
         if len(found) < 8 and self.now > 5:
@@ -219,7 +219,7 @@ def snapshot_of(deployment: Deployment) -> Snapshot:
 def lines(demo: Deployment, scales: list[float], factor: float, times: Times) -> list[Line]:
     """The same in virtual time: a run without limits, then one for each scale from the first row on."""
     wide = scaled(demo, factor * 1000)
-    free = World(snapshot_of(replace(wide, plan=plan_deployment(wide, "brush").plan)))
+    free = ModelWorld(snapshot_of(replace(wide, plan=plan_deployment(wide, "brush").plan)))
     free.run(5.0)
     start = dict(free.links)
     free.run(times.free_s)
@@ -231,7 +231,7 @@ def lines(demo: Deployment, scales: list[float], factor: float, times: Times) ->
         problem = measured_problem(deployment, free.snapshot.class_ids, measured)
         before = plan_problem(problem, "search", 0, SEARCH)
         given = replace(deployment, plan=before.plan)
-        world = World(snapshot_of(given))
+        world = ModelWorld(snapshot_of(given))
         world.run(times.settle_s)
         first, links, sent = world.tallies(), dict(world.links), dict(world.sent)
         seconds = 0.0

@@ -39,7 +39,7 @@ from headgate.wire.part import decode_part
 from headgate.wire.snapshot import Snapshot
 from headgate_studies.bench.cpu import run_cpu_s
 from headgate_studies.bench.versions import check_version, figures_of
-from headgate_studies.workloads.matching import FEW_MATCHES, Workload
+from headgate_studies.workloads.matching import FEW_MATCHES, MatchingWorkload
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,7 +71,7 @@ def run(
         return _beside(before, profiles, rows, batches, repeats, seed, master)
     from headgate_studies.session import make_session
 
-    workload = Workload(profiles=profiles, narrowest=FEW_MATCHES.narrowest)
+    workload = MatchingWorkload(profiles=profiles, narrowest=FEW_MATCHES.narrowest)
     rng = np.random.default_rng(seed)
     contexts = workload.contexts(rng)
     spark = make_session("bench pipeline", master)
@@ -142,7 +142,13 @@ class _Bench:
     """The deployment that both jobs run in: one stream a run, all over the same files."""
 
     def __init__(
-        self, spark: SparkSession, fabric: SyncFabric, address: Address, place: Path, workload: Workload, cores: int
+        self,
+        spark: SparkSession,
+        fabric: SyncFabric,
+        address: Address,
+        place: Path,
+        workload: MatchingWorkload,
+        cores: int,
     ) -> None:
         self.spark, self.fabric, self.address, self.place = spark, fabric, address, place
         self.workload, self.cores = workload, cores

@@ -19,7 +19,7 @@ from headgate.planning.construct.algorithm import join_order
 from headgate.planning.generate import Workload, generate
 from headgate.planning.kernel.flow import evaluate, time_moves
 from headgate.planning.kernel.trials import end_trials, try_by_groups
-from headgate.planning.life import Life, Upkeep
+from headgate.planning.living_plan import EventWork, Life
 from headgate.planning.problem import tree_members
 from headgate.planning.search import Search
 from headgate_studies.models.planning import ModelNetwork, construct_slowly
@@ -249,7 +249,7 @@ def _join_times(problem: Problem) -> Any:
     """Seconds of ten joins on a living plan of everybody else: the choice of the parent and its settling."""
     members = tree_members(problem)
     names = [(member.stream, member.site) for member in members]
-    life = Life(problem, names[:0], 0, Upkeep(tries=8, trials=0, loss=1.0, search=Search(steps=0)))
+    life = Life(problem, names[:0], 0, EventWork(tries=8, trials=0, loss=1.0, search=Search(steps=0)))
     plan = construct(problem, "qasdg", 3).graph.parent_array
     late = [life.graph.node(*name) for name in names[:: max(1, len(names) // 11)]][:11]
     life.adopt(plan, leaves_out=late)

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from headgate.catalog import load_deployment
 from headgate.errors import HeadgateError
-from headgate.pipeline.recorded import Pace
+from headgate.pipeline.recorded_data import Pace
 from headgate.pipeline.session import make_session
 from headgate.replay.outcome import folder_of
 from headgate.replay.run import Recording, Replay, run_replay

@@ -23,7 +23,7 @@ _LOOK_S: Final = 0.1
 
 
 @dataclass
-class Counts:
+class ReaderCounts:
     """Rows that came, rows that were given up on the way and as digests say, and the same for the local buffer."""
 
     came: int = 0
@@ -35,7 +35,7 @@ class Counts:
     local_digested: int = 0
 
 
-async def _counted(inbox: AsyncIterable[Delivery], counts: Counts) -> AsyncIterator[Delivery]:
+async def _counted(inbox: AsyncIterable[Delivery], counts: ReaderCounts) -> AsyncIterator[Delivery]:
     async for delivery in inbox:
         lost = sum(delivery.given_up.values())
         counts.came += len(delivery)
@@ -45,7 +45,7 @@ async def _counted(inbox: AsyncIterable[Delivery], counts: Counts) -> AsyncItera
         yield delivery
 
 
-async def _use(buffer: LocalBuffer, counts: Counts) -> None:
+async def _use(buffer: LocalBuffer, counts: ReaderCounts) -> None:
     async for batch in buffer:
         await asyncio.sleep(_WORK_S)
         counts.used += len(batch)
@@ -53,8 +53,8 @@ async def _use(buffer: LocalBuffer, counts: Counts) -> None:
         counts.local_digested += batch.digest.get("count", 0)
 
 
-async def _read(url: str, namespace: str, name: str) -> Counts:
-    counts = Counts()
+async def _read(url: str, namespace: str, name: str) -> ReaderCounts:
+    counts = ReaderCounts()
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     async with await Client.connect(url, namespace=namespace) as client:

@@ -23,11 +23,11 @@ from headgate.model import Deployment, Plan, Tree
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.worker import Address
 from headgate.service.demo.run import Readers, drained
-from headgate.service.named import read_inboxes
+from headgate.service.named_versions import read_inboxes
 from headgate.service.purging import TableRules
-from headgate.service.room import NoRoomError
 from headgate.service.runtime import Runtime, open_runtime
 from headgate.service.settings import Settings
+from headgate.service.tables_room import NoRoomError
 from headgate.wire.block import Block, Commit
 from headgate.wire.logs import Logs
 from headgate.wire.message import block_version, encode_block

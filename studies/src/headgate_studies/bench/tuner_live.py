@@ -39,7 +39,7 @@ from headgate.service.runtime import Runtime, open_runtime
 from headgate.service.settings import Settings
 from headgate.service.tuning_run import TuningRun, Wishes
 from headgate.tuning.protocol.streams import StreamSimulation
-from headgate.tuning.scene import Measured, Scene
+from headgate.tuning.scene import MeasuredScene, Scene
 from headgate.wire.logs import Logs
 from headgate_studies.direct import DirectCommits
 
@@ -233,7 +233,7 @@ def _virtual(tuning: TuningRun, deployment: Deployment) -> dict[str, Any]:
     """The protocol in virtual time from the same tree, by the declared delays."""
     plan = deployment.plan
     assert plan is not None
-    wishes = Wishes(tuning.wishes.objective, tuning.wishes.constraints, every_s=120.0, measured=Measured())
+    wishes = Wishes(tuning.wishes.objective, tuning.wishes.constraints, every_s=120.0, measured=MeasuredScene())
     scene = Scene(with_relays_of(tuning.scene.problem, plan))
     again = TuningRun.begin(1, 0.0, wishes, scene, plan)
     brief = again.word(scene.names[0], 0, plan).brief

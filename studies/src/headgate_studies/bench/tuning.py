@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from headgate.tuning.compile import compile_objective
-from headgate.tuning.constraints import Limit, compile_constraint
+from headgate.tuning.constraints import CompiledConstraint, compile_constraint
 from headgate.tuning.evaluate import TreeView, evaluate
 from headgate.tuning.overlay import Overlay
 from headgate.tuning.protocol import TuningSettings, TuningSimulation
@@ -25,7 +25,7 @@ from headgate.tuning.shape import Shape
 from headgate.tuning.steps import make_before_break
 from headgate_studies.bench.tuning_streams import stream_figures
 from headgate_studies.bench.tuning_traffic import approximation_figures, traffic_figures
-from headgate_studies.models.combinations import Outcome, compare_trees, objectives
+from headgate_studies.models.combinations import CombinationReport, compare_trees, objectives
 from headgate_studies.models.interleavings import Model
 from headgate_studies.workloads.tuning import plane_overlay, random_shape, zipf_profiles
 
@@ -71,7 +71,7 @@ def _exactness(trees: int, sites: int, spread: Callable[..., Iterable[Any]]) -> 
 
     Local values and system sets take turns, so that 15 trees meet every objective once.
     """
-    outcome = Outcome()
+    outcome = CombinationReport()
     batches = [range(start, min(start + _BATCH, trees)) for start in range(0, trees, _BATCH)]
     for found in spread(compare_trees, batches, [sites] * len(batches)):
         outcome.add(found)
@@ -194,7 +194,7 @@ def _constrained_protocol(seed: int, sites: int) -> Counter[str]:
     return total
 
 
-def _missed(limits: Sequence[Limit], overlay: Overlay, shape: Shape) -> list[float]:
+def _missed(limits: Sequence[CompiledConstraint], overlay: Overlay, shape: Shape) -> list[float]:
     view = TreeView(overlay, shape)
     return [limit.of(view) for limit in limits]
 

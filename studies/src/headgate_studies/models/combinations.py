@@ -84,7 +84,7 @@ def transformations() -> tuple[Transformation, ...]:
 
 
 @dataclass(slots=True)
-class Outcome:
+class CombinationReport:
     """What a comparison found: trees built, prices compared, combinations that occurred, and the largest error.
 
     `kinds` counts the trees that each system function, node function, node set and transformation was compared on.
@@ -97,7 +97,7 @@ class Outcome:
     combinations: set[tuple[str, str]] = field(default_factory=set)
     kinds: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
 
-    def add(self, other: Outcome) -> None:
+    def add(self, other: CombinationReport) -> None:
         """Take in what another run found on trees of its own."""
         self.trees += other.trees
         self.compared += other.compared
@@ -115,7 +115,9 @@ def random_case(seed: int, sites: int) -> tuple[Overlay, Shape]:
     return plane_overlay(generator, size, noise=0.3, profiles=profiles), random_shape(generator, size)
 
 
-def compare(compiled: Sequence[Compiled], overlay: Overlay, shape: Shape, seed: int, outcome: Outcome) -> None:
+def compare(
+    compiled: Sequence[Compiled], overlay: Overlay, shape: Shape, seed: int, outcome: CombinationReport
+) -> None:
     """One random application of every transformation: price it under every objective, and re-evaluate the tree."""
     view = TreeView(overlay, shape)
     changes = _changes(view, np.random.default_rng(seed))
@@ -168,7 +170,9 @@ def _node(compiled: Compiled) -> tuple[str, str]:
     return (term.function, term.kind) if term.function else ("none", "none")
 
 
-def _note(outcome: Outcome, compiled: Compiled, what: str, got: float, expected: float, *scale: float) -> None:
+def _note(
+    outcome: CombinationReport, compiled: Compiled, what: str, got: float, expected: float, *scale: float
+) -> None:
     size = max([1.0, *(abs(value) for value in (expected, *scale) if np.isfinite(value))])
     same = got == expected or (np.isnan(got) and np.isnan(expected))
     error = 0.0 if same else abs(got - expected) / size
@@ -176,9 +180,9 @@ def _note(outcome: Outcome, compiled: Compiled, what: str, got: float, expected:
         outcome.max_error, outcome.worst = error, f"{compiled.text} / {what}: {got} instead of {expected}"
 
 
-def compare_trees(seeds: range, sites: int) -> Outcome:
+def compare_trees(seeds: range, sites: int) -> CombinationReport:
     """Random trees of up to `sites` sites, each under the objectives of its turn."""
-    outcome = Outcome()
+    outcome = CombinationReport()
     compiled: dict[int, list[Compiled]] = {}
     for seed in seeds:
         turn = seed % TURNS

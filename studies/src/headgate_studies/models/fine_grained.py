@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headgate.matching.admission.frontend import Requirement, choose
-from headgate.matching.admission.method import Method, Waiting
+from headgate.matching.admission.method import Method, WaitingEvents
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ControlledClasses:
     """Classes of one requirement, and the method that controls them."""
 
     requirement: Requirement
@@ -28,7 +28,7 @@ class Group:
 class FineGrained:
     """Groups of classes, tightest bound first."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[ControlledClasses, ...]
 
     @classmethod
     def of(cls, requirements: Mapping[int, Requirement], seed: int = 0) -> FineGrained:
@@ -43,9 +43,9 @@ class FineGrained:
         for identity, need in requirements.items():
             found.setdefault(need, []).append(identity)
         ordered = sorted(found, key=lambda need: float("inf") if need.bound_s is None else need.bound_s)
-        return cls(tuple(Group(need, tuple(sorted(found[need])), choose(need, seed)) for need in ordered))
+        return cls(tuple(ControlledClasses(need, tuple(sorted(found[need])), choose(need, seed)) for need in ordered))
 
-    def turn(self, waiting: Sequence[Waiting], now_s: float) -> int | None:
+    def turn(self, waiting: Sequence[WaitingEvents], now_s: float) -> int | None:
         """Which group goes next: of those with events, the one with the least time left; None when nothing waits."""
         best, chosen = float("inf"), None
         for number, (group, queue) in enumerate(zip(self.groups, waiting, strict=True)):

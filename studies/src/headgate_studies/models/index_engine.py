@@ -12,7 +12,7 @@ from headgate.matching.compiled.index import BoxIndex
 from headgate.matching.compiled.keys import float_keys
 from headgate.matching.compiled.single import RowMatcher
 from headgate.matching.lists import ClassLists
-from headgate_studies.workloads.matching import Floats, Workload
+from headgate_studies.workloads.matching import Floats, MatchingWorkload
 
 # Lazy changes pay only while few leaves are wide: one change in every leaf already makes most rows meet most leaves.
 MAX_WIDENED = 1 / 100
@@ -27,7 +27,7 @@ class IndexEngine:
     def __init__(
         self,
         index: BoxIndex,
-        workload: Workload,
+        workload: MatchingWorkload,
         rows: Numbers,
         messages: Floats,
         updates: tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64], Floats],

@@ -21,7 +21,7 @@ Connection = tuple[int | None, tuple[int, ...], int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class SwitchRules:
     """The rules of contract 2; each can be switched off to see that the check notices."""
 
     ask_for_the_missing: bool = True
@@ -30,7 +30,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Exploration:
     """States visited, and the first fault with the actions that lead to it (None when there is none)."""
 
     states: int
@@ -54,10 +54,10 @@ class Model:
     """A tree, a step list, and how many rows the root publishes while it runs."""
 
     def __init__(
-        self, shape: Shape, steps: Iterable[Step], rows: int = 2, cache: int = 1, rules: Rules | None = None
+        self, shape: Shape, steps: Iterable[Step], rows: int = 2, cache: int = 1, rules: SwitchRules | None = None
     ) -> None:
         self.shape, self.steps = shape, tuple(steps)
-        self.rows, self.cache, self.rules = rows, cache, rules or Rules()
+        self.rows, self.cache, self.rules = rows, cache, rules or SwitchRules()
 
     def start(self) -> State:
         """Nothing published yet, every link open."""
@@ -65,7 +65,7 @@ class Model:
         size = len(self.shape.parents)
         return State((0,) * size, (0,) * size, tuple(sorted(links.items())), frozenset(), 0)
 
-    def check(self, limit: int = 2_000_000) -> Verdict:
+    def check(self, limit: int = 2_000_000) -> Exploration:
         """Visit every state; stop at the first fault."""
         first = self.start()
         came: dict[State, tuple[State | None, str]] = {first: (None, "start")}
@@ -76,7 +76,7 @@ class Model:
             for action, after, fault in self.actions(state):
                 moved = True
                 if fault is not None:
-                    return Verdict(len(came), ends, fault, (*_trace(came, state), action))
+                    return Exploration(len(came), ends, fault, (*_trace(came, state), action))
                 if after not in came:
                     if len(came) >= limit:
                         raise ValueError(f"more than {limit} states: use fewer rows or a smaller tree")
@@ -87,8 +87,8 @@ class Model:
                 missing = [site for site, row in enumerate(state.covered) if row < self.rows]
                 if missing or state.step < len(self.steps):
                     fault = f"nothing can happen any more, and sites {missing} miss rows"
-                    return Verdict(len(came), ends, fault, tuple(_trace(came, state)))
-        return Verdict(len(came), ends)
+                    return Exploration(len(came), ends, fault, tuple(_trace(came, state)))
+        return Exploration(len(came), ends)
 
     def actions(self, state: State) -> Iterator[tuple[str, State, str | None]]:
         """Everything that can happen next: what it is, where it leads, and the fault if it is one."""

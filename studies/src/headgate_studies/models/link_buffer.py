@@ -26,7 +26,7 @@ from headgate.model import Schema
 from headgate.reduction.backlog import Backlog, Limit
 from headgate.reduction.digest import Digest
 from headgate.reduction.group import NO_ROWS, Group
-from headgate.reduction.held import Held, joined
+from headgate.reduction.held_rows import Held, joined
 from headgate.reduction.policy import Policy
 from headgate.reduction.rows import Bools, Floats, Ints, Seqs, packed
 from headgate.reduction.sharing import Sharing, correct_shares

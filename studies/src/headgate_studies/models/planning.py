@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headgate.planning.graph import Graph
-from headgate.planning.interest import Pieces
+from headgate.planning.interest import InterestPieces
 from headgate.planning.problem import Member, Problem, tree_members
 from headgate.planning.protocol import ControlPoint, Request
 
@@ -34,7 +34,7 @@ class ModelNetwork:
         self._index: dict[tuple[str, str], int] = {}
         self._sites: list[int] = []
         self._parent: list[int] = []
-        self._link: list[Pieces] = []
+        self._link: list[InterestPieces] = []
         self._depth: list[int] = []
         self._lag: list[float] = []
         self._size: list[float] = []
@@ -45,7 +45,7 @@ class ModelNetwork:
         self._passing = np.ones(len(problem.sites))
         self._saved: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None
 
-    def _add(self, stream: str, site: str, parent: int, interest: Pieces) -> None:
+    def _add(self, stream: str, site: str, parent: int, interest: InterestPieces) -> None:
         self._index[stream, site] = len(self._sites)
         self._sites.append(self._site[site])
         self._parent.append(parent)

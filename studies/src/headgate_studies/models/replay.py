@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headgate.matching.admission.costs import Costs, LearnedCosts, believed
-from headgate.matching.admission.method import Method, Numbers, Step, Waiting
+from headgate.matching.admission.method import AdmissionStep, Method, Numbers, WaitingEvents
 from headgate.matching.lists import ClassLists
 from headgate_studies.models.fine_grained import FineGrained
 
@@ -47,7 +47,7 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class AdmissionOutcome:
     """What became of every message, by its place among the messages; a shed one has latency NaN and no list."""
 
     method: str
@@ -125,8 +125,8 @@ class _Run:
         self.updates.admit(self.now)
 
     @property
-    def waiting(self) -> Waiting:
-        return Waiting(self.messages.waiting, self.updates.waiting, self.events.times)
+    def waiting(self) -> WaitingEvents:
+        return WaitingEvents(self.messages.waiting, self.updates.waiting, self.events.times)
 
     @property
     def next_arrival(self) -> float:
@@ -145,7 +145,7 @@ class _Run:
             self.admit()
         return True
 
-    def do(self, step: Step) -> None:
+    def do(self, step: AdmissionStep) -> None:
         if step.kind == "shed messages":
             self.messages.shed(step.events)
             self.shed[0] += len(step.events)
@@ -165,13 +165,13 @@ class _Run:
             self.places.append(places)
             self.lists.append(found)
 
-    def _spend(self, kind: str, step: Step, spent: float) -> None:
+    def _spend(self, kind: str, step: AdmissionStep, spent: float) -> None:
         self.now += spent
         self.busy += spent
         if isinstance(self.costs, LearnedCosts):
             self.costs.see(kind, len(step.events), spent, batched=step.batched)
 
-    def outcome(self, name: str) -> Outcome:
+    def outcome(self, name: str) -> AdmissionOutcome:
         """What happened to every message, lists in output order; shed ones take an empty list from one past the end."""
         order = np.concatenate([np.empty(0, np.int64), *self.places])
         together = ClassLists.concat(self.lists)
@@ -181,10 +181,12 @@ class _Run:
         arrivals = self.events.times[self.message_numbers]
         end = float(np.nanmax(arrivals + self.latencies, initial=0.0))
         lists = padded.take(rows)
-        return Outcome(name, arrivals, self.latencies, lists, self.shed[0], self.shed[1], end, self.busy)
+        return AdmissionOutcome(name, arrivals, self.latencies, lists, self.shed[0], self.shed[1], end, self.busy)
 
 
-def replay(events: Events, method: Method, engine: Engine, costs: Costs | LearnedCosts, tick_s: float = 0.0) -> Outcome:
+def replay(
+    events: Events, method: Method, engine: Engine, costs: Costs | LearnedCosts, tick_s: float = 0.0
+) -> AdmissionOutcome:
     """Run all events through a method; what happened to every message.
 
     An idle filter lets updates gather for `tick_s`, or until the next message: the paper too measures the updates
@@ -203,7 +205,7 @@ def replay_groups(
     engines: Sequence[Engine],
     owned: Sequence[npt.NDArray[np.bool_]],
     costs: Sequence[Costs | LearnedCosts],
-) -> list[Outcome]:
+) -> list[AdmissionOutcome]:
     """Run all events through groups of classes that share one processor; the outcome of each group.
 
     `owned[group]` says of every event whether it is an update of that group's classes. Every group sees every message.
@@ -226,7 +228,7 @@ def replay_groups(
         now = run.now
 
 
-def compare(outcome: Outcome, truth: Outcome) -> tuple[Numbers, Numbers]:
+def compare(outcome: AdmissionOutcome, truth: AdmissionOutcome) -> tuple[Numbers, Numbers]:
     """False positives and false negatives of each message, against traditional execution."""
     got, expected = _pairs(outcome.lists), _pairs(truth.lists)
     rows = truth.lists.rows

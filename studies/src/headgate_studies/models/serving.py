@@ -28,7 +28,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ServingRun:
     """How far a run came: marks at the levels asked for, and the state at the first refusal (or at the end).
 
     `bound` is the client load that no plan could exceed with these queries (section 3.3).
@@ -52,7 +52,7 @@ def fill(
     levels: tuple[float, ...] = (),
     stop_at: float = 2.0,
     paper: bool = True,
-) -> Run:
+) -> ServingRun:
     """Ask queries around the centre until one is refused or the load reaches `stop_at`.
 
     `side` by `side` sites have bandwidth for `times` their own region each; `most` limits one query to that share of a
@@ -85,7 +85,7 @@ def fill(
             break
     lows, highs = zip(*asked, strict=True) if asked else ((), ())
     bound = most_served(lows, highs, side, times) if asked else 1.0
-    return Run(marks, mark, refused, bound)
+    return ServingRun(marks, mark, refused, bound)
 
 
 def _mark(overlay: ServingOverlay, queries: int) -> Mark:

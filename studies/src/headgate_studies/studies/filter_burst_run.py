@@ -29,9 +29,9 @@ from headgate.matching.admission import (
 from headgate.matching.compiled.boxes import Attribute, Boxes
 from headgate.matching.compiled.index import BoxIndex
 from headgate_studies.models.index_engine import IndexEngine
-from headgate_studies.models.replay import Events, Outcome, compare, replay
+from headgate_studies.models.replay import AdmissionOutcome, Events, compare, replay
 from headgate_studies.studies.study import Parameters
-from headgate_studies.workloads.matching import Workload
+from headgate_studies.workloads.matching import MatchingWorkload
 
 COMPRESS = 80.0
 OVERLOAD = 2.95
@@ -59,10 +59,10 @@ BURSTS: dict[str, tuple[Phase, ...]] = {
 
 
 @dataclass(frozen=True)
-class Setting:
+class Burst:
     """A burst ready to run: pristine index, events and their data, costs, and the true result."""
 
-    workload: Workload
+    workload: MatchingWorkload
     index: BoxIndex
     events: Events
     rows: np.ndarray
@@ -71,14 +71,14 @@ class Setting:
     costs: Costs
     compress: float
     scale: float
-    truth: Outcome
+    truth: AdmissionOutcome
 
     def engine(self) -> IndexEngine:
         """An engine on a fresh copy of the index; its clock is this thread's CPU time."""
         return IndexEngine(self.index.copy(), self.workload, self.rows, self.messages, self.updates, time.thread_time)
 
 
-def _index(workload: Workload, rng: np.random.Generator, sample: np.ndarray) -> BoxIndex:
+def _index(workload: MatchingWorkload, rng: np.random.Generator, sample: np.ndarray) -> BoxIndex:
     lows, highs = workload.ranges(workload.contexts(rng))
     attributes = [Attribute(name, pa.float64()) for name in workload.names]
     boxes = Boxes.of_floats(np.arange(workload.profiles, dtype=np.uint32), lows, highs)
@@ -100,7 +100,7 @@ def _arrivals(rng: np.random.Generator, phases: tuple[Phase, ...], scale: float,
     return Events(together[order], kind[order])
 
 
-def _measure(index: BoxIndex, workload: Workload, rng: np.random.Generator) -> Costs:
+def _measure(index: BoxIndex, workload: MatchingWorkload, rng: np.random.Generator) -> Costs:
     """True costs now: medians of single messages, of updates between two messages, and of batches.
 
     Every kind of work is done once before it is measured: the first call compiles kernels or loads them.
@@ -125,14 +125,14 @@ def _measure(index: BoxIndex, workload: Workload, rng: np.random.Generator) -> C
 
 
 @functools.lru_cache(maxsize=3)
-def setting(burst: str, overload: bool, profiles: int, seed: int) -> Setting:
+def setting(burst: str, overload: bool, profiles: int, seed: int) -> Burst:
     """The setting of a burst; kept, because every method runs on the same one.
 
     What in-order execution takes in the burst itself is known only after it ran: where the overload was not the one
     aimed at, to a tenth, the rates are scaled by what it was, and the burst is made anew.
     """
     rng = np.random.default_rng([seed, profiles])
-    workload = Workload(profiles=profiles)
+    workload = MatchingWorkload(profiles=profiles)
     index = _index(workload, rng, workload.messages(rng, 4000))
     costs = _measure(index, workload, rng)
     for _ in range(CALIBRATIONS if overload else 1):
@@ -146,8 +146,8 @@ def setting(burst: str, overload: bool, profiles: int, seed: int) -> Setting:
 
 
 def _made(
-    burst: str, overload: bool, index: BoxIndex, workload: Workload, costs: Costs, rng: np.random.Generator
-) -> Setting:
+    burst: str, overload: bool, index: BoxIndex, workload: MatchingWorkload, costs: Costs, rng: np.random.Generator
+) -> Burst:
     """A burst at the rates that these costs ask for."""
     scale, compress = 1.0, 1.0
     if overload:
@@ -159,7 +159,7 @@ def _made(
     rows = np.where(events.is_update, np.cumsum(events.is_update), np.cumsum(~events.is_update)) - 1
     messages = workload.messages(rng, len(events.times) - count)
     updates = workload.updates(rng, count)
-    made = Setting(workload, index, events, rows, messages, updates, costs, compress, scale, None)  # type: ignore[arg-type]  # filled in below
+    made = Burst(workload, index, events, rows, messages, updates, costs, compress, scale, None)  # type: ignore[arg-type]  # filled in below
     return replace(
         made, truth=replay(events, TraditionalEager(), made.engine(), LearnedCosts(costs), TICK_S / compress)
     )
@@ -194,7 +194,7 @@ def run(parameters: Parameters, seed: int) -> list[dict[str, Any]]:
     return list(_rows(made, found[len(found) // 2], method.name))
 
 
-def _rows(made: Setting, outcome: Outcome, name: str) -> Iterator[dict[str, Any]]:
+def _rows(made: Burst, outcome: AdmissionOutcome, name: str) -> Iterator[dict[str, Any]]:
     extra, missing = compare(outcome, made.truth)
     seconds = np.floor(outcome.arrivals_s * made.compress).astype(np.int64)
     latency = outcome.latencies_s * made.compress

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class ConfidenceInterval:
     """A mean (or another statistic), the ends of its interval, and how many values it rests on."""
 
     mean: float
@@ -28,7 +28,7 @@ class Interval:
         return f"{self.mean:.3g} [{self.low:.3g}, {self.high:.3g}]"
 
 
-def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
+def mean_interval(values: ArrayLike, level: float = 0.95) -> ConfidenceInterval:
     """The mean of independent values with Student's t interval; NaN ends where there are fewer than two.
 
     >>> print(mean_interval([1.0, 2.0, 3.0, 4.0, 5.0]))
@@ -38,12 +38,12 @@ def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
     count = found.size
     mean = float(found.mean()) if count else math.nan
     if count < 2:
-        return Interval(mean, math.nan, math.nan, count)
+        return ConfidenceInterval(mean, math.nan, math.nan, count)
     half = t_quantile(0.5 + level / 2.0, count - 1) * float(found.std(ddof=1)) / math.sqrt(count)
-    return Interval(mean, mean - half, mean + half, count)
+    return ConfidenceInterval(mean, mean - half, mean + half, count)
 
 
-def paired_interval(ours: ArrayLike, other: ArrayLike, level: float = 0.95) -> Interval:
+def paired_interval(ours: ArrayLike, other: ArrayLike, level: float = 0.95) -> ConfidenceInterval:
     """The mean difference of two arrays that belong together seed by seed, which noise between seeds does not blur."""
     return mean_interval(np.asarray(ours, dtype=np.float64) - np.asarray(other, dtype=np.float64), level)
 
@@ -54,16 +54,16 @@ def bootstrap_interval(
     level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
-) -> Interval:
+) -> ConfidenceInterval:
     """Any statistic with its percentile bootstrap interval, for what is far from normal: medians, ratios, maxima."""
     found = np.asarray(values, dtype=np.float64)
     if found.size < 2:
         only = statistic(found) if found.size else math.nan
-        return Interval(only, math.nan, math.nan, found.size)
+        return ConfidenceInterval(only, math.nan, math.nan, found.size)
     draws = np.random.default_rng(seed).integers(0, found.size, (resamples, found.size))
     drawn = np.array([statistic(found[draw]) for draw in draws])
     low, high = np.quantile(drawn, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
-    return Interval(statistic(found), float(low), float(high), found.size)
+    return ConfidenceInterval(statistic(found), float(low), float(high), found.size)
 
 
 def band(results: pd.DataFrame, by: str | Sequence[str], value: str, level: float = 0.95) -> pd.DataFrame:

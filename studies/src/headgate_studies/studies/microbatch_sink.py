@@ -16,7 +16,7 @@ FORMAT = "headgate-taken"
 
 
 @dataclass
-class Taken(WriterCommitMessage):
+class TaskCount(WriterCommitMessage):
     """How many rows one task took: what a task that stages parts would name."""
 
     rows: int
@@ -37,7 +37,7 @@ class TakenSink(DataSource):
 
 class _Writer(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return Taken(sum(batch.num_rows for batch in iterator))
+        return TaskCount(sum(batch.num_rows for batch in iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         pass

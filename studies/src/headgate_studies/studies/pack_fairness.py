@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headgate_studies.studies import charts
-from headgate_studies.studies.pack_network import Flow, fair_shares, simulate
+from headgate_studies.studies.pack_network import PackFlow, fair_shares, simulate
 from headgate_studies.studies.papers import PACK
 from headgate_studies.studies.study import FAILS, PARTLY, REPRODUCES, Parameters, Statement, Study
 
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 _RANDOM = {"levels": [{"random": 0.1}, {"random": 0.25}, {"random": 0.5}]}
 _SENSOR = {"levels": [{"delta": {"attribute": "value", "change": 0.5}}, {"latest": 20}]}
 _EVERY = {"levels": [{"every": 2}, {"every": 2}], "controller": "ladder"}
-CASES: dict[str, tuple[list[Flow], dict[str, float]]] = {
+CASES: dict[str, tuple[list[PackFlow], dict[str, float]]] = {
     "crossing": (
         [
-            Flow("modest", 10, ("x", "y")),
-            Flow("local x", 20, ("x",)),
-            Flow("long", 60, ("x", "y"), _RANDOM),
-            Flow("greedy y", 100, ("y",), _SENSOR),
+            PackFlow("modest", 10, ("x", "y")),
+            PackFlow("local x", 20, ("x",)),
+            PackFlow("long", 60, ("x", "y"), _RANDOM),
+            PackFlow("greedy y", 100, ("y",), _SENSOR),
         ],
         {"x": 40.0, "y": 60.0},
     ),
     "three in a row": (
         [
-            Flow("long", 40, ("x", "y", "z"), _EVERY),
-            Flow("first", 40, ("x",), _SENSOR),
-            Flow("second", 80, ("y",), _RANDOM),
-            Flow("third", 15, ("z",)),
+            PackFlow("long", 40, ("x", "y", "z"), _EVERY),
+            PackFlow("first", 40, ("x",), _SENSOR),
+            PackFlow("second", 80, ("y",), _RANDOM),
+            PackFlow("third", 15, ("z",)),
         ],
         {"x": 50.0, "y": 50.0, "z": 40.0},
     ),
     "one link": (
         [
-            Flow(f"p{number}", 10.0 * 2**number, ("x",), policy)
+            PackFlow(f"p{number}", 10.0 * 2**number, ("x",), policy)
             for number, policy in enumerate([None, _RANDOM, _SENSOR, _EVERY])
         ],
         {"x": 60.0},

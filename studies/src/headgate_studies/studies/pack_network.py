@@ -23,7 +23,7 @@ SCHEMA = Schema.of({"value": "double"})
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class PackFlow:
     """One subscription: how many rows per second it wants, the links that they cross, its policy, weight, priority."""
 
     name: str
@@ -43,7 +43,7 @@ class FlowOutcome:
     delay_s: list[float] = field(default_factory=list)
 
 
-def fair_shares(flows: Sequence[Flow], capacity: Mapping[str, float]) -> dict[str, float]:
+def fair_shares(flows: Sequence[PackFlow], capacity: Mapping[str, float]) -> dict[str, float]:
     """Max-min fair rates by progressive filling: all rates rise together, a flow stops when a link of it is full.
 
     >>> flows = [Flow("a", 9, ("x",)), Flow("b", 9, ("x", "y")), Flow("c", 9, ("y",))]
@@ -73,7 +73,7 @@ def fair_shares(flows: Sequence[Flow], capacity: Mapping[str, float]) -> dict[st
 class _Link:
     """A link: what waits, under our buffer or under drop-tail, and who sent it when."""
 
-    def __init__(self, flows: Sequence[Flow], limit: int, ours: bool) -> None:
+    def __init__(self, flows: Sequence[PackFlow], limit: int, ours: bool) -> None:
         self.ours = ours
         self.limit = limit
         self.sequence = 0
@@ -110,7 +110,7 @@ class _Link:
 
 
 def simulate(
-    flows: Sequence[Flow],
+    flows: Sequence[PackFlow],
     capacity: Mapping[str, float],
     *,
     seconds: float,

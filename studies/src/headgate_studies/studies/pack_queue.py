@@ -16,7 +16,7 @@ from headgate.reduction import parse_policy
 from headgate.reduction.policy import DEFAULT_CONTROLLER
 from headgate_studies.studies import charts
 from headgate_studies.studies.intervals import mean_interval, paired_interval
-from headgate_studies.studies.pack_simulation import Outcome, drop_tail, quality, through_queue
+from headgate_studies.studies.pack_simulation import PackOutcome, drop_tail, quality, through_queue
 from headgate_studies.studies.papers import PACK
 from headgate_studies.studies.study import FAILS, PARTLY, REPRODUCES, Parameters, Statement, Study
 
@@ -55,7 +55,7 @@ def run(parameters: Parameters, seed: int) -> dict[str, Any]:
     return _row(outcome, limit, overload, trace=seed == 0)
 
 
-def _row(outcome: Outcome, limit: int, overload: float, *, trace: bool) -> dict[str, Any]:
+def _row(outcome: PackOutcome, limit: int, overload: float, *, trace: bool) -> dict[str, Any]:
     full_s = limit * _INTERVAL_S * overload
     settled = outcome.levels[len(outcome.levels) // 2 :]
     shares = [outcome.levels.count(level) / max(1, len(outcome.levels)) for level in (1, 2, 3, 4)]

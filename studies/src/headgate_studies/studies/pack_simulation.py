@@ -29,7 +29,7 @@ class PackEvent:
 
 
 @dataclass(slots=True)
-class Outcome:
+class PackOutcome:
     """What came through: arrival and delay of each delivered row, arrivals of lost rows, packs, the longest queue."""
 
     arrived_s: list[float] = field(default_factory=list)
@@ -53,10 +53,10 @@ class Outcome:
 
 def through_queue(
     policy: Policy, schema: Schema, rows: pa.RecordBatch, arrivals: Floats, service_s: Floats, limit: int
-) -> Outcome:
+) -> PackOutcome:
     """Run rows through a queue of at most `limit` rows; `service_s` is how long the consumer takes for each row."""
     queue = ReductionQueue(policy, schema, limit)
-    outcome = Outcome()
+    outcome = PackOutcome()
     free_at = 0.0
 
     def serve(until: float) -> None:
@@ -83,9 +83,9 @@ def through_queue(
     return outcome
 
 
-def drop_tail(arrivals: Floats, service_s: Floats, limit: int) -> Outcome:
+def drop_tail(arrivals: Floats, service_s: Floats, limit: int) -> PackOutcome:
     """The same through a queue that refuses what arrives when it is full."""
-    outcome = Outcome()
+    outcome = PackOutcome()
     waiting: deque[int] = deque()
     free_at = 0.0
 
@@ -108,7 +108,7 @@ def drop_tail(arrivals: Floats, service_s: Floats, limit: int) -> Outcome:
     return outcome
 
 
-def quality(outcome: Outcome, worst_loss: float, worst_delay_s: float) -> float:
+def quality(outcome: PackOutcome, worst_loss: float, worst_delay_s: float) -> float:
     """A quality in [0, 1] that falls linearly with loss and with mean delay, 0 at either limit."""
     delay = float(np.mean(outcome.delay_s)) if outcome.delay_s else worst_delay_s
     return max(0.0, 1.0 - outcome.loss / worst_loss) * max(0.0, 1.0 - delay / worst_delay_s)

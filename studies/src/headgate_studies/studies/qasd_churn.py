@@ -11,7 +11,7 @@ import numpy as np
 from headgate.planning import Problem, measure
 from headgate.planning.construct import construct
 from headgate.planning.generate import generate
-from headgate.planning.life import Happened, Life
+from headgate.planning.living_plan import Happened, Life
 from headgate.planning.planner import plan_problem
 from headgate.planning.problem import tree_members
 from headgate.planning.search import Search, improve

@@ -44,7 +44,7 @@ STEPS: Final = 8
 
 
 @dataclass
-class Outcome:
+class BackwardsOutcome:
     """What a round did and found; rows by name where they are wrong."""
 
     kind: str
@@ -56,7 +56,7 @@ class Outcome:
     twice_silently: list[str] = field(default_factory=list)
 
 
-class World:
+class BackwardsWorld:
     """One stream of a kind with its state, and the moves that happen to it."""
 
     def __init__(self, kind: str, url: str, directory: Path, seed: int) -> None:
@@ -76,7 +76,7 @@ class World:
         self.forgiven: set[str] = set()  # rows of which the user was told that they are or may be gone
         self.repeated = False  # the user was told that rows may come twice
         self.declares = self.accepts = False
-        self.outcome = Outcome(kind, seed)
+        self.outcome = BackwardsOutcome(kind, seed)
         formats = {"files": "text", "nats": "nats", "generator": "generator"}
         self.stream = Stream("s", Schema.of({"value": "string"}), Source(formats[kind], {}), "root")
 
@@ -92,9 +92,9 @@ class World:
         """The source as a query that starts has it."""
         from pyspark.sql.types import StringType, StructType, TimestampType
 
-        from headgate.pipeline.sources.generator_options import Settings as GeneratorSettings
+        from headgate.pipeline.sources.generator_options import GeneratorSettings
         from headgate.pipeline.sources.nats import NatsReader
-        from headgate.pipeline.sources.nats_options import Settings
+        from headgate.pipeline.sources.nats_options import NatsSettings
         from headgate.pipeline.sources.paced import PacedReader
 
         if self.kind == "files":
@@ -102,7 +102,7 @@ class World:
         if self.kind == "nats":
             gap = "declare" if self.declares else "fail"
             options = {"url": self.url, "namespace": self.logs.namespace, "stream": "s", "payload": "json"}
-            settings = Settings.of({**options, "on_gap": gap})
+            settings = NatsSettings.of({**options, "on_gap": gap})
             schema = StructType().add("value", StringType()).add("_error", StringType())
             return ReaderSource(lambda: NatsReader(settings, schema), self._named)
         ticks = GeneratorSettings.of({"kind": "ticks", "limit": str(max(1, len(self.produced))), "pace": "none"})
@@ -289,9 +289,9 @@ class World:
             place = batch[-1].sequence
 
 
-def play(kind: str, url: str, directory: Path, seed: int) -> Outcome:
+def play(kind: str, url: str, directory: Path, seed: int) -> BackwardsOutcome:
     """One round: rows come, the query runs and is killed, state moves; in the end everything runs to its end."""
-    world = World(kind, url, directory, seed)
+    world = BackwardsWorld(kind, url, directory, seed)
     outcome = world.outcome
     try:
         for _ in range(STEPS):
@@ -313,7 +313,7 @@ def play(kind: str, url: str, directory: Path, seed: int) -> Outcome:
 
 def run(rounds: int, seed: int = 0, tell: Callable[[str], None] = print) -> dict[str, Any]:
     """So many rounds for each kind of source; figures, with the seeds of rounds that lost or repeated a row."""
-    found: list[Outcome] = []
+    found: list[BackwardsOutcome] = []
     with (
         tempfile.TemporaryDirectory() as place,
         EmbeddedServer(Path(place) / "nats", sync_always=False) as server,

@@ -59,7 +59,7 @@ subscriptions:
 
 
 @dataclass
-class Outcome:
+class ChaosRound:
     """What one round did and found."""
 
     driver_kills: int = 0
@@ -79,7 +79,7 @@ def _job_environment(restarts: int) -> Mapping[str, str]:
     return {faults.VARIABLE: DRIVER_KILLS[restarts]} if restarts < len(DRIVER_KILLS) else {}
 
 
-async def _keep_relay(site: str, url: str, kills: tuple[str, ...], outcome: Outcome, log: Path) -> None:
+async def _keep_relay(site: str, url: str, kills: tuple[str, ...], outcome: ChaosRound, log: Path) -> None:
     """Run a site's relay as a process of its own, and start it again when it dies."""
     for starts in range(1000):
         more = {faults.VARIABLE: kills[starts]} if starts < len(kills) else {}
@@ -98,9 +98,9 @@ async def _keep_relay(site: str, url: str, kills: tuple[str, ...], outcome: Outc
         await asyncio.sleep(0.2)
 
 
-async def run_round(directory: Path, tell: Any = print) -> Outcome:
+async def run_round(directory: Path, tell: Any = print) -> ChaosRound:
     """One round in an empty directory."""
-    outcome = Outcome()
+    outcome = ChaosRound()
     began = time.monotonic()
     deployment = parse_deployment(DEPLOYMENT, "chaos.yaml", GENERATOR_SCHEMAS)
     settings = Settings(
@@ -156,7 +156,7 @@ async def _drain(runtime: Runtime, readers: Readers) -> dict[str, Any]:
         await asyncio.sleep(0.3)
 
 
-def check(outcome: Outcome, status: dict[str, Any], readers: Readers) -> None:
+def check(outcome: ChaosRound, status: dict[str, Any], readers: Readers) -> None:
     """Compare what every subscriber got, row by row, with what the generator's rows satisfy."""
     rows = status["streams"]["fleet"]["rows_in"]
     outcome.rows = rows
@@ -186,7 +186,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=1)
     rounds = parser.parse_args().rounds
-    total = Outcome()
+    total = ChaosRound()
     for number in range(rounds):
         print(f"round {number + 1} of {rounds}", flush=True)
         with tempfile.TemporaryDirectory(prefix="headgate chaos ") as place:

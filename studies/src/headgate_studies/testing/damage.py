@@ -27,9 +27,9 @@ from headgate.errors import HeadgateError
 from headgate.fabric import EmbeddedServer, Fabric
 from headgate.service.exclusive import exclusive
 from headgate.service.runtime import Runtime
-from headgate.service.stored import kind_of, unknown_files
+from headgate.service.stored_files import kind_of, unknown_files
 from headgate.service.verifying import verify_all
-from headgate_studies.testing.exchanged import World, declared_right, read, running
+from headgate_studies.testing.exchanged import ExchangeWorld, declared_right, read, running
 
 DAMAGES: Final = ("a bit flipped", "a byte cut", "removed")
 _LIMIT_S: Final = 60.0
@@ -107,7 +107,7 @@ async def verified(state_dir: Path) -> str:
     return "; ".join(found.wrong)
 
 
-async def started(world: World) -> tuple[str, str, str]:
+async def started(world: ExchangeWorld) -> tuple[str, str, str]:
     """What a start says, what the reader gets, and the verdict, without what `verify` has said."""
     owed, said, handler = world.committed[len(world.reader.rows) :], "", _Said()
     logging.getLogger("headgate").addHandler(handler)
@@ -137,7 +137,7 @@ async def started(world: World) -> tuple[str, str, str]:
         logging.getLogger("headgate").removeHandler(handler)
 
 
-async def _other_reader(runtime: Runtime, client: Client, world: World) -> str:
+async def _other_reader(runtime: Runtime, client: Client, world: ExchangeWorld) -> str:
     """A reader whose place is kept for it: what is wrong with what it gets, or with the ledger; empty where nothing."""
     owed = world.committed[_OTHER:]
     try:
@@ -156,7 +156,7 @@ async def _other_reader(runtime: Runtime, client: Client, world: World) -> str:
     return "; ".join(lines)
 
 
-async def one_case(base: World, path: Path, damage: str, directory: Path) -> DamageCase:
+async def one_case(base: ExchangeWorld, path: Path, damage: str, directory: Path) -> DamageCase:
     """Damage one file of a copy of a deployment, and see."""
     place = directory / "case"
     shutil.rmtree(place, ignore_errors=True)
@@ -165,7 +165,7 @@ async def one_case(base: World, path: Path, damage: str, directory: Path) -> Dam
     kind = kind_of(relative)
     assert kind is not None
     spoil(place / relative, damage)
-    world = World(place, list(base.committed), base.batch, reader=base.reader)
+    world = ExchangeWorld(place, list(base.committed), base.batch, reader=base.reader)
     looked = directory / "looked"
     shutil.rmtree(looked, ignore_errors=True)
     shutil.copytree(place, looked)
@@ -178,9 +178,9 @@ async def one_case(base: World, path: Path, damage: str, directory: Path) -> Dam
     return DamageCase(kind.name, log + path.name, damage, said, start, reader, verdict)
 
 
-async def make_base(directory: Path) -> World:
+async def make_base(directory: Path) -> ExchangeWorld:
     """A deployment that has run three times, with everything that it stores without Spark."""
-    world = World(directory / "base")
+    world = ExchangeWorld(directory / "base")
     for _ in range(3):
         async with running(world.place, http=True, http_address="127.0.0.1:0") as (runtime, client):
             world.commit(runtime, 20)

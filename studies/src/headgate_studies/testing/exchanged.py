@@ -55,7 +55,7 @@ _FILES: Final = {
 
 
 @dataclass
-class Reader:
+class TokenReader:
     """What a subscriber that stores its own position has: the rows, the token after them, how many were declared."""
 
     rows: list[int] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Reader:
 
 
 @dataclass
-class World:
+class ExchangeWorld:
     """One deployment in a directory, what was committed in it, and what its reader has at some moments.
 
     `held` is how many of the committed rows each backup has.
@@ -74,7 +74,7 @@ class World:
     committed: list[int] = field(default_factory=list)
     batch: int = 0
     extra: list[str] = field(default_factory=list)
-    reader: Reader = field(default_factory=Reader)
+    reader: TokenReader = field(default_factory=TokenReader)
     backups: list[Path] = field(default_factory=list)
     held: dict[Path, int] = field(default_factory=dict)
 
@@ -119,9 +119,9 @@ async def running(place: Path, **settings: Any) -> AsyncIterator[tuple[Runtime, 
             yield runtime, client
 
 
-async def read(client: Client, name: str, count: int, **reading: Any) -> Reader:
+async def read(client: Client, name: str, count: int, **reading: Any) -> TokenReader:
     """Read so many rows; the rows and the position after them."""
-    found = Reader(position=reading.get("position"))
+    found = TokenReader(position=reading.get("position"))
     inbox = await client.subscribe(name, **reading)  # whoever owes it nothing may still have to tell it something
     if not count:
         return found
@@ -136,7 +136,7 @@ async def read(client: Client, name: str, count: int, **reading: Any) -> Reader:
     return found
 
 
-async def live_a_while(world: World, chance: random.Random) -> None:
+async def live_a_while(world: ExchangeWorld, chance: random.Random) -> None:
     """Two or three runs in which rows are committed and read, with backups at random moments."""
     for _ in range(chance.randint(2, 3)):
         async with running(world.place) as (runtime, client):
@@ -145,7 +145,7 @@ async def live_a_while(world: World, chance: random.Random) -> None:
                 if chance.random() < 0.6:
                     behind = len(world.committed) - len(world.reader.rows)
                     more = await read(client, "reader", behind, position=world.reader.position)
-                    world.reader = Reader(world.reader.rows + more.rows, more.position)
+                    world.reader = TokenReader(world.reader.rows + more.rows, more.position)
                 if chance.random() < 0.3:
                     world.extra.append(f"extra{len(world.extra)}")
                     await client.control("subscribe", name=world.extra[-1], subscription=_EXTRA)
@@ -179,7 +179,7 @@ def _stored(path: Path) -> list[Path]:
     return [found for found in (path, *path.rglob("*")) if found.is_file() and found.stat().st_size]
 
 
-def disturb(world: World, stranger: Path, chance: random.Random) -> str:
+def disturb(world: ExchangeWorld, stranger: Path, chance: random.Random) -> str:
     """Do something to what is stored; returns what it was."""
     empty = world.place.with_name(f"{world.place.name}.empty")
     empty.mkdir(exist_ok=True)
@@ -208,7 +208,7 @@ def disturb(world: World, stranger: Path, chance: random.Random) -> str:
 
 
 @dataclass
-class Outcome:
+class ExchangeOutcome:
     """What all rounds found."""
 
     rounds: int = 0
@@ -223,7 +223,7 @@ class Outcome:
     wrong: list[str] = field(default_factory=list)
 
 
-async def start_again(place: Path, outcome: Outcome) -> tuple[dict[str, bool] | None, bool]:
+async def start_again(place: Path, outcome: ExchangeOutcome) -> tuple[dict[str, bool] | None, bool]:
     """Start as the messages say; the options that were needed (None: nothing helps but restoring), and whether told."""
     options: dict[str, bool] = {}
     for _ in range(4):
@@ -242,9 +242,9 @@ async def start_again(place: Path, outcome: Outcome) -> tuple[dict[str, bool] | 
     raise AssertionError(f"the advice goes round in circles: {text}")
 
 
-async def one_round(directory: Path, stranger: World, chance: random.Random, outcome: Outcome) -> None:
+async def one_round(directory: Path, stranger: ExchangeWorld, chance: random.Random, outcome: ExchangeOutcome) -> None:
     """Live, disturb, start again, and hold everybody to account."""
-    world = World(directory / "deployment")
+    world = ExchangeWorld(directory / "deployment")
     await live_a_while(world, chance)
     what = disturb(world, stranger.place, chance)
     outcome.disturbances[what] += 1
@@ -289,13 +289,13 @@ async def one_round(directory: Path, stranger: World, chance: random.Random, out
             await _after_loss(client, added, what, outcome)
 
 
-def declared_right(found: Reader, owed: list[int]) -> bool:
+def declared_right(found: TokenReader, owed: list[int]) -> bool:
     """Whether the rows came in order, each at most once, and every other one was declared as given up."""
     wanted = iter(owed)
     return all(row in wanted for row in found.rows) and len(found.rows) + found.declared == len(owed)
 
 
-async def _after_loss(client: Client, added: list[int], what: str, outcome: Outcome) -> None:
+async def _after_loss(client: Client, added: list[int], what: str, outcome: ExchangeOutcome) -> None:
     """A reader that stores nothing is told as well, and gets all of the new incarnation then."""
     try:
         await read(client, "other", 1)
@@ -307,10 +307,10 @@ async def _after_loss(client: Client, added: list[int], what: str, outcome: Outc
         outcome.wrong.append(f"{what}: after the loss {found.rows[:5]}.. came, and {added[:5]}.. were committed")
 
 
-async def run_rounds(directory: Path, rounds: int, seed: int, tell: Callable[[str], None] = print) -> Outcome:
+async def run_rounds(directory: Path, rounds: int, seed: int, tell: Callable[[str], None] = print) -> ExchangeOutcome:
     """Rounds with consecutive seeds; a round that fails is named by its seed."""
-    outcome = Outcome()
-    stranger = World(directory / "stranger")
+    outcome = ExchangeOutcome()
+    stranger = ExchangeWorld(directory / "stranger")
     await live_a_while(stranger, random.Random(seed))
     async with running(stranger.place) as (runtime, client):
         stranger.commit(runtime, 3)

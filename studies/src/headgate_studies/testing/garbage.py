@@ -63,7 +63,7 @@ subscriptions:
 
 
 @dataclass
-class Outcome:
+class GarbageOutcome:
     """What a campaign did and found. `named` and `replaced` count messages, `wrong` says what should not have been."""
 
     rounds: int = 0
@@ -92,10 +92,10 @@ class Broken(Exception):  # noqa: N818 - the end of a namespace, not an error of
     """Something went wrong: what follows in this namespace would say nothing."""
 
 
-class World:
+class GarbageWorld:
     """One namespace: a deployment that is started and stopped, its streams, and what was put into its logs."""
 
-    def __init__(self, url: str, namespace: str, directory: Path, outcome: Outcome, rng: random.Random) -> None:
+    def __init__(self, url: str, namespace: str, directory: Path, outcome: GarbageOutcome, rng: random.Random) -> None:
         self.url = url
         self.logs = Logs(namespace)
         self.directory = directory
@@ -245,7 +245,7 @@ def _told(what: str) -> Any:
         raise Broken(f"{what} ended: {error!r:.400}") from error
 
 
-async def _live(world: World, fabric: Fabric, chosen: list[tuple[Target, str]]) -> None:
+async def _live(world: GarbageWorld, fabric: Fabric, chosen: list[tuple[Target, str]]) -> None:
     """One life: garbage before the start, then garbage while it runs, with rows between."""
     for target, _ in [each for each in chosen if each[1] == STARTING]:
         await world.put(fabric, target, STARTING)
@@ -265,7 +265,7 @@ async def _live(world: World, fabric: Fabric, chosen: list[tuple[Target, str]]) 
         world.ids, world.revision = dict(snapshot.subscription_ids), snapshot.revision
 
 
-def _choose(world: World, relay: bool, count: int) -> list[tuple[Target, str]]:
+def _choose(world: GarbageWorld, relay: bool, count: int) -> list[tuple[Target, str]]:
     """So many subjects with the mode in which garbage is put there; one that spoils counts comes last of all."""
     known = targets(world.logs, world.ids, world.revision)
     pairs = [(each, mode) for each in known for mode in (RUNNING, STARTING) if relay or mode not in each.relay]
@@ -279,14 +279,14 @@ def _print(text: str) -> None:
 
 async def run(
     rounds: int, seed: int, directory: Path, *, relay: bool = True, tell: Callable[[str], None] = _print
-) -> Outcome:
+) -> GarbageOutcome:
     """Put so many messages, in namespaces of at most a few lives each."""
-    outcome, rng, began = Outcome(), random.Random(seed), time.monotonic()
+    outcome, rng, began = GarbageOutcome(), random.Random(seed), time.monotonic()
     with EmbeddedServer(directory / "server", sync_always=False) as server:
         number = 0
         while outcome.rounds < rounds and number < rounds:
             number += 1
-            world = World(server.url, f"g{number}", directory / f"state {number}", outcome, rng)
+            world = GarbageWorld(server.url, f"g{number}", directory / f"state {number}", outcome, rng)
             async with await Fabric.connect(server.url, world.logs) as fabric:
                 before = outcome.rounds
                 try:

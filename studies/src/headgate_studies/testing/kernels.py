@@ -27,7 +27,7 @@ def compile_planning() -> None:
     from headgate.planning import measure, plan_problem
     from headgate.planning.generate import Workload, generate
     from headgate.planning.kernel.trials import end_trials, try_by_groups
-    from headgate.planning.life import Life
+    from headgate.planning.living_plan import Life
     from headgate.planning.replan import warm
 
     warm()

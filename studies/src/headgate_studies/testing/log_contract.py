@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from headgate.fabric import FabricError, FencedError, LogFullError, NoLogError, TooLargeError
-from headgate.virtual.logs import LogInfo
+from headgate.virtual.logs import VirtualLogInfo
 from headgate.virtual.messages import HEADERS_RECORD_BYTES, RECORD_BYTES, header_bytes
 from headgate.wire.logs import Log
 from headgate_studies.testing.log_stores import LogStore
@@ -111,12 +111,12 @@ class LogContract:
         subject = f"{name}.a"
         fenced = record_bytes(subject, 100, header_bytes(0, False, None))
         store.publish(subject, b"x" * 100, expect=0)
-        assert store.info(log) == LogInfo(1, fenced, 1, 1)
+        assert store.info(log) == VirtualLogInfo(1, fenced, 1, 1)
         room = 1000 - fenced - record_bytes(subject, 0)
         refused(LogFullError, store.publish, subject, b"x" * (room + 1))
         assert self.state(store, log) == (1, 1, 1)
         assert store.publish(subject, b"x" * room) == 2
-        assert store.info(log) == LogInfo(2, 1000, 1, 2)
+        assert store.info(log) == VirtualLogInfo(2, 1000, 1, 2)
         refused(LogFullError, store.publish, f"{name}.b", b"")
         store.purge(log, subject, 2)
         assert store.publish(f"{name}.b", b"") == 3

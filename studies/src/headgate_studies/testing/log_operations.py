@@ -86,7 +86,7 @@ def operations(random: Random, count: int, *, restarts: bool = False) -> list[Op
     ]
 
 
-class Comparison:
+class ServerComparison:
     """Two servers, and the three logs that the operations use on both, in a namespace of their own.
 
     The last log keeps the ids of messages for so long that no test sees them go; the others are made with limits that
@@ -179,7 +179,7 @@ class Comparison:
 
 def compare(one: LogStore, other: LogStore, namespace: str, steps: Sequence[Operation], limits: Sequence[int]) -> None:
     """Apply all operations to both servers; raises AssertionError at the first answer that differs."""
-    comparison = Comparison(one, other, namespace, limits)
+    comparison = ServerComparison(one, other, namespace, limits)
     try:
         for step in steps:
             comparison.apply(step)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headgate.fabric import EmbeddedServer, FabricError, NoLogError, Stored, SyncFabric
-from headgate.virtual.logs import LogInfo
-from headgate.virtual.messages import Message
+from headgate.virtual.logs import VirtualLogInfo
+from headgate.virtual.messages import VirtualMessage
 from headgate.virtual.server import SimulatedServer
 from headgate.wire.logs import Log
 from headgate_studies.testing.log_files import cut_tail, damage
@@ -31,7 +31,7 @@ class Seen:
     size: int
 
 
-def _seen(message: Message | Stored) -> Seen:
+def _seen(message: VirtualMessage | Stored) -> Seen:
     return Seen(message.sequence, message.subject, message.data, message.header_bytes, message.size)
 
 
@@ -77,7 +77,7 @@ class LogStore(Protocol):
     def remove(self, log: Log, sequence: int) -> bool:
         """Delete one message."""
 
-    def info(self, log: Log) -> LogInfo | None:
+    def info(self, log: Log) -> VirtualLogInfo | None:
         """How much the log holds."""
 
     def delete(self, log: Log) -> None:
@@ -221,13 +221,13 @@ class NatsStore:
             raise NoLogError(f"there is no log {log.name}")
         return bool(answer.get("success", False))
 
-    def info(self, log: Log) -> LogInfo | None:
+    def info(self, log: Log) -> VirtualLogInfo | None:
         """How much the log holds."""
         found = self.fabric.run(self.fabric.fabric.info(log))
         if found is None:
             return None
         state = found.state
-        return LogInfo(state.messages, state.bytes, state.first_seq, state.last_seq)
+        return VirtualLogInfo(state.messages, state.bytes, state.first_seq, state.last_seq)
 
     def delete(self, log: Log) -> None:
         """Delete a whole log."""

@@ -65,7 +65,7 @@ subscriptions:
 
 
 @dataclass
-class Outcome(Tallies):
+class MachinesOutcome(Tallies):
     """What a run did and found."""
 
     seed: int = 0
@@ -143,7 +143,7 @@ def taken_port(runtime: Runtime) -> Iterator[None]:
 class Campaign(FleetLoad):
     """One run: feeding, moving, reading, watching and breaking side by side."""
 
-    def __init__(self, runtime: Runtime, client: Client, directory: Path, outcome: Outcome) -> None:
+    def __init__(self, runtime: Runtime, client: Client, directory: Path, outcome: MachinesOutcome) -> None:
         assert runtime.server is not None
         deployment = runtime.catalog.snapshot().deployment
         address = Address(runtime.server.url, Logs(runtime.settings.namespace))
@@ -249,9 +249,9 @@ class Campaign(FleetLoad):
             self.outcome.wrong.append(f"{len(self.moved)} moves were asked for, the catalog has {len(made)}")
 
 
-async def run_campaign(seed: int, seconds: float, directory: Path, *, spark: bool = False) -> Outcome:
+async def run_campaign(seed: int, seconds: float, directory: Path, *, spark: bool = False) -> MachinesOutcome:
     """One run in an empty directory."""
-    outcome, began = Outcome(seed=seed), time.monotonic()
+    outcome, began = MachinesOutcome(seed=seed), time.monotonic()
     with small_disk(directory) as mounted:
         kinds = list(KINDS) if mounted else [LOCKED, PORT]
         if not mounted:

@@ -19,9 +19,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from headgate.fabric import SyncFabric
 from headgate.model import Stream
 from headgate.pipeline.checkpoint import COMPACT_EVERY, FileEntry, SparkCheckpoint, listing_of
-from headgate.pipeline.commit import Reading, commit
+from headgate.pipeline.commit import BatchReading, commit
 from headgate.pipeline.filelists import FileLists, files_read
-from headgate.pipeline.record import note, resume
+from headgate.pipeline.resuming import note, resume
 from headgate.pipeline.staged import Staged, StagedRow, encode_staged
 from headgate.protocol.records import Pin
 from headgate.wire.manifest import Manifest, decode_manifest
@@ -185,7 +185,9 @@ class ModelQuery:
         if dies == "staged":
             raise KilledError
         staged = Staged.of([encode_staged(told)])
-        manifest = commit(self.fabric, self.stream.name, self.lineage, batch, Pin(1), staged, Reading(ranges, place))
+        manifest = commit(
+            self.fabric, self.stream.name, self.lineage, batch, Pin(1), staged, BatchReading(ranges, place)
+        )
         if dies == "committed":
             raise KilledError
         if manifest is not None:

@@ -18,7 +18,7 @@ from rich.progress import Progress
 
 from headgate_studies.testing.world.faults import MUTANTS
 from headgate_studies.testing.world.mutant import Mutant
-from headgate_studies.testing.world.mutants import Hint, Outcome, hunt
+from headgate_studies.testing.world.mutants import Hint, MutantOutcome, hunt
 
 HINTS: Final = Path(__file__).parent / "world" / "hints.json"
 _BEGIN: Final = "<!-- mutants -->\n"
@@ -67,8 +67,8 @@ def score(hunting: Hunting, console: Console) -> int:
 
 def _hunt_all(
     chosen: Sequence[Mutant], hints: dict[str, Hint], hunting: Hunting, console: Console
-) -> dict[str, Outcome]:
-    outcomes: dict[str, Outcome] = {}
+) -> dict[str, MutantOutcome]:
+    outcomes: dict[str, MutantOutcome] = {}
     with ProcessPoolExecutor(hunting.jobs) as pool, Progress(console=console) as progress:
         bar = progress.add_task("mutants", total=len(chosen))
         waiting = {pool.submit(hunt, each, hunting.most_seeds, hints.get(each.name)) for each in chosen}
@@ -82,7 +82,7 @@ def _hunt_all(
     return outcomes
 
 
-def _table(rows: Iterable[Outcome]) -> list[str]:
+def _table(rows: Iterable[MutantOutcome]) -> list[str]:
     """The table as Markdown."""
     lines = ["| Planted fault | Found by | Seeds until found |", "|---|---|---|"]
     for each in rows:
@@ -91,7 +91,7 @@ def _table(rows: Iterable[Outcome]) -> list[str]:
     return lines
 
 
-def _write_table(document: Path, rows: Sequence[Outcome]) -> None:
+def _write_table(document: Path, rows: Sequence[MutantOutcome]) -> None:
     """Put the table between its two marks."""
     text = document.read_text()
     before, rest = text.split(_BEGIN)
@@ -101,7 +101,7 @@ def _write_table(document: Path, rows: Sequence[Outcome]) -> None:
     document.write_text(f"{before}{_BEGIN}{summary}\n" + "\n".join(_table(rows)) + f"\n{_END}{after}")
 
 
-def _remember(rows: Iterable[Outcome]) -> None:
+def _remember(rows: Iterable[MutantOutcome]) -> None:
     """Write down which scenario found what; what was not hunted or not found keeps the hint that it had."""
     known = {**read_hints(), **{each.name: each.by for each in rows if each.by is not None}}
     mine = {each.name: known[each.name] for each in MUTANTS if each.name in known}

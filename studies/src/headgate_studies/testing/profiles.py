@@ -23,7 +23,7 @@ import pyarrow as pa
 from headgate.errors import HeadgateError
 from headgate.filters import FilterError, context_types
 from headgate.filters.profiles import Profile, ProfileIndex, ProfileType
-from headgate.filters.sizes import Interest, StreamStatistics
+from headgate.filters.sizes import SizedInterest, StreamStatistics
 from headgate.model import Schema
 
 
@@ -145,7 +145,7 @@ class ProfileContract:
         """Selectivity is that of the rows, and a merged interest is at least as large as its parts."""
         statistics = StreamStatistics(self.schema, np.random.default_rng(1))
         statistics.update(self.rows)
-        interests = [Interest.of(each, None, statistics, self.profile_type) for each in self._compiled()]
+        interests = [SizedInterest.of(each, None, statistics, self.profile_type) for each in self._compiled()]
         for interest in interests:
             if interest.profile.parameters:
                 continue

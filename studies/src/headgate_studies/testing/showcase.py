@@ -26,7 +26,7 @@ from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.worker import Address
 from headgate.service.access import CODE, CODE_S, make_token, signed
 from headgate.service.demo.run import Readers
-from headgate.service.face import address_of, listen
+from headgate.service.http_process import address_of, listen
 from headgate.service.runtime import Runtime, open_runtime
 from headgate.service.settings import Settings
 from headgate.wire.logs import Logs

@@ -35,7 +35,7 @@ from headgate.fabric.tokens import API, make_user_token
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.worker import Address
 from headgate.service.access import make_token
-from headgate.service.face import address_of, listen
+from headgate.service.http_process import address_of, listen
 from headgate.service.runtime import Runtime, open_runtime
 from headgate.service.settings import Settings
 from headgate.wire.ledger import Tally

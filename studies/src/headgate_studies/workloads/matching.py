@@ -31,7 +31,7 @@ def three_digits(values: Floats) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class MatchingWorkload:
     """How profiles, messages and updates are drawn; every draw takes its generator."""
 
     profiles: int = 500_000
@@ -87,6 +87,6 @@ class Workload:
         return pa.RecordBatch.from_arrays(columns, names=list(self.names))
 
 
-FEW_MATCHES = Workload()
-MANY_MATCHES = Workload(narrowest=0.309)
-SELECTIVE = Workload(narrowest=1.03, widest=1.5, selective=(0.05, 0.10))
+FEW_MATCHES = MatchingWorkload()
+MANY_MATCHES = MatchingWorkload(narrowest=0.309)
+SELECTIVE = MatchingWorkload(narrowest=1.03, widest=1.5, selective=(0.05, 0.10))

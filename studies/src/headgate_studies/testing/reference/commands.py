@@ -6,10 +6,10 @@ import importlib
 from collections.abc import Iterator
 from typing import Any
 
-import typer
 from typer.main import get_command
 
 from headgate.cli.app import COMMANDS
+from headgate.cli.groups import Program
 from headgate_studies.testing.reference.tables import table
 
 # Those of the product and of this distribution, whether its entry points are installed or not.
@@ -22,7 +22,7 @@ MODULES = (
 
 def commands_page() -> str:
     """Every command with its arguments and options."""
-    app = typer.Typer(name="headgate", add_completion=False)
+    app = Program(name="headgate", add_completion=False)
     for module in MODULES:
         importlib.import_module(module).register(app)
     lines = [

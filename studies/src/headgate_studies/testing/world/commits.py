@@ -21,7 +21,7 @@ from headgate.wire.sums import Matched
 from headgate_studies.testing.world.codec import PlainCodec
 from headgate_studies.testing.world.deployed import World
 from headgate_studies.testing.world.driver import DriverMachine, Planned, cut
-from headgate_studies.testing.world.oracle import Committed
+from headgate_studies.testing.world.oracle import TrueCommit
 from headgate_studies.testing.world.scenario import Action
 
 
@@ -79,7 +79,7 @@ class Commits(World):
                 f"({manifest.after}, {manifest.upto}], where {truth.read} were committed up to {truth.head}"
             )
             return
-        commit = Committed(manifest.after, manifest.upto, manifest.version, values)
+        commit = TrueCommit(manifest.after, manifest.upto, manifest.version, values)
         counts = dict(zip(manifest.class_ids.tolist(), manifest.class_counts.tolist(), strict=True))
         classes = self.oracle.classes(manifest.version, manifest.stream)
         if any(counts.get(each, 0) != commit.count(each) for each in classes) or counts.keys() - classes:

@@ -19,7 +19,7 @@ from headgate.protocol.port import FabricError, Purge
 from headgate.relay.machine import RelayMachine
 from headgate.relay.output import QueueLimits
 from headgate.relay.state import OvertakenError
-from headgate.virtual.fabric import SimulatedFabric
+from headgate.virtual.fabric import SERVER, SimulatedFabric
 from headgate.virtual.process import Instance
 from headgate.virtual.server import SimulatedServer
 from headgate.wire.block import Block
@@ -27,10 +27,11 @@ from headgate.wire.ledger import Account, Tally
 from headgate.wire.logs import Log, Logs
 from headgate_studies.testing.world.checks import Checks
 from headgate_studies.testing.world.codec import PlainCodec, size_of
-from headgate_studies.testing.world.driver import Source
+from headgate_studies.testing.world.driver import SimulatedSource
+from headgate_studies.testing.world.gateway import FedInstance, SimulatedGateway
 from headgate_studies.testing.world.oracle import Oracle
 from headgate_studies.testing.world.scenario import Scenario
-from headgate_studies.testing.world.subscriber import Subscriber, Violation
+from headgate_studies.testing.world.subscriber import BrokenPromise, Subscriber
 
 Tracer = Callable[[Machine, str, Any], None]
 _WORK_S: Final = 0.3  # so long work takes at most that a machine hands off
@@ -73,13 +74,14 @@ class World:
         self.relays: dict[str, Instance] = {}
         self.zombies: list[Instance] = []
         self.readers: dict[str, Instance] = {}
+        self.gateways: dict[str, SimulatedGateway] = {}
         self.readings: dict[str, Reading] = {}
         self.subscribers: dict[str, Subscriber] = {}
         self._checks = Checks(self.subscribers, scenario.max_rows)
         self.fabric.appended = self._appended
         self.fabric.purging = self._purging
         self.fabric.decided = self._decided
-        self.sources: dict[str, Source] = {}
+        self.sources: dict[str, SimulatedSource] = {}
         self.services: dict[str, Instance] = {}
         self.booked: dict[str, int] = {}
         self._numbers = itertools.count()
@@ -205,8 +207,33 @@ class World:
             # The consumer's loop runs beside the reader: it takes the block a little later, if it still runs then.
             self._later(self.fabric.random.random() * _TAKE_S, self._take, name, reading, instance, number, block)
 
-        instance = self.readers[name] = self._instance(f"reader-{name}", machine, consume)
+        instance = self.readers[name] = self._reader_instance(name, reading, machine, consume)
         instance.feed(None)
+
+    def _reader_instance(
+        self, name: str, reading: Reading, machine: ReaderMachine, consume: Callable[..., None]
+    ) -> Instance:
+        """The process of a reader: one of its own, or that of its site's gateway."""
+        gateway = self._gateway(reading.site)
+        if gateway is None:
+            return self._instance(f"reader-{name}", machine, consume)
+        self._instances += 1
+        machine.tracer = self._tracer
+        for link in self.fabric.network.between(f"reader-{name}", SERVER):
+            link.delay_s = self.scenario.delay_s
+        return FedInstance(gateway, f"reader-{name}", self._instances, machine, consume)
+
+    def _gateway(self, site: str) -> SimulatedGateway | None:
+        """The gateway of a site, which is started where it does not run; None where the scenario has none."""
+        if not self.scenario.gateway_messages:
+            return None
+        known = self.gateways.get(site)
+        if known is None or not known.instance.alive:
+            known = self.gateways[site] = SimulatedGateway(self.fabric, self.logs, site, self.scenario)
+            known.wrong = self._checks.fail
+            known.instance = self._instance(f"gateway-{site}", known.machine, known.arrived)
+            known.instance.feed(None)
+        return known
 
     def _settle_past(self, subscriber: Subscriber) -> None:
         """The class may have changed before the first commit."""
@@ -224,7 +251,7 @@ class World:
         self._settle_past(subscriber)
         try:
             subscriber.take(block, reading.account.tally, self.oracle)
-        except Violation as violation:
+        except BrokenPromise as violation:
             self._checks.problem = self._checks.problem or str(violation)
             return
         instance.ask(TAKEN, None, _nothing)

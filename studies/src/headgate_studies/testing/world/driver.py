@@ -1,8 +1,8 @@
 """A stream's driver in virtual time: a model of Spark that plans and replays micro-batches, around the real committer.
 
 Spark writes down what a batch reads before it runs, and that it has ended after it. A driver that starts again replays
-the batch that had not ended, with the same rows and any other partitions. Both notes lie in `Source`, which outlives
-every driver, as a checkpoint directory does.
+the batch that had not ended, with the same rows and any other partitions. Both notes lie in `SimulatedSource`, which
+outlives every driver, as a checkpoint directory does.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Planned:
 
 
 @dataclass
-class Source:
+class SimulatedSource:
     """The rows of a stream's source, and the checkpoint of its query. `empty` batches are due that read nothing."""
 
     values: list[int] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Source:
 class DriverMachine(Machine):
     """Runs the query of one stream: asks for a batch, pins it, stages its parts, commits it."""
 
-    def __init__(self, stream: str, source: Source, logs: Logs, random: Random, codec: Codec) -> None:
+    def __init__(self, stream: str, source: SimulatedSource, logs: Logs, random: Random, codec: Codec) -> None:
         super().__init__(f"driver {stream}")
         self._stream = stream
         self._source = source

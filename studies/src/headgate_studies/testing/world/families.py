@@ -255,6 +255,8 @@ FAMILIES: Final[tuple[Callable[[int, Random], Scenario], ...]] = (
     rare.first_message_damaged,
     rare.readers_away,
     rare.long_past,
+    rare.large_blocks_behind_a_gap,
+    rare.served_from_memory,
     company.shared_inbox,
     company.shared_and_full,
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from headgate_studies.testing.world.gateway_faults import GATEWAY_MUTANTS
 from headgate_studies.testing.world.mutant import Mutant
 from headgate_studies.testing.world.reader_faults import READER_MUTANTS
 from headgate_studies.testing.world.standby_faults import STANDBY_MUTANTS
@@ -51,13 +52,13 @@ RELAY_MUTANTS: Final = (
     ),
     Mutant(
         "a message partly stored is sent again as a whole",
-        "relay.waiting",
+        "relay.queued_blocks",
         "if self.entries and self.entries[0].block.after < upto:",
         "if False:",
     ),
     Mutant(
         "what was sent stays queued",
-        "relay.waiting",
+        "relay.queued_blocks",
         "while self.entries and self.entries[0].block.upto <= upto:",
         "while self.entries and self.entries[0].block.upto < upto:",
     ),
@@ -99,13 +100,13 @@ RELAY_MUTANTS: Final = (
     ),
     Mutant(
         "a pack changes what is on its way",
-        "relay.waiting",
+        "relay.queued_blocks",
         "        if upto is None:\n            return [], list(self.entries)\n",
         "        if True:\n            return [], list(self.entries)\n",
     ),
     Mutant(
         "declared again behind what is on its way",
-        "relay.waiting",
+        "relay.queued_blocks",
         "if last is not None and alike and last.block.upto != leaving and",
         "if last is not None and alike and",
     ),
@@ -142,8 +143,8 @@ RELAY_MUTANTS: Final = (
     Mutant(
         "held blocks that join exactly stay held",
         "relay.core",
-        "while source.held and source.held[0][0].after <= (source.coverage or 0):",
-        "while source.held and source.held[0][0].after < (source.coverage or 0):",
+        "while source.held and not self._bursting() and source.held[0][0].after <= (source.coverage or 0):",
+        "while source.held and not self._bursting() and source.held[0][0].after < (source.coverage or 0):",
     ),
     Mutant(
         "a held block is dropped when its turn comes",
@@ -255,7 +256,7 @@ RELAY_MUTANTS: Final = (
     ),
     Mutant(
         "declarations of two commits are mixed up",
-        "relay.waiting",
+        "relay.queued_blocks",
         "    return first.of_whole_commits and second.of_whole_commits\n",
         "    return True\n",
     ),
@@ -288,6 +289,12 @@ RELAY_MUTANTS: Final = (
         "relay.core",
         "found.held[:-1] = [each for each in found.held[:-1] if each[0].upto in but]",
         "found.held[:-1] = []",
+    ),
+    Mutant(
+        "blocks behind a gap are routed before queues are packed",
+        "relay.core",
+        "source.held and not self._bursting() and source",
+        "source.held and source",
     ),
     Mutant(
         "making room purges what is not passed on",
@@ -327,7 +334,7 @@ RELAY_MUTANTS: Final = (
     ),
     Mutant(
         "the root forgets the first commit owed",
-        "relay.owed",
+        "relay.entitlement",
         "begins=max(manifest.after, after), ends",
         "begins=min(manifest.upto, upto), ends",
     ),
@@ -393,13 +400,13 @@ RELAY_MUTANTS: Final = (
     ),
     Mutant(
         "a second pack forgets what the first declared",
-        "relay.leaving",
+        "relay.pack_result",
         "declared=merge_declared(each.block.declared, declared[index])",
         "declared=declared[index]",
     ),
     Mutant(
         "only the last receiver hears what was given up",
-        "relay.leaving",
+        "relay.pack_result",
         "declared[index] = merge_declared(declared[index], {receiver: reasons})",
         "declared[index] = {receiver: reasons}",
     ),
@@ -512,4 +519,4 @@ RELAY_MUTANTS: Final = (
         "reached",
     ),
 )
-MUTANTS: Final = (*RELAY_MUTANTS, *READER_MUTANTS, *STANDBY_MUTANTS)
+MUTANTS: Final = (*RELAY_MUTANTS, *READER_MUTANTS, *STANDBY_MUTANTS, *GATEWAY_MUTANTS)

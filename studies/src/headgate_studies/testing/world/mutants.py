@@ -23,7 +23,7 @@ Hint = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class MutantOutcome:
     """How many seeds were run, what showed the fault, and in which scenario; None when nothing did."""
 
     name: str
@@ -81,7 +81,7 @@ def _hangs(*_: object) -> None:
     raise TimeoutError("it does not come to an end")
 
 
-def hunt(mutant: Mutant, most: int, hint: Hint | None = None) -> Outcome:
+def hunt(mutant: Mutant, most: int, hint: Hint | None = None) -> MutantOutcome:
     """Run seeds until one finds the fault: the hint first, then in the order of `hunting_seed`.
 
     A seed has found it if it breaks a promise with the fault, and none without it.
@@ -92,8 +92,8 @@ def hunt(mutant: Mutant, most: int, hint: Hint | None = None) -> Outcome:
         with planted(mutant):
             found = _broken(scenario)
         if found is not None and _broken(scenario) is None:
-            return Outcome(mutant.name, number, found[:90], scenario)
-    return Outcome(mutant.name, most, None)
+            return MutantOutcome(mutant.name, number, found[:90], scenario)
+    return MutantOutcome(mutant.name, most, None)
 
 
 def _broken(scenario: Hint) -> str | None:

@@ -27,7 +27,7 @@ def wanted(class_id: int, values: Ints) -> npt.NDArray[np.bool_]:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class TrueCommit:
     """A commit as it happened: rows (after, upto] with their values, under a version."""
 
     after: int
@@ -47,7 +47,7 @@ class Committed:
 class StreamTruth:
     """Everything that was committed to one stream."""
 
-    commits: list[Committed] = field(default_factory=list)
+    commits: list[TrueCommit] = field(default_factory=list)
     read: int = 0
     """Rows of the source that were committed."""
     _ends: list[int] = field(default_factory=list)
@@ -57,14 +57,14 @@ class StreamTruth:
         """The last sequence number."""
         return self.commits[-1].upto if self.commits else 0
 
-    def add(self, commit: Committed) -> None:
+    def add(self, commit: TrueCommit) -> None:
         """The next commit."""
         if commit.after != self.head:
             raise AssertionError(f"a commit after {commit.after} does not continue the stream at {self.head}")
         self.commits.append(commit)
         self._ends.append(commit.upto)
 
-    def between(self, after: int, upto: int) -> list[Committed]:
+    def between(self, after: int, upto: int) -> list[TrueCommit]:
         """The commits that have rows in (after, upto]."""
         first = bisect_right(self._ends, after)
         found = []
@@ -157,7 +157,7 @@ class Oracle:
                 found[identity] = (starts, count + commit.count(class_id))
         return found
 
-    def _before(self, stream: str, class_id: int, first: Committed) -> tuple[int, int]:
+    def _before(self, stream: str, class_id: int, first: TrueCommit) -> tuple[int, int]:
         """What a subscription that wants the past gets of it: rows of its class under versions that had that class."""
         past = self.streams[stream].between(0, first.after)
         return 0, sum(each.count(class_id) for each in past if class_id in self.classes(each.version, stream))

@@ -274,3 +274,40 @@ def long_past(seed: int, random: Random) -> Scenario:
         actions.append(Action(begin - 0.2, "fill_inbox", place, number=1.5))
     actions += [Action(when, "commit", "t0", number=3.0) for when in (5.6, 7.6, 9.6, 11.0)]
     return small_scenario(seed, [subscription("u0", "s2")], actions, max_rows=10, heavy_rows=5)
+
+
+def large_blocks_behind_a_gap(seed: int, random: Random) -> Scenario:
+    """Many large blocks come while the one before them is missing, where a queue holds few of their rows."""
+    actions = commits(random, 0.08, 150, 7.0)
+    for begin in (1.0, 3.5):
+        when = begin + random.uniform(0.0, 1.0)
+        actions.append(Action(when, "kill", "s1", number=1.0))
+        actions += [Action(when + random.uniform(0.2, 0.9), "flip_last", "s1") for _ in range(2)]
+    mine = [subscription(f"u{number}", random.choice(("s1", "s2"))) for number in range(3)]
+    return small_scenario(seed, mine, actions, max_rows=150, heavy_rows=10)
+
+
+def served_from_memory(seed: int, random: Random) -> Scenario:
+    """Readers in gateways with little memory freeze, fall back to their inboxes and catch up; gateways die and lag."""
+    kinds = ("kill_gateway", "pause_gateway", "lossy_gateway", "stall_reader", "stall_reader", "kill_reader", "detach")
+    rare = ("move", "subscribe", "loop_again", "replace_reader", "hints", "kill", "fill_inbox", "lossy_reader")
+    actions = [
+        *commits(random, random.choice((0.05, 0.15, 0.3)), 6, 10.0),
+        *(
+            Action(random.uniform(0.8, 9.0), random.choice(kinds), "s1", "s2", random.uniform(0.3, 4.0))
+            for _ in range(7)
+        ),
+        *(
+            Action(random.uniform(1.0, 9.0), random.choice(rare), "s1", random.choice(("s1", "s2")), 1.5)
+            for _ in range(3)
+        ),
+    ]
+    mine = [
+        subscription(
+            f"u{number}", "s1", expires_s=random.choice((None, None, 1.5)), policy=random.choice((None, LIMITED))
+        )
+        for number in range(random.choice((2, 4)))
+    ]
+    messages = random.choice((2, 6, 200))
+    inbox, slow = random.choice((16, 64)), random.choice((0.02, 0.3))
+    return small_scenario(seed, mine, actions, gateway_messages=messages, inbox_messages=inbox, delay_s=slow)

@@ -95,7 +95,7 @@ READER_MUTANTS: Final = (
     ),
     Mutant(
         "versions that unread inboxes name are deleted",
-        "service.named",
+        "service.named_versions",
         "if identity in names or not (read or port.wall_s - stored.time_s > ended_s):",
         "if identity not in names and not (read or port.wall_s - stored.time_s > ended_s):",
     ),
@@ -107,7 +107,7 @@ READER_MUTANTS: Final = (
     ),
     Mutant(
         "versions that a site log names are deleted",
-        "service.named",
+        "service.named_versions",
         'mark = settled.get(rest[0], (-1, 0))[0] if kind == "in" else -1',
         "mark = 1 << 62",
     ),

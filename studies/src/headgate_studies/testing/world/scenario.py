@@ -55,6 +55,8 @@ class Scenario:
     delay_s: float
     squeeze: bool = False
     """Whether the past of root logs is given up as soon as it may be; then nobody subscribes to the past."""
+    gateway_messages: int = 0
+    """How many messages the gateway of each site holds in memory; 0 where readers read their inboxes themselves."""
 
     def without(self, left_out: frozenset[int]) -> Scenario:
         """The same with some actions left out, by their places."""

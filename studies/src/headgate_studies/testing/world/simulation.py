@@ -11,10 +11,10 @@ from headgate_studies.testing.world.changes import Changes
 from headgate_studies.testing.world.commits import Commits
 from headgate_studies.testing.world.coverage import states_of
 from headgate_studies.testing.world.deployed import Result
-from headgate_studies.testing.world.driver import Source
+from headgate_studies.testing.world.driver import SimulatedSource
 from headgate_studies.testing.world.oracle import StreamTruth
 from headgate_studies.testing.world.scenario import Action
-from headgate_studies.testing.world.subscriber import Violation
+from headgate_studies.testing.world.subscriber import BrokenPromise
 from headgate_studies.testing.world.tables import OldTables
 from headgate_studies.testing.world.troubles import Troubles
 
@@ -38,7 +38,7 @@ class Simulation(Commits, Changes, OldTables, Troubles):
             self.until(self.scenario.length_s)
             self._heal()
             self._drain()
-        except Violation as violation:
+        except BrokenPromise as violation:
             self.result.violation = str(violation)
         self.result.violation = self.result.violation or self._checks.problem
         self.result.events = self.fabric.events
@@ -46,7 +46,11 @@ class Simulation(Commits, Changes, OldTables, Troubles):
         for subscriber in self.subscribers.values():
             self.result.delivered += subscriber.delivered
             self.result.given_up += sum(subscriber.given_up.values())
-        for instance in (*self.relays.values(), *self.services.values(), *self.zombies, *self.readers.values()):
+        gateways = [gateway.instance for gateway in self.gateways.values()]
+        for instance in (
+            *(*self.relays.values(), *self.services.values(), *self.zombies, *self.readers.values()),
+            *gateways,
+        ):
             instance.kill()
         return self.result
 
@@ -57,10 +61,10 @@ class Simulation(Commits, Changes, OldTables, Troubles):
             before = self.fabric.events
             queue.run(min(queue.now + _STEP_S, time_s), _MOST_EVENTS)
             if self.fabric.events - before >= _MOST_EVENTS:
-                raise Violation(f"{_MOST_EVENTS} events in a second and no end: {queue.now:.3f} s")
+                raise BrokenPromise(f"{_MOST_EVENTS} events in a second and no end: {queue.now:.3f} s")
             self._checks.look(self.relays.values(), self.fabric.server.logs)
         if self._checks.problem is not None:
-            raise Violation(self._checks.problem)
+            raise BrokenPromise(self._checks.problem)
 
     def begin(self) -> None:
         """Make the logs, put the first revision in force, start every process, and plan what is to happen."""
@@ -69,7 +73,7 @@ class Simulation(Commits, Changes, OldTables, Troubles):
         for stream in self.snapshot.deployment.streams:
             self.fabric.server.ensure(self.logs.root(stream))
             self.oracle.streams[stream] = StreamTruth()
-            self.sources[stream] = Source()
+            self.sources[stream] = SimulatedSource()
         for one in self.snapshot.deployment.sites:
             for link in self.fabric.network.between(one, SERVER):
                 link.delay_s = self.random.uniform(0.0005, self.scenario.delay_s)
@@ -121,6 +125,8 @@ class Simulation(Commits, Changes, OldTables, Troubles):
         for site, relay in self.relays.items():
             relay.resume()
             self._revive(site)
+        for gateway in self.gateways.values():
+            gateway.instance.resume()
         for name, service in list(self.services.items()):
             service.resume()
             self._revive_service(name)
@@ -144,7 +150,7 @@ class Simulation(Commits, Changes, OldTables, Troubles):
             self.until(self.fabric.queue.now + _STEP_S)
             if not self._behind():
                 return
-        raise Violation(f"{bound_s:g} s after the last fault {', '.join(self._behind())}")
+        raise BrokenPromise(f"{bound_s:g} s after the last fault {', '.join(self._behind())}")
 
     def _behind(self) -> list[str]:
         found = []

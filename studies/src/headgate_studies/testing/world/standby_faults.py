@@ -9,7 +9,7 @@ from headgate_studies.testing.world.mutant import Mutant
 STANDBY_MUTANTS: Final = (
     Mutant(
         "a dead parent is not noticed",
-        "relay.vital",
+        "relay.last_heard",
         "        return heard_s is not None and now - heard_s > SILENT_S\n",
         "        return heard_s is not None and now - heard_s > 1000 * SILENT_S\n",
     ),
@@ -21,14 +21,14 @@ STANDBY_MUTANTS: Final = (
     ),
     Mutant(
         "a standby that was cut off is not asked again",
-        "relay.watch",
+        "relay.silent_sites",
         "                self._ask(standby, stream, serve=True)\n                if not",
         "                if not state.vital.silent(standby, now):\n"
         "                    self._ask(standby, stream, serve=True)\n                if not",
     ),
     Mutant(
         "what a standby has and did not send is not looked for",
-        "relay.watch",
+        "relay.silent_sites",
         "if serve and self._state.standbys.get(stream) == site:",
         "if serve and not stream:",
     ),

@@ -12,7 +12,7 @@ from headgate_studies.testing.world.oracle import Oracle
 VALUE: Final = "value"
 
 
-class Violation(AssertionError):  # noqa: N818 # it is what was found, not an error of the program
+class BrokenPromise(AssertionError):  # noqa: N818 # it is what was found, not an error of the program
     """A promise that was not kept."""
 
 
@@ -41,11 +41,11 @@ class Subscriber:
     def take(self, block: Block, tally: Tally, oracle: Oracle) -> None:
         """Check a block that was handed over, and remember it."""
         if self.mark is not None and block.after != self.mark:
-            raise Violation(f"{self.name}: a block after {block.after} follows the coverage {self.mark}")
+            raise BrokenPromise(f"{self.name}: a block after {block.after} follows the coverage {self.mark}")
         if self.mark is None and not self.told:
             begins = 0 if self.past is not None else oracle.starts(self.stream, self.id)
             if block.after != begins:
-                raise Violation(f"{self.name}: the first block begins after {block.after}, owed from {begins} on")
+                raise BrokenPromise(f"{self.name}: the first block begins after {block.after}, owed from {begins} on")
         self.owed += self._check_rows(block, oracle)
         self.mark = block.upto
         self.blocks += 1
@@ -60,12 +60,14 @@ class Subscriber:
         seqs = block.seqs.tolist()
         owed = oracle.rows(self.stream, self.id, block.after, block.upto, past=self.past)
         if seqs != sorted(set(seqs)) or not set(seqs) <= set(owed):
-            raise Violation(f"{self.name}: rows {seqs[:8]} in ({block.after}, {block.upto}], owed are {owed[:8]}")
+            raise BrokenPromise(f"{self.name}: rows {seqs[:8]} in ({block.after}, {block.upto}], owed are {owed[:8]}")
         truth = oracle.streams[self.stream]
         if VALUE in block.rows.schema.names and block.rows.column(VALUE).to_pylist() != [
             truth.value(seq) for seq in seqs
         ]:
-            raise Violation(f"{self.name}: rows of ({block.after}, {block.upto}] hold other values than were committed")
+            raise BrokenPromise(
+                f"{self.name}: rows of ({block.after}, {block.upto}] hold other values than were committed"
+            )
         return len(owed)
 
     def _check_sums(self, tally: Tally) -> None:
@@ -73,7 +75,7 @@ class Subscriber:
         counted = tally.delivered + sum(tally.reduced.values()) + tally.expired
         mine = self.delivered + sum(self.given_up.values())
         if tally.boundary != self.mark or not self.owed == counted == mine:
-            raise Violation(
+            raise BrokenPromise(
                 f"{self.name}: at {tally.boundary} (coverage {self.mark}) {self.owed} rows are owed, the tally has "
                 f"{counted} ({tally.delivered} delivered, {dict(tally.reduced)}, {tally.expired} expired), "
                 f"the consumer {mine}"

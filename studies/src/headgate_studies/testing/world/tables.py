@@ -9,7 +9,7 @@ from typing import Final
 from headgate.protocol.records import Pin
 from headgate.relay.machine import RelayMachine
 from headgate.service.purging import PurgerMachine, TableRules
-from headgate.service.room import Room
+from headgate.service.tables_room import TablesRoom
 from headgate.wire.block import Block
 from headgate.wire.ledger import Tally
 from headgate.wire.logs import Log
@@ -26,7 +26,7 @@ class OldTables(World):
 
     def _start_purger(self) -> None:
         rules = SQUEEZED if self.scenario.squeeze else RULES
-        machine = PurgerMachine(Room(self.logs.tables_bytes), rules, self.logs, codec=PlainCodec())
+        machine = PurgerMachine(TablesRoom(self.logs.tables_bytes), rules, self.logs, codec=PlainCodec())
         self._start_service("tables", machine, self._start_purger)
 
     def _purging(self, log: Log, subject: str) -> None:

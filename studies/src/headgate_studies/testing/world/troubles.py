@@ -15,6 +15,7 @@ from headgate.virtual.server import ServerBackup
 from headgate.wire.block import Block
 from headgate.wire.ledger import Tally
 from headgate_studies.testing.world.deployed import World
+from headgate_studies.testing.world.gateway import FedInstance
 from headgate_studies.testing.world.scenario import Action
 
 _STORED_S: Final = 5.0  # so long a consumer that goes away waits for its last acknowledgement
@@ -122,6 +123,29 @@ class Troubles(World):
         if name is not None and self.readers[name].alive:
             self.readers[name].kill()
             self._later(action.number, self._revive_reader, name)
+
+    def _kill_gateway(self, action: Action) -> None:
+        """A gateway dies with all of its readers; they come back, each with its position or without."""
+        gateway = self.gateways.get(action.place)
+        if gateway is not None and gateway.instance.alive:
+            gateway.instance.kill()
+            for name, reader in self.readers.items():
+                if isinstance(reader, FedInstance) and reader.carrier.gateway is gateway and reader.alive:
+                    reader.kill()
+                    self._later(action.number, self._revive_reader, name)
+
+    def _pause_gateway(self, action: Action) -> None:
+        """What comes into the inboxes does not reach memory for a while."""
+        gateway = self.gateways.get(action.place)
+        if gateway is not None and gateway.instance.alive:
+            gateway.instance.pause()
+            self._later(action.number, gateway.instance.resume)
+
+    def _lossy_gateway(self, action: Action) -> None:
+        """The connection of a gateway loses what it carries for a while."""
+        for link in self.fabric.network.between(f"gateway-{action.place}", SERVER):
+            link.loss = 0.3
+            self._later(action.number, setattr, link, "loss", 0.0)
 
     def _replace_reader(self, action: Action) -> None:
         """Start another reader of a subscription while the old one goes on; it hears of it when it acknowledges."""

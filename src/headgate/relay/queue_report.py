@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from headgate.relay.waiting import Waiting
+from headgate.relay.queued_blocks import Waiting
 
 MOST_CLASSES: Final = 2000
 """With more classes than this in a queue they are not listed one by one: the report is stored every second."""

@@ -37,7 +37,7 @@ REBUILT: Final = FILE_FORMATS | {"generator", "nats", "netcdf", "zarr"}
 """Sources whose checkpoint can be written anew: the offsets in a manifest, and lists of files, say all there is."""
 
 
-class Verdict(Enum):
+class CheckpointVerdict(Enum):
     """What to do with a checkpoint before a query starts."""
 
     KEEP = "the checkpoint says what the last manifest says"
@@ -46,7 +46,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CheckpointState:
     """What there is of a checkpoint: its lineage (None for none) and the newest batch that it says was committed.
 
     It `agrees` if what it says of the last manifest's batch is what that manifest says.
@@ -57,15 +57,17 @@ class Found:
     agrees: bool = True
 
 
-def judge(stream: str, source: str, last: Manifest | None, found: Found, *, accept: bool) -> Verdict:
+def judge(
+    stream: str, source: str, last: Manifest | None, found: CheckpointState, *, accept: bool
+) -> CheckpointVerdict:
     """What to do with a checkpoint, or a `LineageError` that says what happened and what to restore."""
     if last is None:
         if found.committed < 0 or accept:
-            return Verdict.TAKE
+            return CheckpointVerdict.TAKE
         raise _ahead(stream, found.committed, "has no committed batch")
     if found.lineage != last.lineage and (found.lineage is not None or accept):
         if accept:
-            return Verdict.TAKE
+            return CheckpointVerdict.TAKE
         raise LineageError(
             f"stream {stream!r} was committed by the checkpoint {last.lineage}, this one is {found.lineage}",
             hint="restore its own checkpoint directory; or delete this one, and it is made anew from the root log; or "
@@ -73,12 +75,12 @@ def judge(stream: str, source: str, last: Manifest | None, found: Found, *, acce
         )
     if found.committed > last.batch:
         if accept:
-            return Verdict.TAKE
+            return CheckpointVerdict.TAKE
         raise _ahead(stream, found.committed, f"ends with batch {last.batch}")
     if found.agrees or not last.ranges:
-        return Verdict.KEEP
+        return CheckpointVerdict.KEEP
     if source in REBUILT:
-        return Verdict.REWRITE
+        return CheckpointVerdict.REWRITE
     raise LineageError(
         f"the checkpoint of stream {stream!r} does not say what its last commit, batch {last.batch}, has read, and "
         f"from a source {source!r} it cannot be made anew",
@@ -113,13 +115,13 @@ def resume(
     try:
         if last is not None and last.files and known in (None, last.lineage):
             files = fabric.run(read_files(fabric.fabric, stream.name, last.files))
-        found = Found(known, checkpoint.last_committed(), last is None or _agrees(checkpoint, last, files))
+        found = CheckpointState(known, checkpoint.last_committed(), last is None or _agrees(checkpoint, last, files))
         verdict = judge(stream.name, stream.source.format, last, found, accept=accept)
     except FileListError:
         if not accept:
             raise
-        found, verdict = Found(known, checkpoint.last_committed()), Verdict.TAKE
-    if verdict is Verdict.TAKE or last is None:
+        found, verdict = CheckpointState(known, checkpoint.last_committed()), CheckpointVerdict.TAKE
+    if verdict is CheckpointVerdict.TAKE or last is None:
         # The books tell batches of one lineage apart by their number, so numbers that were used need another one.
         used = last is not None and known == last.lineage and found.committed <= last.batch
         lineage = _make_lineage(directory, None if used else known)
@@ -132,7 +134,7 @@ def resume(
             fabric.publish(logs.commit(stream.name), encode_manifest(taken), expect=stored.sequence if stored else 0)
         return lineage
     _make_lineage(directory, last.lineage)
-    if verdict is Verdict.REWRITE:
+    if verdict is CheckpointVerdict.REWRITE:
         checkpoint.rewrite(last.batch, last.ranges, files, compact_every)
         print(
             f"headgate: the checkpoint of stream {stream.name!r} did not fit its root log and was made anew from batch "

@@ -46,7 +46,7 @@ class Queue:
 
 
 @dataclass(slots=True)
-class Control:
+class EvenShedding:
     """What a bottleneck keeps of the rows that come, by how long they wait (1 is the wait that is aimed at).
 
     >>> control = Control()
@@ -97,8 +97,8 @@ class Evenly(Generic[K]):
     def __init__(self, shed_after_s: float) -> None:
         self._after_s = shed_after_s
         self._next_s = -math.inf
-        self._site = Control()
-        self._own: dict[K, Control] = {}
+        self._site = EvenShedding()
+        self._own: dict[K, EvenShedding] = {}
         self._went: dict[K, int] = {}
 
     def due(self, now: float) -> bool:
@@ -115,7 +115,7 @@ class Evenly(Generic[K]):
         self._went = {key: each.went for key, each in queues.items()}
         common, apart = level(queues)
         for key in apart:
-            self._own.setdefault(key, Control())
+            self._own.setdefault(key, EvenShedding())
         parts: dict[K, float] = {}
         for key, control in list(self._own.items()):
             queue = queues.get(key, Queue(0.0))

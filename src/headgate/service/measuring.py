@@ -13,7 +13,7 @@ from headgate.relay.tables import Tables
 from headgate.service.observer import WINDOW_S, Observer
 from headgate.service.status import read_status
 from headgate.tuning.measured import from_status, read_measured
-from headgate.tuning.scene import BYTES, Measured
+from headgate.tuning.scene import BYTES, MeasuredScene
 from headgate.wire.snapshot import Snapshot
 
 
@@ -23,7 +23,7 @@ class Look:
 
     snapshot: Snapshot
     problem: Problem
-    measured: Measured
+    measured: MeasuredScene
 
 
 async def look(fabric: Fabric, tables: Tables, seconds: float) -> Look:

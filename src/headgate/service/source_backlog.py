@@ -21,7 +21,7 @@ FILES: Final = frozenset({"csv", "json", "xml", "text", "parquet", "orc", "avro"
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingCount:
     """So many messages or files wait, the oldest for `oldest_s`.
 
     `read` and `end` are set where the checkpoint has read further than the source goes: then they do not belong
@@ -39,7 +39,7 @@ class Waiting:
         return asdict(self)
 
 
-async def waiting(fabric: Fabric, stream: Stream, state_dir: Path | None) -> Waiting | None:
+async def waiting(fabric: Fabric, stream: Stream, state_dir: Path | None) -> WaitingCount | None:
     """What waits in the source of a stream, None when it cannot be said."""
     if state_dir is None:
         return None
@@ -56,7 +56,7 @@ async def waiting(fabric: Fabric, stream: Stream, state_dir: Path | None) -> Wai
     return None
 
 
-async def _messages(fabric: Fabric, stream: str, checkpoint: Path) -> Waiting | None:
+async def _messages(fabric: Fabric, stream: str, checkpoint: Path) -> WaitingCount | None:
     log = fabric.logs.input(stream)
     info = await fabric.info(log)
     offset = _committed(checkpoint)
@@ -64,11 +64,11 @@ async def _messages(fabric: Fabric, stream: str, checkpoint: Path) -> Waiting | 
         return None
     read, end = int(offset["sequence"]), int(info.state.last_seq)
     if read > end:
-        return Waiting(0, "messages", read=read, end=end)
+        return WaitingCount(0, "messages", read=read, end=end)
     first = await fabric.read(log, log.subjects[0], read, limit=1) if read < end else []
     if not first:
-        return Waiting(0, "messages")
-    return Waiting(end - first[0].sequence + 1, "messages", max(time.time() - first[0].time_s, 0.0))
+        return WaitingCount(0, "messages")
+    return WaitingCount(end - first[0].sequence + 1, "messages", max(time.time() - first[0].time_s, 0.0))
 
 
 def _committed(checkpoint: Path) -> dict[str, Any] | None:
@@ -82,7 +82,7 @@ def _committed(checkpoint: Path) -> dict[str, Any] | None:
     return found
 
 
-def _files(path: str, options: Mapping[str, Any], checkpoint: Path) -> Waiting | None:
+def _files(path: str, options: Mapping[str, Any], checkpoint: Path) -> WaitingCount | None:
     """Files that no micro-batch has listed: Spark writes the names of those that it has."""
     known = {Path(name) for name in _listed(checkpoint / "sources" / "0")}
     place = Path(unquote(urlsplit(path).path) if path.startswith("file:") else path)
@@ -93,8 +93,8 @@ def _files(path: str, options: Mapping[str, Any], checkpoint: Path) -> Waiting |
         found = list(place.glob(pattern)) if place.is_dir() else [place]
     new = [each for each in found if each.is_file() and each.name[0] not in "._" and each.absolute() not in known]
     if not new:
-        return Waiting(0, "files")
-    return Waiting(len(new), "files", max(time.time() - min(each.stat().st_mtime for each in new), 0.0))
+        return WaitingCount(0, "files")
+    return WaitingCount(len(new), "files", max(time.time() - min(each.stat().st_mtime for each in new), 0.0))
 
 
 def _listed(log: Path) -> Iterator[str]:

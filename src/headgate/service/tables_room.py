@@ -19,7 +19,7 @@ class NoRoomError(HeadgateError):
     usual_kind = "full"
 
 
-class Room:
+class TablesRoom:
     """What the log of tables holds, and what keeps it from being less."""
 
     def __init__(self, limit: int) -> None:

@@ -1,6 +1,6 @@
 """Where requests are taken in and served in turn: a few at a time, everybody's with the same right.
 
-See `headgate.service.turns` for who is next. This is its asyncio side.
+See `headgate.service.request_turns` for who is next. This is its asyncio side.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headgate.fabric import cancel_all
 from headgate.fabric.serving import RequestCall
 from headgate.model import RequestLimits
 from headgate.model.caller import Caller
-from headgate.service.turns import RequestTurns
+from headgate.service.request_turns import RequestTurns
 
 Answer = Callable[[Caller, bytes], Awaitable[bytes | None]]
 

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from headgate.model import Plan
-from headgate.planning.anew import Anew, Standing, standing_of
 from headgate.planning.evaluation import Metrics, measure
+from headgate.planning.fresh_plan import Anew, GraphWorth, standing_of
 from headgate.planning.graph import Graph, without_idle
-from headgate.planning.interest import Pieces
+from headgate.planning.interest import InterestPieces
 from headgate.planning.kernel.repair import LOOSE, place_best, retune, tend
 from headgate.planning.net import EXACT, LOG_ZERO, TOLERANCE, scalar_of
 from headgate.planning.problem import Problem, ProblemError
@@ -31,7 +31,7 @@ PARTS = 40  # of a search with a clock, which is looked at after each
 
 
 @dataclass(frozen=True, slots=True)
-class Upkeep:
+class EventWork:
     """How much work an event is worth: parents tried, trials around the place and everywhere, what a move must bring.
 
     That is `margin`, a gain in the sum of weighted log qualities for each member that gets another parent. `loss` is
@@ -65,7 +65,7 @@ class Happened:
     moves: int
     replanned: bool
     metrics: Metrics
-    fresh: Standing | None = None
+    fresh: GraphWorth | None = None
 
 
 class Life:
@@ -76,11 +76,11 @@ class Life:
         problem: Problem,
         active: Iterable[tuple[str, str]] | None = None,
         seed: int = 0,
-        upkeep: Upkeep | None = None,
+        upkeep: EventWork | None = None,
         plan: Plan | None = None,
     ) -> None:
         """Everybody is planned for anew, or taken where a `plan` has them; who is not in it comes in as by a join."""
-        self.upkeep = upkeep or Upkeep()
+        self.upkeep = upkeep or EventWork()
         self.graph = Graph(problem)
         self._weights = self.graph.net.want["weight"].copy()
         self._state = np.array([2 * seed + 1], np.uint64)
@@ -175,7 +175,7 @@ class Life:
         orphans = self._exit(node)
         return self._after(f"leave {stream} {site}", before, orphans)
 
-    def change(self, stream: str, site: str, interest: Pieces) -> Happened:
+    def change(self, stream: str, site: str, interest: InterestPieces) -> Happened:
         """A member's filter changes; links shrink or expand, and it moves if that is worth it."""
         node, net = self.graph.node(stream, site), self.graph.net
         before = self.graph.parent_array
@@ -285,7 +285,7 @@ class Life:
         return Happened(event, self._moved(before), replanned, measure(self.graph), fresh)
 
     def _catch_up(
-        self, anew: Graph, fresh: Standing, active: npt.NDArray[np.int32], before: npt.NDArray[np.int32]
+        self, anew: Graph, fresh: GraphWorth, active: npt.NDArray[np.int32], before: npt.NDArray[np.int32]
     ) -> None:
         """Come within the loss of a plan from nothing: from where the graph stands, else from that plan, else by it."""
         self._tend(active, before, self.upkeep.steps, self.upkeep.hot)

@@ -252,14 +252,14 @@ def block_names(data: Any, codec: Codec) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Inboxes:
+class NamedInboxes:
     """What inboxes name, and the subscriptions that have anything in one."""
 
     names: tuple[Named, ...] = ()
     subscriptions: frozenset[int] = frozenset()
 
 
-async def read_inboxes(port: LogPort, snapshot: Snapshot, ended_s: float) -> Inboxes:
+async def read_inboxes(port: LogPort, snapshot: Snapshot, ended_s: float) -> NamedInboxes:
     """The versions of messages in inboxes; those that name the same are told as one.
 
     Nobody can open the inbox of a subscription that has ended: what was read of it names nothing, and what was not
@@ -290,7 +290,7 @@ async def read_inboxes(port: LogPort, snapshot: Snapshot, ended_s: float) -> Inb
             more = f" and {len(identities) - 1} more" if identities[1:] else ""
             fix = "it goes with the next row of the stream" if read else _UNREAD
             found.append(Named(f"the inbox of {what} at {site!r}{more}", fix, ranges, by_itself=read))
-    return Inboxes(tuple(found), frozenset(seen))
+    return NamedInboxes(tuple(found), frozenset(seen))
 
 
 async def _ranges(

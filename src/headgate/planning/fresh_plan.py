@@ -19,13 +19,13 @@ from headgate.planning.search import Search, improve
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class GraphWorth:
     """What a graph is worth to those who take part: the weight of zero qualities, the geometric mean of the others."""
 
     zeros: float
     quality: float
 
-    def lags(self, mark: Standing, loss: float) -> bool:
+    def lags(self, mark: GraphWorth, loss: float) -> bool:
         """Whether this is below a mark: more zero qualities, or as many and more than a part of the mean lost.
 
         >>> Standing(0.0, 0.94).lags(Standing(0.0, 1.0), 0.05), Standing(0.0, 0.5).lags(Standing(1.0, 1.0), 0.05)
@@ -36,9 +36,9 @@ class Standing:
         return self.quality < (1.0 - loss) * mark.quality
 
 
-def standing_of(graph: Graph) -> Standing:
+def standing_of(graph: Graph) -> GraphWorth:
     """What an evaluated graph is worth."""
-    return Standing(round(float(graph.net.total[ZEROS]), 9), measure(graph).geometric_mean)
+    return GraphWorth(round(float(graph.net.total[ZEROS]), 9), measure(graph).geometric_mean)
 
 
 class Anew:

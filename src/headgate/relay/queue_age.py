@@ -1,7 +1,7 @@
 """How long rows of an output have waited of late, and how many of the fresh ones are to be given up.
 
-This is an output's side of shedding evenly (`headgate.relay.evenly`): the controllers there say which part of what
-comes is kept.
+This is an output's side of shedding evenly (`headgate.relay.even_shedding`): the controllers there say which part of
+what comes is kept.
 """
 
 from __future__ import annotations

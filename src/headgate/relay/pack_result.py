@@ -15,7 +15,7 @@ from headgate.reduction.digest import DigestTable
 from headgate.reduction.digesters import Digester
 from headgate.reduction.rows import Bools
 from headgate.relay.link_rows import Note
-from headgate.relay.waiting import Waiting
+from headgate.relay.queued_blocks import Waiting
 from headgate.wire.block import merge_declared, merge_digests
 from headgate.wire.patch import Patches, restricted
 

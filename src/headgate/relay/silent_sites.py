@@ -14,8 +14,8 @@ from typing import Final
 from headgate.protocol.port import FabricError
 from headgate.protocol.records import RangeRequest
 from headgate.relay.gaps import Gaps
+from headgate.relay.last_heard import BEAT_S
 from headgate.relay.state import SiteState
-from headgate.relay.vital import BEAT_S
 
 _ANSWER_S: Final = 2.0
 

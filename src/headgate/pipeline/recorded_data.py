@@ -26,7 +26,7 @@ from headgate.pipeline.ordering import micros
 from headgate.pipeline.roots import own_rows
 from headgate.pipeline.sources.reading import read_recorded
 from headgate.pipeline.staged import Staged
-from headgate.pipeline.states import Held, IndexRef
+from headgate.pipeline.states import IndexRef, StreamState
 from headgate.pipeline.validate import validate
 from headgate.pipeline.worker import Address
 from headgate.protocol.records import Pin
@@ -103,17 +103,17 @@ class _RecordedBench:
     def __init__(self, snapshot: Snapshot) -> None:
         self.fabric = _Kept()
         self._snapshot = snapshot
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, StreamState] = {}
         self._meter = Meter(lambda: 0.0)
 
-    def state(self, stream: str, version: int, ref: IndexRef | None, context: int) -> Held:
+    def state(self, stream: str, version: int, ref: IndexRef | None, context: int) -> StreamState:
         """The index of a stream; contexts are as the deployment file says."""
         if stream not in self._held:
             state = ContextState(index_of(self._snapshot, stream), context, lambda: 0.0)
-            self._held[stream] = Held(self._snapshot.deployment.streams[stream], state, version, ref)
+            self._held[stream] = StreamState(self._snapshot.deployment.streams[stream], state, version, ref)
         return self._held[stream]
 
-    def stricter(self, stream: str, version: int, tolerance: float, context: int) -> Held:
+    def stricter(self, stream: str, version: int, tolerance: float, context: int) -> StreamState:
         """Nothing is withheld from anybody, so nobody asks."""
         del version, tolerance, context
         raise AssertionError(f"{stream}: no admission control while recorded data is read")

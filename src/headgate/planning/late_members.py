@@ -1,8 +1,8 @@
 """Members who come to a plan in force: each gets the best of the most promising parents of its tree, nobody else moves.
 
-A join as a living plan makes it (`headgate.planning.life`): a few parents are tried one after the other, the drops of
-the whole graph settle after each, and the one that is worth most stays. The cost of a join hardly grows with the tree;
-nearly all of it is making the graph.
+A join as a living plan makes it (`headgate.planning.living_plan`): a few parents are tried one after the other, the
+drops of the whole graph settle after each, and the one that is worth most stays. The cost of a join hardly grows with
+the tree; nearly all of it is making the graph.
 """
 
 from __future__ import annotations
