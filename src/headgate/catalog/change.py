@@ -155,7 +155,12 @@ def replace_subscription(
 
 
 def _placed(
-    change: Change, found: versions.SubscriptionLife, before: Subscription, now: Subscription, new_class: int, reading: int
+    change: Change,
+    found: versions.SubscriptionLife,
+    before: Subscription,
+    now: Subscription,
+    new_class: int,
+    reading: int,
 ) -> Subscription:
     """The new content with its stays: one more at another site, or where others read its inbox and it wants other rows.
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from headgate.client.acknowledging import Acknowledger
 from headgate.client.errors import ClientError
-from headgate.client.stays import Arrived, Missing, PassedOver, Stays
+from headgate.client.stays import Arrived, Missing, Stays
 from headgate.model import Stay
 from headgate.protocol.codec import Codec
 from headgate.protocol.kernel import Machine
@@ -144,9 +144,6 @@ class ReaderMachine(Machine):
         reading = self._reading
         async for found in self._stays.follow():
             self._enter(found.stay)
-            if isinstance(found, PassedOver):
-                self._pass(found.place)
-                continue
             async for block, place in self._blocks(found):
                 for piece in self._cut(block):
                     if reading.ended:
@@ -203,7 +200,7 @@ class ReaderMachine(Machine):
                 yield block, stored.sequence if block.upto == whole.upto else stored.sequence - 1
 
     def _pass(self, place: int) -> None:
-        """Acknowledge the place of messages that cannot be read or are for others: full of them an inbox takes none."""
+        """Acknowledge the place of a message that cannot be read: an inbox full of such ones would take no other."""
         self._reading.account.tally.inbox = place
         self._reading.acks.note(self._reading.account.tally)
 

@@ -35,14 +35,6 @@ class Arrived:
 
 
 @dataclass(frozen=True, slots=True)
-class PassedOver:
-    """Messages of a stay's inbox up to a place are for others."""
-
-    stay: Stay
-    place: int
-
-
-@dataclass(frozen=True, slots=True)
 class Missing:
     """A stay has ended for the next one, but the rest of its range, up to here, has not come for a while."""
 
@@ -90,7 +82,7 @@ class Stays:
             return True
         return serves(snapshot, self._name, self._id, stay.number)
 
-    async def follow(self) -> AsyncIterator[Arrived | PassedOver | Missing]:
+    async def follow(self) -> AsyncIterator[Arrived | Missing]:
         """What comes, for ever; the caller adds to the account what it takes from it."""
         tally = self._account.tally
         stay = next((each for each in self.chain if each.number >= tally.stay), self.chain[-1])
@@ -102,7 +94,6 @@ class Stays:
                 found = [each for each in came if await self._is_mine(each, stay)]
                 if came and not found:
                     place = came[-1].sequence
-                    yield PassedOver(stay, place)
                     continue
                 later = None if found else await self._later(stay)
                 begun = self._account.coverage is not None or (bool(found or later) and await self._begin())
