@@ -22,9 +22,8 @@ from headgate.wire.block import Block, end_of
 from headgate.wire.frame import WireError
 from headgate.wire.ledger import Tally
 
-_A_ROUND: Final = 1_000  # inboxes that are looked at in a second at most; with more each has its turn later
+_A_ROUND: Final = 1_000  # readers that are looked at in a second at most; with more each inbox has its turn later
 _SIDE_BY_SIDE: Final = 16
-_AT_A_TIME: Final = 512  # acknowledgements that are asked for together
 _SMALL: Final = 512  # a last message that takes no more bytes stays as it is
 _ROOMY: Final = 8  # nor does anything while so many times what lies in the log of inboxes would fit
 
@@ -62,8 +61,14 @@ class Inboxes:
         due = [
             key for key, output in self._state.core.outputs.items() if key.subscription is not None and output.sequence
         ]
-        begin = self._turn % len(due) if len(due) > _A_ROUND else 0
-        chosen = (due[begin:] + due[:begin])[:_A_ROUND]
+        begin = self._turn % len(due) if due else 0
+        chosen: list[Key] = []
+        readers = 0
+        for key in due[begin:] + due[:begin]:
+            readers += len(self._state.readers(key))
+            if chosen and readers > _A_ROUND:
+                break
+            chosen.append(key)
         self._turn = begin + len(chosen)
         for start in range(0, len(chosen), _SIDE_BY_SIDE):
             part = chosen[start : start + _SIDE_BY_SIDE]
@@ -84,10 +89,9 @@ class Inboxes:
         shared = key in state.members
         tally = Tally(key.subscription) if shared else await read_tally(state.port, key.subscription)
         place = await self._place(key, tally)
-        read = output.sequence if place is None else min(place, output.sequence)
-        if place is None:
-            # Its readers have moved on: where nothing will be written behind it, it needs no tail.
-            read += not output.queue and output.busy is None
+        read = 0 if place is None else min(place, output.sequence)
+        if place is None and not output.queue and output.busy is None:
+            read = output.sequence + 1  # its readers have moved on, and nothing will be written behind it
         if read > output.purged:
             await state.port.purge(state.port.logs.inbox(state.site), state.subject(key), read)
             output.purged = read
@@ -149,12 +153,10 @@ class Inboxes:
         asked = sorted(each for each in members[key] if each[0] in self._known or each[0] > self._highest)
         places: list[int] = []
         living: list[int] = []
-        for start in range(0, len(asked), _AT_A_TIME):
-            part = asked[start : start + _AT_A_TIME]
-            stored = await port.lasts(port.logs.state, [port.logs.ack(subscription) for subscription, _ in part])
-            for subscription, stay in part:
-                found = stored.get(port.logs.ack(subscription))
-                tally = (None if found is None else Tally.read(found.data)) or Tally(subscription)
+        for start in range(0, len(asked), _SIDE_BY_SIDE):
+            part = asked[start : start + _SIDE_BY_SIDE]
+            tallies = await port.gather(*(read_tally(port, subscription) for subscription, _ in part))
+            for (subscription, stay), tally in zip(part, tallies, strict=True):
                 if tally.stay > stay:
                     members[key].pop((subscription, stay), None)
                 else:
