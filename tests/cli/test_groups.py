@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import pytest
 import typer
 from typer.testing import CliRunner
 
@@ -58,3 +59,8 @@ def test_a_command_can_be_called_with_the_object() -> None:
         return at.state_dir
 
     assert place(ConnectionOptions(Path("there"))) == Path("there")
+
+
+def test_a_group_is_no_command() -> None:
+    with pytest.raises(TypeError, match="Window is a group of options"):
+        Program().command("window")(Window)

@@ -15,7 +15,7 @@ import yaml
 from tests.live import small, until
 
 from headgate.catalog import DeploymentError, parse_deployment
-from headgate.cli.options import connect
+from headgate.cli.options import ConnectionOptions
 from headgate.errors import HeadgateError, masked
 from headgate.fabric import FabricError, find_server
 from headgate.fabric.place import choose_port, is_free
@@ -85,7 +85,7 @@ def test_a_user_and_a_password_come_from_the_environment(tmp_path: Path, monkeyp
     async def run(password: str) -> dict[str, Any]:
         monkeypatch.setenv("HEADGATE_NATS_USER", "ada")
         monkeypatch.setenv("HEADGATE_NATS_PASSWORD", password)
-        async with await connect(f"nats://127.0.0.1:{port}", tmp_path, "hg", None) as client:
+        async with await ConnectionOptions(tmp_path, f"nats://127.0.0.1:{port}").connect() as client:
             return await client.fabric.infos("hg.>")
 
     async def up() -> bool:

@@ -14,7 +14,9 @@ from tests.live import Live, small, until
 from headgate.client import Client, Delivery
 from headgate.client.delivery import closing
 from headgate.fabric import Fabric
+from headgate.fabric.wide import WideFabric
 from headgate.gateway.feeds import Feeds
+from headgate.model import Site
 from headgate.wire.logs import Log
 
 pytestmark = pytest.mark.nats
@@ -50,7 +52,7 @@ def test_live_rows_are_read_once_for_all(tmp_path: Path, nats_url: str, monkeypa
             feeds.adopt(client)
             got: dict[str, list[Delivery]] = {name: [] for name in SEVERAL}
             tasks = [asyncio.create_task(collect(client, name, got[name])) for name in SEVERAL]
-            feed = feeds.of_site("leaf")
+            feed = feeds.of_site(Site("leaf"))
             assert feed is not None
 
             async def following() -> bool:
@@ -101,7 +103,7 @@ def test_who_falls_behind_reads_the_log_and_comes_back(
                         return len(seqs(fast)) == count
 
                     await until(arrived)
-                feed = feeds.of_site("leaf")
+                feed = feeds.of_site(Site("leaf"))
                 assert feed is not None
                 assert feed.memory.bytes <= 4_000
                 counted = Counted(monkeypatch)
@@ -118,3 +120,22 @@ def test_who_falls_behind_reads_the_log_and_comes_back(
             await feeds.close()
 
     live_test(tmp_path, nats_url, small(s0={"site": "leaf"}, s1={"site": "leaf"}), work)
+
+
+def test_a_site_with_a_server_of_its_own_is_followed_from_near_only(
+    tmp_path: Path, nats_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its log grows elsewhere: memory that was filled from here would stay empty and say that nothing comes."""
+
+    async def work(live: Live) -> None:
+        async with await connect(live) as client:
+            assert isinstance(client.fabric, WideFabric)
+            host, feeds = Site("leaf", nats="nats://10.0.0.1:4222"), Feeds(client)
+            assert feeds.of_site(host) is None
+            assert feeds.of_site(Site("leaf")) is not None
+            with monkeypatch.context() as patch:
+                patch.setattr(client.fabric, "near", {"leaf": client.fabric})
+                assert Feeds(client).of_site(host) is not None
+            assert Feeds(client, sites=("mid",)).of_site(Site("leaf")) is None
+
+    live_test(tmp_path, nats_url, small(s0={"site": "leaf"}), work)

@@ -8,6 +8,7 @@ import signal
 import socket
 from pathlib import Path
 
+from headgate.api.gateway import ServedPart
 from headgate.api.mqtt.bridge import Bridge
 from headgate.api.server import serving
 from headgate.client import Client
@@ -29,7 +30,8 @@ async def run(config: FaceConfig) -> None:
         listening.setblocking(False)
         async with await Client.connect(config.url, namespace=config.namespace, **config.nats_options) as client:
             aside = asyncio.create_task(keep_quarantine(client.fabric, "http"))
-            async with serving(client, listening, read_token(state_dir), state_dir, config.tls) as gateway:
+            part = ServedPart(users_limited=config.users_limited)
+            async with serving(client, listening, read_token(state_dir), state_dir, config.tls, part) as gateway:
                 work = [aside, asyncio.create_task(keep_vitals(client.fabric, "http"), name="vitals")]
                 if config.mqtt:
                     bridge = Bridge(gateway, config.url, state_dir / "nats")

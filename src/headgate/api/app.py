@@ -51,7 +51,8 @@ def make_app(gateway: Gateway, access: Access, hosts: Iterable[str]) -> FastAPI:
     app.state.access = access
     problems.install(app)
     app.add_middleware(HostGuard, hosts=hosts)
-    for module in (overview, previews, subscriptions, changing, receiving, publishing, reports, metrics, pages):
+    served = (overview, previews, subscriptions, changing, receiving, publishing, reports, metrics, pages)
+    for module in served if gateway.part.site is None else (receiving,):
         app.include_router(module.routes)
     sockets.install(app)
     _add_health(app)

@@ -91,7 +91,7 @@ class Gateway:
         self.texts = RowTexts()
         self.feeds = Feeds(client, None if self.part.site is None else (self.part.site,))
         self.feeds.adopt(client)
-        self.readers = HttpReaders(client)
+        self.readers = HttpReaders(client, site=self.part.site)
         self.keys = IdempotencyKeys()
         self.series = Series()
         self.rates = Rates()
@@ -223,7 +223,7 @@ class UserGateway(Gateway):
         fabric = whole.client.fabric.share(GatedFabric)
         fabric.user = user.name
         super().__init__(Client(fabric), whole.state_dir, whole.part)
-        self.readers = HttpReaders(self.client, MOST_OF_USER)
+        self.readers = HttpReaders(self.client, MOST_OF_USER, self.part.site)
         self.user = user
         self.whole = whole
         self.texts, self.users = whole.texts, whole.users

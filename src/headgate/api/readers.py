@@ -139,8 +139,10 @@ async def _following(deliveries: AsyncIterator[Delivery]) -> Delivery | None:
 class HttpReaders:
     """The readers of this process, one of each subscription; those that only peek are not counted among them."""
 
-    def __init__(self, client: Client, most: int = MOST_READERS) -> None:
+    def __init__(self, client: Client, most: int = MOST_READERS, site: str | None = None) -> None:
+        """`site` is the one whose subscriptions are read here, None for all."""
         self._client = client
+        self._site = site
         self._most = most
         self._reading: dict[str, HttpReader] = {}
         self._all: set[HttpReader] = set()
@@ -176,7 +178,15 @@ class HttpReaders:
         """
         if len(self._all) >= self._most:
             raise ClientError(f"{self._most:,} readers are connected already", hint="try again later", kind="busy")
-        known_names(name, await self._client.snapshot())
+        snapshot = await self._client.snapshot()
+        for each in known_names(name, snapshot):
+            place = snapshot.deployment.subscriptions[each].site
+            if self._site not in (None, place):
+                raise ClientError(
+                    f"{name!r} is delivered at {place!r}, and this is the gateway of {self._site!r}",
+                    hint="connect to a gateway of that site, or to the HTTP API of the deployment",
+                    kind="unknown",
+                )
         before = self._reading.get(name)
         if before is not None and position is not None and not peek and not _readers_of(position, name) & before.ids:
             raise _taken(name)

@@ -72,6 +72,12 @@ async def receive_events(
     return Passing(here, reader, "text/event-stream", _event_stream(reader, here.texts))
 
 
+@routes.get("/gateway", summary="What readers are served from: by site, how many there are and the bytes in memory")
+async def read_gateway(here: Here) -> dict[str, Any]:
+    """Readers of users are counted with those of operators."""
+    return {"site": here.part.site, "sites": here.feeds.figures}
+
+
 @routes.post("/subscriptions/{name}/confirm", summary="Confirm what was received", status_code=204)
 @open_to_users
 async def confirm(here: Here, name: str, body: Confirmation) -> None:

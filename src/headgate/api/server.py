@@ -16,7 +16,7 @@ import uvicorn
 
 from headgate.api.access import Access, hosts_of
 from headgate.api.app import make_app
-from headgate.api.gateway import Gateway
+from headgate.api.gateway import Gateway, ServedPart
 from headgate.client import Client
 from headgate.diagnostics import SERVICE, noted
 from headgate.fabric import cancel_all
@@ -75,14 +75,15 @@ async def serving(
     token: str,
     state_dir: Path | None,
     tls: tuple[str, str] | None = None,
+    part: ServedPart | None = None,
 ) -> AsyncIterator[Gateway]:
-    """Serve the API on a listening socket for as long as the block lasts.
+    """Serve the API, or a part of it, on a listening socket for as long as the block lasts.
 
     `tls` has the files of a certificate and its key; they are read again when they are replaced.
     """
     limit_buffers(listening)
     host, port = listening.getsockname()[:2]
-    gateway = Gateway(client, state_dir)
+    gateway = Gateway(client, state_dir, part)
     app = make_app(gateway, Access(token, port, gateway.users), hosts_of(host, port))
     config = uvicorn.Config(
         app,
@@ -106,7 +107,7 @@ async def serving(
         first.cancel()
         if running.done():
             await running
-        beside = [asyncio.create_task(gateway.sample(), name="samples")]
+        beside = [asyncio.create_task(gateway.sample(), name="samples")] if gateway.part.site is None else []
         if tls is not None and config.ssl is not None:
             beside.append(asyncio.create_task(_renew(config.ssl, tls), name="certificates"))
         try:

@@ -12,7 +12,7 @@ from headgate.errors import HeadgateError, nearest
 class FileProblem:
     """One thing that is wrong in a file. Lines and columns count from 1.
 
-    >>> str(Problem("headgate.yaml", 3, 5, "unknown key 'uplaod'", "did you mean 'upload'?"))
+    >>> str(FileProblem("headgate.yaml", 3, 5, "unknown key 'uplaod'", "did you mean 'upload'?"))
     "headgate.yaml:3:5: unknown key 'uplaod' (did you mean 'upload'?)"
     """
 

@@ -23,6 +23,7 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.check",
     "headgate.cli.up",
     "headgate.cli.relay",
+    "headgate.cli.gateway",
     "headgate.cli.join",
     "headgate.cli.status",
     "headgate.cli.why",

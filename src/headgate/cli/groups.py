@@ -24,6 +24,8 @@ class Program(typer.Typer):
         register = super().command(name, **settings)
 
         def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+            if isinstance(command, type):
+                raise TypeError(f"{command.__name__} is a group of options, not a command")
             register(with_groups(command))
             return command
 

@@ -27,7 +27,6 @@ def register(app: typer.Typer) -> None:
     app.command("mine")(mine)
 
 
-@user.command("add")
 @dataclass(frozen=True)
 class RightsOptions:
     """What a user may do."""
@@ -46,6 +45,7 @@ class RightsOptions:
 _NOTHING = RightsOptions()
 
 
+@user.command("add")
 def add(
     name: Name,
     expires: Annotated[str | None, typer.Option(help="How long the credentials hold, such as `90 days`.")] = None,

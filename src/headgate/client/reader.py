@@ -182,7 +182,8 @@ class ReaderMachine(Machine):
         """What is new in what has come, with the place in the inbox that it is read up to."""
         tally = self._reading.account.tally
         if isinstance(found, Missing):
-            async for block in self._missing(tally.mark, found.upto):
+            # Its site may only be late: one that does not answer is asked again after a look into the inbox.
+            async for block in self._missing(tally.mark, found.upto, found.since_s):
                 yield block, tally.inbox
             return
         for stored in found.messages:
@@ -217,20 +218,22 @@ class ReaderMachine(Machine):
         if have is not None and block.upto <= have:
             return
         if have is not None and block.after > have:
-            async for missing in self._missing(have, block.after):
+            async for missing in self._missing(have, block.after, None):
                 yield missing
         yield self._reading.account.rest(block)
 
-    async def _missing(self, have: int, upto: int) -> AsyncIterator[Block]:
-        """A range that did not come, fetched again."""
+    async def _missing(self, have: int, upto: int, since_s: float | None) -> AsyncIterator[Block]:
+        """A range that did not come, fetched again; what may still come since a time is asked for once."""
         while have < upto:
             if self._reading.on_gap:
                 self._reading.on_gap(have, upto)
             try:
-                found = await self._fetch(have, upto)
+                found = await self._fetch(have, upto, since_s)
             except _ForgottenError as error:
                 have = self._pass_over(have, error.upto)
                 continue
+            if not found:
+                return
             for data in found:
                 try:
                     missing = (await self._decode(data)).since(have)
@@ -242,13 +245,14 @@ class ReaderMachine(Machine):
                 yield missing
                 have = missing.upto
 
-    async def _fetch(self, after: int, upto: int) -> list[Any]:
+    async def _fetch(self, after: int, upto: int, since_s: float | None) -> list[Any]:
         """Ask for a missing range, again while nobody answers: a relay may be restarting.
 
         First the site that should have sent it, then the stream's root, which has everything: a site that the
-        subscription has left may be gone.
+        subscription has left may be gone. What has been missing since a time may still come: nothing, where neither
+        has it.
         """
-        deadline = self._port.now + _REPAIR_S
+        deadline = (self._port.now if since_s is None else since_s) + _REPAIR_S
         stream, site, root = self._stream, self._reading.site, self._root
         request = RangeRequest(stream=stream, after=after, upto=upto, subscription=self._reading.id)
         for number, place in enumerate(itertools.cycle((site, root))):
@@ -266,6 +270,8 @@ class ReaderMachine(Machine):
                         kind="unavailable",
                     ) from error
                 await self._port.sleep(_STALL_S)
+                if since_s is not None and place == root:
+                    return []
         raise AssertionError("unreachable")
 
     async def _past(self) -> int:

@@ -36,10 +36,11 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A stay has ended for the next one, but the rest of its range, up to here, has not come for a while."""
+    """A stay has ended for the next one, but the rest of its range, up to here, has not come since then."""
 
     stay: Stay
     upto: int
+    since_s: float
 
 
 class Stays:
@@ -87,7 +88,7 @@ class Stays:
         tally = self._account.tally
         stay = next((each for each in self.chain if each.number >= tally.stay), self.chain[-1])
         place = tally.place(stay.number)
-        moved_s = self._port.now
+        moved_s = asked_s = self._port.now
         while True:
             try:
                 came = await self._read(stay, place, self._batch)
@@ -107,9 +108,11 @@ class Stays:
                 yield Arrived(stay, found)
             elif later is not None and later[1] <= (self._account.coverage or 0):
                 stay, place, moved_s = later[0], 0, self._port.now
-            elif later is not None and self._port.now - moved_s > self._patience_s():
-                yield Missing(stay, later[1])
-                moved_s = self._port.now
+            elif later is not None and self._port.now - max(moved_s, asked_s) > self._patience_s():
+                before = self._account.coverage
+                yield Missing(stay, later[1], moved_s)
+                asked_s = self._port.now
+                moved_s = moved_s if self._account.coverage == before else asked_s
             else:
                 await self._pause()
 

@@ -49,6 +49,8 @@ class MemoryAnswers:
         self._hinted = False
         self._asked: tuple[Any, tuple[int, int]] | None = None
         self.attached: set[str] = set()
+        self.ask_log = False
+        """Whether the next question for messages goes to the log, whatever memory says."""
         self._watch(logs.head)
 
     def _watch(self, subject: str) -> None:
@@ -61,7 +63,8 @@ class MemoryAnswers:
         match command:
             case port.Read(log, subject, after, limit) if log.name == self._inbox:
                 self._watch(subject)
-                found = self._memory.read(subject, after, limit)
+                found = None if self.ask_log else self._memory.read(subject, after, limit)
+                self.ask_log = False
                 if found:
                     found = show(found)
                 if found is None:

@@ -26,6 +26,11 @@ class SharedCodec(WireCodec):
         self._bytes = 0
         self._blocks: OrderedDict[bytes, tuple[pa.Schema, Block]] = OrderedDict()
 
+    def version(self, data: bytes) -> int:
+        """The version of the catalog that routed a message."""
+        found = self._blocks.get(data)
+        return super().version(data) if found is None else found[1].version
+
     def block(self, data: bytes, schema: pa.Schema) -> Block:
         """The block of a message."""
         found = self._blocks.get(data)

@@ -22,6 +22,7 @@ from headgate.protocol.port import Stored
 IDLE_S: Final = 15.0
 """After how long a reader at most looks again although nothing has woken it."""
 _INBOX_AND_HEAD: Final = 2
+_LOOKS: Final = 8
 
 
 class ShowReader(Protocol):
@@ -56,6 +57,7 @@ class MemoryRunner(Runner):
         self._reading = reading
         self._answers_of = MemoryAnswers(feed.memory, feed, fabric.logs, feed.site, self._attach)
         self._idle: asyncio.TimerHandle | None = None
+        self._looks = 0
 
     async def __aexit__(self, *_: object) -> None:
         if self._idle is not None:
@@ -98,7 +100,13 @@ class MemoryRunner(Runner):
         rest_s = command.timeout_s
         if sure and len(command.subjects) <= _INBOX_AND_HEAD:
             rest_s = random.uniform(0.5, 1.0) * IDLE_S  # so that not all look at once
-        self._idle = asyncio.get_running_loop().call_later(rest_s, self.hear)
+        self._idle = asyncio.get_running_loop().call_later(rest_s, self._look)
+
+    def _look(self) -> None:
+        """Nothing has come for a while: look again, and now and then at the log itself, whatever memory says."""
+        self._looks += 1
+        self._answers_of.ask_log = self._looks % _LOOKS == 0
+        self.hear()
 
     def hear(self) -> None:
         """Something has come: look again."""

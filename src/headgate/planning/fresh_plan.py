@@ -28,7 +28,7 @@ class GraphWorth:
     def lags(self, mark: GraphWorth, loss: float) -> bool:
         """Whether this is below a mark: more zero qualities, or as many and more than a part of the mean lost.
 
-        >>> Standing(0.0, 0.94).lags(Standing(0.0, 1.0), 0.05), Standing(0.0, 0.5).lags(Standing(1.0, 1.0), 0.05)
+        >>> GraphWorth(0.0, 0.94).lags(GraphWorth(0.0, 1.0), 0.05), GraphWorth(0.0, 0.5).lags(GraphWorth(1.0, 1.0), 0.05)
         (True, False)
         """
         if abs(self.zeros - mark.zeros) > 1e-9:

@@ -71,8 +71,8 @@ class InterestPieces:
     """An interest as sets of pieces and columns of one universe.
 
     >>> ten = Universe.blocks(10)
-    >>> small, large = Pieces(ten, 0b11), Pieces(ten, 0b111)
-    >>> large.covers(small), small.covers(large), small.merge(Pieces(ten, 0b1000)).size
+    >>> small, large = InterestPieces(ten, 0b11), InterestPieces(ten, 0b111)
+    >>> large.covers(small), small.covers(large), small.merge(InterestPieces(ten, 0b1000)).size
     (True, False, 0.30000000000000004)
     """
 

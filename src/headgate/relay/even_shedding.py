@@ -49,7 +49,7 @@ class Queue:
 class EvenShedding:
     """What a bottleneck keeps of the rows that come, by how long they wait (1 is the wait that is aimed at).
 
-    >>> control = Control()
+    >>> control = EvenShedding()
     >>> for _ in range(8): control.move(1.5)
     >>> round(control.kept, 2)
     0.72
@@ -72,7 +72,7 @@ class EvenShedding:
 
         While nothing is sent nothing is cut: NATS may be away, and that says nothing about the bandwidth.
 
-        >>> Control(rate=10.0).cut(3.0, 100, 12.0), Control(rate=10.0).cut(3.0, 100, 0.0)
+        >>> EvenShedding(rate=10.0).cut(3.0, 100, 12.0), EvenShedding(rate=10.0).cut(3.0, 100, 0.0)
         (0.48, 1.0)
         """
         self.rate += (went - self.rate) * EVERY

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from headgate.errors import HeadgateError
+from headgate.fabric.place import write_whole
 from headgate.service.processes import ChildProcess
 
 CONFIG: Final = "HEADGATE_HTTP_CONFIG"
@@ -39,6 +40,8 @@ class FaceConfig:
     tls: tuple[str, str] | None = None
     """The files of a certificate and its key, where it speaks TLS."""
     mqtt: bool = False
+    users_limited: bool = False
+    """Whether users may read so many bytes a second only, which the service counts."""
 
     @classmethod
     def read(cls, text: str) -> Self:
@@ -97,6 +100,19 @@ def address_of(listening: socket.socket, *, encrypted: bool = False) -> str:
     """Where a browser finds what is served on a socket."""
     host, port = listening.getsockname()[:2]
     return f"http{'s' if encrypted else ''}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def note_limits(state_dir: Path, *, limited: bool) -> None:
+    """Keep for gateways whether users may read so many bytes a second only."""
+    write_whole(state_dir / "http" / "limited", "yes" if limited else "no")
+
+
+def are_users_limited(state_dir: Path) -> bool:
+    """Whether the service has to count what users read; so it is taken to be where nobody has said."""
+    try:
+        return (state_dir / "http" / "limited").read_text(encoding="utf-8") != "no"
+    except OSError:
+        return True
 
 
 class FaceProcess(ChildProcess):

@@ -45,7 +45,7 @@ from headgate.service.extending import missed_constraints
 from headgate.service.gate import Gate
 from headgate.service.head_repair import HeadMachine
 from headgate.service.heartbeat import keep_pulse, say_stopped
-from headgate.service.http_process import FaceConfig, FaceProcess, listen
+from headgate.service.http_process import FaceConfig, FaceProcess, listen, note_limits
 from headgate.service.inviting import Inviting
 from headgate.service.joining import Joiner
 from headgate.service.keeper import KeeperMachine, store_books
@@ -256,7 +256,9 @@ class Runtime:
             settings.log_format,
             settings.http_tls,
             settings.listening is not None and settings.listening.mqtt is not None,
+            users_limited=self.control.limits.bytes_per_s is not None,
         )
+        note_limits(settings.state_dir, limited=config.users_limited)
         self.face = FaceProcess(listening, config)
         write_whole(settings.state_dir / "http" / "address", self.face.address)
         self._spawn(self.face.run(), "HTTP API")

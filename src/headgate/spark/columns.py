@@ -16,7 +16,7 @@ from headgate.client import Delivery
 from headgate.client.client import known_names
 from headgate.errors import HeadgateError, nearest
 from headgate.model import Schema
-from headgate.model.schema import parse_type, type_name
+from headgate.model.schema import type_name
 from headgate.wire.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -51,11 +51,6 @@ def delivered_schema(snapshot: Snapshot, name: str, *, metadata: bool) -> Schema
     if not metadata:
         return schema
     return Schema((*schema.columns, *Schema.of({METADATA: _METADATA_TYPE}).columns))
-
-
-def spark_names(schema: StructType) -> dict[str, str]:
-    """The columns of a Spark schema with the names of their types."""
-    return {field.name: type_name(parse_type(field.dataType.simpleString())) for field in schema.fields}
 
 
 def check_columns(asked: StructType, has: Schema, what: str, fix: str) -> None:

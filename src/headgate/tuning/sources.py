@@ -21,7 +21,7 @@ _PLAN = frozenset({"fanout", "clients", "link_hop"})
 def sources_of(metrics: Iterable[str], measured: MeasuredScene, streams: Sequence[str]) -> dict[str, str]:
     """For each metric, in a few words, what is measured of it and what is not.
 
-    >>> sources_of(["fanout", "relay_cpu"], Measured(sites={"relay_cpu": {"oslo": 0.01}}), ["wind"])
+    >>> sources_of(["fanout", "relay_cpu"], MeasuredScene(sites={"relay_cpu": {"oslo": 0.01}}), ["wind"])
     {'fanout': 'from the plan', 'relay_cpu': 'measured at oslo; elsewhere 0'}
     """
     return {name: _source(name, measured, streams) for name in sorted(metrics)}

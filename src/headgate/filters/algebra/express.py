@@ -36,9 +36,9 @@ def _box(box: Box, attributes: Mapping[str, Expr]) -> Expr:
 def domain_expression(domain: Domain, term: Expr) -> Expr:
     """The condition that the attribute lies in the domain.
 
-    >>> from headgate.filters.expr import Column
+    >>> from headgate.filters.expr import ColumnRef
     >>> from headgate.filters.render import render
-    >>> render(domain_expression(Domain.of(BOOL, (1,), null=True), Column(BOOL, "flag")))
+    >>> render(domain_expression(Domain.of(BOOL, (1,), null=True), ColumnRef(BOOL, "flag")))
     'flag OR flag IS NULL'
     """
     missing = IsNull(term)

@@ -32,7 +32,7 @@ Keys = npt.NDArray[np.int64]
 class ValueHistogram:
     """Counts of one attribute's values; `mass` and `error` answer for any domain.
 
-    >>> ages = Histogram(pa.int32())
+    >>> ages = ValueHistogram(pa.int32())
     >>> ages.update(Vector(pa.int32(), np.arange(100, dtype=np.int32)))
     >>> decade = Domain.of(pa.int32(), (20, 30))
     >>> ages.mass(decade), ages.error(decade)

@@ -66,7 +66,7 @@ def levels_of(tolerances: Iterable[float]) -> tuple[ToleranceLevel, ...]:
     """The groups of classes with these tolerances, most tolerant first.
 
     >>> levels_of([1.0, 0.1, 1.0, 0.0])
-    (Level(tolerance=1.0, weight=0.5), Level(tolerance=0.1, weight=0.25), Level(tolerance=0.0, weight=0.25))
+    (ToleranceLevel(tolerance=1.0, weight=0.5), ToleranceLevel(tolerance=0.1, weight=0.25), ToleranceLevel(tolerance=0.0, weight=0.25))
     """
     values, counts = np.unique(np.fromiter(tolerances, np.float64), return_counts=True)
     if len(values) == 0:

@@ -26,6 +26,7 @@ from headgate_studies.bench.many_deployment import (
     rows_of,
     wanted,
 )
+from headgate_studies.bench.many_gateway import ReaderLoad, measure_readers
 from headgate_studies.bench.many_readers import SampledReaders
 from headgate_studies.direct import DirectCommits
 
@@ -46,7 +47,7 @@ class ManyLoad:
     rate: int = 50
     seconds: float = 10.0
     bulk: int = 10_000
-    readers: int = 20
+    sampled: int = 20
     job: bool = True
     contexts: bool = False
 
@@ -56,14 +57,29 @@ def run(
     rate: int = 50,
     seconds: float = 10.0,
     bulk: int = 10_000,
-    readers: int = 20,
+    readers: int = 200,
+    frozen_s: float = 10.0,
     job: bool = True,
     contexts: bool = False,
 ) -> dict[str, Any]:
-    """Measure each size; without `job` rows are matched and committed by this process, without Spark."""
-    load = ManyLoad(rate, seconds, bulk, readers, job, contexts)
+    """Measure each size, and readers at one site through a gateway; a tenth of these stop reading for `frozen_s`.
+
+    Without `job` rows are matched and committed by this process, without Spark.
+    """
+    load = ManyLoad(rate, seconds, bulk, min(readers, 20), job, contexts)
     figures: dict[str, Any] = {f"change_s_{size}": None for size in SIZES}
     found: dict[int, dict[str, Any]] = {}
+    if readers:
+        gathered = measure_readers(
+            ReaderLoad(readers, seconds, frozen_s, burst=10 * rate),
+            lambda client, url: RowFeed(client, url, load),
+            job=job,
+            peers=True,
+        )
+        print(", ".join(f"{name} {value}" for name, value in gathered.items()), flush=True)
+        figures |= gathered
+    if not sizes:
+        return {**figures, "load": round(os.getloadavg()[0], 1)}
     with tempfile.TemporaryDirectory() as place:
         empty = asyncio.run(_measure(Path(place), 0, load))
     for size in sizes:
@@ -75,9 +91,10 @@ def run(
         figures |= {f"{name}_{size}": value for name, value in found[size].items()}
     largest = found[max(found)]
     figures["bytes_per_subscription"] = largest["bytes_per_subscription"]
-    figures["readers"] = sum(each["readers"] for each in found.values())
-    figures["reader_mismatches"] = sum(each["reader_mismatches"] for each in found.values())
-    figures["reader_p99_s"] = largest["reader_p99_s"]
+    sampled = sum(each["reader_mismatches"] for each in found.values())
+    figures["reader_mismatches"] = figures.get("reader_mismatches", 0) + sampled
+    if not readers:
+        figures["readers"], figures["reader_p99_s"] = 0, largest["reader_p99_s"]
     smallest = found[min(found)]
     figures["change_growth"] = round(largest["change_s"] / max(smallest["change_s"], 1e-9), 2)
     figures["load"] = round(os.getloadavg()[0], 1)
@@ -94,6 +111,9 @@ class RowFeed:
     given_s: dict[int, float] = field(default_factory=dict)
     stopping: bool = False
     sent: int = 0
+    paused: bool = False
+    extra: int = 0
+    """Rows that are given at once with the next ones."""
 
     async def run(self) -> None:
         """Give rows at the rate until stopped; where giving takes longer, the next batch is larger."""
@@ -101,9 +121,14 @@ class RowFeed:
         if not self.load.job:
             await asyncio.to_thread(warm_up)
             direct = DirectCommits(Address(self.address, Logs()), "bench")
-        began, batch = time.monotonic(), 0
+        began, batch, ahead = time.monotonic(), 0, 0
         while not self.stopping:
-            due = int((time.monotonic() - began) * self.load.rate) + 1
+            if self.paused:
+                await asyncio.sleep(_EVERY_S)
+                began += _EVERY_S
+                continue
+            ahead, self.extra = ahead + self.extra, 0
+            due = int((time.monotonic() - began) * self.load.rate) + 1 + ahead
             rows, now = rows_of(self.sent, due), time.time()
             if rows.num_rows:
                 self.given_s.update(dict.fromkeys(range(self.sent, due), now))
@@ -115,6 +140,30 @@ class RowFeed:
             await asyncio.sleep(_EVERY_S)
         if direct is not None:
             direct.__exit__(None, None, None)
+
+    async def give(self, count: int) -> None:
+        """Give so many rows at once, and wait until they were given."""
+        goal, self.extra = self.sent + count, count
+        while self.sent < goal:  # noqa: ASYNC110 # it is given by the loop above, every half second
+            await asyncio.sleep(_POLL_S)
+
+    async def matched(self, revision: int) -> None:
+        """Wait until rows are matched under a revision."""
+        await _matched(self.client, revision)
+
+    async def passed(self, count: int) -> None:
+        """Wait until so many rows are committed."""
+        fabric, logs = self.client.fabric, self.client.fabric.logs
+        async with asyncio.timeout(_PATIENCE_S):
+            while True:
+                stored = await fabric.last(logs.root(STREAM), logs.commit(STREAM))
+                if stored is not None and fabric.codec.manifest(stored.data).upto >= count:
+                    return
+                await asyncio.sleep(_POLL_S)
+
+    async def accounts(self) -> dict[str, Any]:
+        """The ledger's difference, and how long it takes to read."""
+        return await _accounts(self.client)
 
 
 async def _measure(directory: Path, size: int, load: ManyLoad) -> dict[str, Any]:
@@ -156,7 +205,7 @@ async def _measure(directory: Path, size: int, load: ManyLoad) -> dict[str, Any]
 async def _read(deployed: Deployed, client: Client, feed: RowFeed, size: int) -> dict[str, Any]:
     """What some readers get of a steady load, and what that costs."""
     load, before, sent = feed.load, deployed.figures(), feed.sent
-    readers = SampledReaders(client, size, min(load.readers, size), feed.given_s)
+    readers = SampledReaders(client, size, min(load.sampled, size), feed.given_s)
     await readers.start()
     began = time.monotonic()
     await asyncio.sleep(load.seconds)

@@ -46,7 +46,7 @@ class FlowOutcome:
 def fair_shares(flows: Sequence[PackFlow], capacity: Mapping[str, float]) -> dict[str, float]:
     """Max-min fair rates by progressive filling: all rates rise together, a flow stops when a link of it is full.
 
-    >>> flows = [Flow("a", 9, ("x",)), Flow("b", 9, ("x", "y")), Flow("c", 9, ("y",))]
+    >>> flows = [PackFlow("a", 9, ("x",)), PackFlow("b", 9, ("x", "y")), PackFlow("c", 9, ("y",))]
     >>> fair_shares(flows, {"x": 4.0, "y": 6.0})
     {'a': 2.0, 'b': 2.0, 'c': 4.0}
     """

@@ -9,6 +9,12 @@ from headgate_studies.testing.world.mutant import Mutant
 
 READER_MUTANTS: Final = (
     Mutant(
+        "a reader that asks for what is late does not look into its inbox",
+        "client.reader",
+        "if since_s is not None and place == root:",
+        "if False:",
+    ),
+    Mutant(
         "acknowledged before the consumer is done",
         "client.reader",
         "                    await self._port.hand_over(told)\n                    if not reading.confirming:\n",
