@@ -269,6 +269,9 @@ class Inboxes:
         first = await port.read(log, self._state.subject(key), place, limit=1)
         if not first or port.wall_s - max(tally.time_ms / 1000, first[0].time_s) < grace_s:
             return None
+        ack = await port.last(port.logs.state, port.logs.ack(tally.subscription))
+        if ack is not None and (Tally.read(ack.data) is None or (tally.lost and tally.starts is None)):
+            return None  # what its reader has counted is not known, and it may be fetching what lies before them
         found: list[Stored] = []
         while batch := await port.read(log, self._state.subject(key), place):
             found += batch

@@ -55,7 +55,8 @@ class Changes(World):
         made = replace(made, start="now") if self.scenario.squeeze else made
         ids = {**self.snapshot.subscription_ids, name: identity}
         classes = {**self.snapshot.class_ids, name: self.random.randint(1, 8)}
-        made = replace(made, shared=self._inbox_for(made, classes[name]))
+        if self._checks.shared:
+            made = replace(made, shared=self._inbox_for(made, classes[name]))
         before = self.snapshot.revision
         change = self._revise if action.other == AS_PLANNED else self._planned
         change({**known, name: made}, subscription_ids=ids, class_ids=classes)
@@ -84,7 +85,9 @@ class Changes(World):
             return
         reading = self._reading(name).stay
         made = moved(known[name], action.other, reading)
-        known[name] = replace(made, shared=self._inbox_for(made, self.snapshot.class_ids[name]))
+        if self._checks.shared:  # elsewhere everybody keeps an inbox of its own
+            made = replace(made, shared=self._inbox_for(made, self.snapshot.class_ids[name]))
+        known[name] = made
         self._planned(known)
 
     def _inbox_for(self, wanted: Subscription, class_id: int) -> tuple[int, int] | None:
