@@ -9,7 +9,7 @@ KERNELS := .venv/.kernels
 KERNEL_SOURCES := $(shell find src/headgate/planning src/headgate/matching src/headgate/grid -name '*.py')
 
 .PHONY: help demo test test-all test-fast lint types check chaos chaos-spine chaos-machines http-calls simulate simulate-mutants \
-  docs release lock pictures sbom vulnerabilities trespass clean
+  docs release lock pictures sbom vulnerabilities damage frozen trespass clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,12 @@ sbom: $(READY) ## sbom.json: every locked distribution with its hashes, as Cyclo
 # It needs uv, and the network: what it cannot look up it names.
 vulnerabilities: ## known vulnerabilities of what is locked, by pip-audit
 	uv tool run pip-audit --strict --require-hashes --disable-pip -r requirements.lock
+
+damage: $(READY) ## every kind of stored file with a bit flipped, a byte cut, taken away: what was said
+	"$(BIN)/python" -m headgate_studies.testing.damage
+
+frozen: $(READY) ## 100 readers over HTTP, one frozen for ten minutes: what that takes of memory
+	"$(BIN)/python" -m headgate_studies.testing.http_frozen --readers 100 --seconds 600
 
 trespass: $(READY) ## 10,000 requests by a user without the right to them
 	"$(BIN)/python" -m headgate_studies.testing.trespass --requests 10000

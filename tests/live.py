@@ -21,7 +21,7 @@ from headgate.matching import ClassLists, ClassSpec, ScanIndex
 from headgate.pipeline.classes import definitions_of, filters_of
 from headgate.pipeline.control import UpdateController
 from headgate.pipeline.indexes import IndexKeeper
-from headgate.pipeline.query import QuerySettings, start_query
+from headgate.pipeline.query import MOST_ROWS, QuerySettings, start_query
 from headgate.pipeline.sources import GENERATOR_SCHEMAS
 from headgate.pipeline.worker import Address
 from headgate.service.demo.run import Readers, drained
@@ -48,12 +48,13 @@ class Live:
     def __post_init__(self) -> None:
         self.readers = Readers(self.client, keep=True)
 
-    async def run_queries(self, *names: str, partitions: int | None = None) -> None:
+    async def run_queries(self, *names: str, partitions: int | None = None, max_rows: int = MOST_ROWS) -> None:
         """Run each stream's query until its source has nothing more, and stop it."""
         streams = self.runtime.catalog.snapshot().deployment.streams
-        await asyncio.to_thread(self._run, [streams[name] for name in names or streams], partitions)
+        settings = QuerySettings(trigger_s=0.1, partitions=partitions, max_rows=max_rows)
+        await asyncio.to_thread(self._run, [streams[name] for name in names or streams], settings)
 
-    def _run(self, streams: list[Any], partitions: int | None) -> None:
+    def _run(self, streams: list[Any], settings: QuerySettings) -> None:
         with SyncFabric(self.address.url, self.address.logs) as fabric:
             queries = [
                 start_query(
@@ -62,7 +63,7 @@ class Live:
                     self.address,
                     fabric,
                     self.directory / "checkpoints" / stream.name,
-                    QuerySettings(trigger_s=0.1, partitions=partitions),
+                    settings,
                 )
                 for stream in streams
             ]

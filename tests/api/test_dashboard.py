@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.api.browser import logged_in, serious, visit
 
+from headgate.protocol.reports import CostPoint, TunedStep, TuningReport
 from headgate.wire.message import json_text
 from headgate_studies.testing.browser import open_chromium, why_not
 from headgate_studies.testing.showcase import Showcase, Stage
@@ -133,6 +134,37 @@ def test_a_plan_is_proposed_and_refused_by_the_operator(page: Any) -> None:
     page.get_by_role("button", name="Reject").click()
     page.locator(".tag", has_text="rejected").wait_for()
     page.get_by_text("Revision 1: apply").wait_for()
+
+
+def test_tuning_is_shown_as_cost_over_time_with_each_transformation(stage: Stage, page: Any) -> None:
+    step = TunedStep(
+        run=1, time_ms=2_000_000, at_s=2.0, period=2, stream="fleet", transformation="child promotion", owner="lyon",
+        moves={"madrid": "paris"}, revision=3, state="in force", cost_before=0.5, predicted=0.125, measured=0.25,
+    )  # fmt: skip
+    refused = TunedStep(
+        run=1, time_ms=3_000_000, at_s=3.0, period=3, stream="fleet", transformation="child demotion", owner="lyon",
+        moves={"rome": "paris"}, revision=0, state="refused", why="the plan has changed",
+    )  # fmt: skip
+    costs = [CostPoint(time_ms=1000_000 * at, at_s=at, period=at, cost=0.5 / at, sites=8) for at in (1, 2, 4)]
+    report = TuningReport(
+        time_ms=4_000_000, state="settled", run=1, objective="minimise sum delay", modes=["bottleneck"], every_s=30.0,
+        cost=0.125, costs=costs, steps=[step, refused],
+    )  # fmt: skip
+
+    async def tell(showcase: Showcase) -> None:
+        fabric = showcase.client.fabric
+        await fabric.publish(fabric.logs.stats("tuning", "_"), report.encode())
+
+    stage.ask(tell)
+    visit(page, "plan", "Plan")
+    tuning = page.locator("section", has=page.get_by_role("heading", name="Tuning", exact=True))
+    tuning.get_by_text("settled").wait_for()
+    lines = tuning.locator("tbody tr").all_inner_texts()
+    assert ["child demotion" in lines[0], "refused" in lines[0]] == [True, True]  # the newest first
+    assert [each in lines[1] for each in ("madrid below paris", "0.5", "+0.125", "+0.25", "in force")] == [True] * 5
+    assert tuning.locator(".chart .mark").count() == 1  # what was refused changed no cost
+    assert tuning.locator(".chart .mark title").text_content() == "child promotion: madrid below paris"
+    assert serious(page) == []
 
 
 def test_the_frame_works_by_keyboard_and_remembers_the_theme(page: Any) -> None:

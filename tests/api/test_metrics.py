@@ -76,9 +76,11 @@ def test_metrics_agree_with_the_status(tmp_path: Path, nats_url: str, monkeypatc
         assert set(found["headgate_alerts"]) == {(kind,) for kind in KINDS}
         estimate = {"estimate": 3.0, "low": 1.0, "high": 5.0}
         lossy = {"fleet": {"errors": {"false_negatives": estimate, "false_positives": estimate}}, "idle": {}}
-        missed, wrong = estimates(lossy)
+        missed, own, wrong, _ = estimates(lossy, {"gusts": lossy["fleet"], "calm": {}})
         assert [sample.value for sample in missed.samples] == [3.0, 1.0, 5.0]
         assert wrong.name == "headgate_stream_false_positives"
+        assert own.name == "headgate_subscription_false_negatives"
+        assert [sample.labels["subscription"] for sample in own.samples] == ["gusts"] * 3
         # Past a number of subscriptions only sums are given.
         monkeypatch.setattr(metrics, "MOST", 1)
         text = (await api.http.get("/metrics")).text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,8 @@ import pytest
 from tests.api.helpers import Api, api_test
 from tests.client.helpers import rows
 from tests.live import small, until
+
+from headgate.api import gateway
 
 pytestmark = pytest.mark.nats
 
@@ -93,3 +97,56 @@ def test_what_nobody_wanted_makes_the_share_a_range(tmp_path: Path, nats_url: st
         assert part["hops"] == part["path"] == []
 
     api_test(tmp_path, nats_url, small(fast={"site": "leaf", "where": "speed > 20"}), work)
+
+
+def test_a_report_that_takes_long_is_read_behind_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one waits; later ones get the one before while it is read again, and hear of it when that fails."""
+    now_s, read, failing = 100.0, 0, False
+
+    async def report() -> int:
+        nonlocal now_s, read
+        if failing:
+            raise TimeoutError
+        read, now_s = read + 1, now_s + 5.0
+        return read
+
+    async def run() -> None:
+        nonlocal now_s, failing
+        monkeypatch.setattr(gateway.time, "monotonic", lambda: now_s)
+        recent = gateway.Recent(report, fresh_s=1.0)
+        assert await recent.get() == 1
+        now_s += 10.0
+        assert await recent.get() == 1  # it takes five seconds to read, so ten are not old
+        now_s += 10.0
+        assert await recent.get() == 1
+        await asyncio.sleep(0)
+        assert await recent.get() == 2
+        now_s, failing = now_s + 20.0, True
+        assert await recent.get() == 2
+        await asyncio.sleep(0)
+        with pytest.raises(TimeoutError):
+            await recent.get()
+        await recent.close()
+
+    asyncio.run(run())
+
+
+def test_what_the_plan_grants_is_not_waited_for_for_ever(
+    tmp_path: Path, nats_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A subscription that is made while the plan is evaluated for seconds is answered without what it is granted."""
+
+    async def work(api: Api) -> None:
+        known = await api.json("GET", "/api/subscriptions/here")
+        assert known["granted"]["site"] == "leaf"
+        slow = threading.Event()
+        evaluate = gateway.granted
+        monkeypatch.setattr(gateway, "_GRANTED_S", 0.05)
+        monkeypatch.setattr(gateway, "granted", lambda *given: slow.wait(20) and evaluate(*given))
+        made = await api.json("POST", "/api/subscriptions", 201, json={"name": "x", "stream": "fleet", "site": "leaf"})
+        assert (made["name"], made["granted"]) == ("x", None)
+        slow.set()
+        monkeypatch.setattr(gateway, "_GRANTED_S", 20.0)
+        assert (await api.json("GET", "/api/subscriptions/x"))["granted"]["site"] == "leaf"
+
+    api_test(tmp_path, nats_url, small(here={"site": "leaf"}), work)

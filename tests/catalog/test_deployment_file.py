@@ -158,3 +158,11 @@ def test_what_a_move_must_bring_is_a_part(value: str) -> None:
     text = f"options: {{replan_move_gain: {value}}}\nsites: {{a: }}\n"
     with pytest.raises(DeploymentError, match=r"options\.replan_move_gain: .* is not a part .*at least 0"):
         parse_deployment(text, "f")
+
+
+@pytest.mark.parametrize("shares", ["[ada]", "{ada: 0}", "{ada: much}", "{ada: true}"])
+def test_shares_of_the_matching_are_numbers_above_zero(shares: str) -> None:
+    text = "sites: {a: {}}\nstreams: {s: {root: a, source: {format: nats}, schema: {x: int}}}\n"
+    parse_deployment(f"{text}options: {{matching_shares: {{ada: 2.5}}}}\n", "test.yaml")
+    with pytest.raises(DeploymentError, match=r"\{ada: 3\}"):
+        parse_deployment(f"{text}options: {{matching_shares: {shares}}}\n", "test.yaml")

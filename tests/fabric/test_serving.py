@@ -78,3 +78,28 @@ async def _mute(fabric: Fabric) -> str:
 
     await fabric.serve(subject, never)
     return subject
+
+
+def test_another_site_is_answered_where_a_guard_lets_it_through(nats_url: str) -> None:
+    """Also by a relay with an operator's credentials: sites ask it under their own names."""
+
+    async def answer(data: bytes) -> bytes:
+        return b"for " + data
+
+    async def guard(asker: str, data: bytes) -> bool:
+        return asker == data.decode()
+
+    async def run() -> None:
+        async with await Fabric.connect(nats_url) as fabric:
+            subject = _subject()
+            fabric.guards[subject] = guard
+            end = await fabric.serve(subject, answer)
+            assert await fabric.request(subject, b"home", 5) == b"for home"
+            assert await fabric.request(f"{subject}.leaf", b"leaf", 5) == b"for leaf"
+            with pytest.raises(FabricError, match="leaf may not ask this here"):
+                await fabric.request(f"{subject}.leaf", b"other", 5)
+            await end()
+            with pytest.raises(FabricError, match="nobody is there"):
+                await fabric.request(f"{subject}.leaf", b"leaf", 5)
+
+    asyncio.run(run())

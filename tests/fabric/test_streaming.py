@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headgate.fabric import EmbeddedServer, Fabric
-from headgate.fabric.streaming import AHEAD, LogStream, NoStreamError
+from headgate.fabric.streaming import AHEAD, FIRST_BYTES, LogStream, NoStreamError
 from headgate.wire.logs import Log, Logs
 
 pytestmark = pytest.mark.nats
@@ -122,5 +122,20 @@ def test_a_reader_without_the_right_to_it_is_told(nats_url: str) -> None:
         await fabric.ensure(log)
         with pytest.raises(NoStreamError, match="refused before"):  # whoever asks reads the log as usual meanwhile
             await fabric.streamed(stream, log, subject, 0, 10)
+
+    streaming(nats_url, work)
+
+
+def test_large_messages_are_sent_ahead_by_bytes(nats_url: str) -> None:
+    """What lies in the buffers of a slow link is in the way of everything else on the connection."""
+
+    async def work(fabric: Fabric, stream: LogStream, log: Log, subject: str) -> None:
+        for _ in range(12):
+            await fabric.publish(fabric.logs.link("root", "leaf", "s"), bytes(FIRST_BYTES // 2))
+        place, most = 0, 0
+        while place < 12:
+            place = (await fabric.streamed(stream, log, subject, place, 1))[-1].sequence
+            most = max(most, stream._open)
+        assert most <= FIRST_BYTES // 65536  # of messages whose size is not known yet
 
     streaming(nats_url, work)

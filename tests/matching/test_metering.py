@@ -108,3 +108,26 @@ def test_a_class_that_became_slow_is_watched_again() -> None:
     changing.calls.clear()
     meter.evaluate(spec, ROWS)
     assert changing.calls[0] == 32
+
+
+def test_a_class_that_is_served_less_is_evaluated_on_another_part_of_the_rows_each_time() -> None:
+    clock = Clock()
+    one, other = Slow(clock, 5.0, "true"), Slow(clock, 5.0, "true")
+    index = ScanIndex([ClassSpec(1, one), ClassSpec(2, other)])
+    index.meter = meter = Meter(clock)
+    looked_at = []
+    for turn in range(8):
+        meter.serve({2: 0.25}, turn)
+        hits = index.match(ROWS).rows_by_class()
+        assert len(hits[1]) == 10_000
+        assert np.array_equal(hits[2], np.arange(hits[2][0], hits[2][0] + 2_500))
+        looked_at.append(int(hits[2][0]))
+        left = meter.take()
+        assert {each: (spent.rows, spent.left_out, spent.slow) for each, spent in left.items()} == {
+            2: (2_500, 7_500, False)
+        }
+        assert {each: rows for each, (rows, _) in meter.take_costs().items()} == {1: 10_000, 2: 2_500}
+    assert len(set(looked_at)) == 8
+    meter.serve({}, 9)
+    assert index.match(ROWS).counts().sum() == 20_000
+    assert meter.take() == {}

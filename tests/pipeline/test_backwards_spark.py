@@ -78,23 +78,23 @@ def test_files_that_come_after_the_checkpoint_moved_back_are_all_delivered(spark
 def test_the_generator_goes_on_from_the_root_log(spark, nats_url, tmp_path):
     async def scenario():
         checkpoint = tmp_path / "state" / "checkpoints" / "s"
-        source = {"format": "generator", "kind": "fleet", "limit": 3000, "max_rows_per_trigger": 1000}
+        source = {"format": "generator", "kind": "fleet", "limit": 3000}
         plan = document(source)
         del plan["streams"]["s"]["schema"]
         async with running(plan, tmp_path / "state", nats_url, spark) as live:
             live.readers.start(["all"])
-            await live.run_queries()
+            await live.run_queries(max_rows=1000)
             take_back(checkpoint, 2)
-            await live.run_queries()
+            await live.run_queries(max_rows=1000)
             shutil.rmtree(checkpoint / "spark")
-            await live.run_queries()
+            await live.run_queries(max_rows=1000)
             await live.settle()
             assert live.seqs("all") == [*range(1, 3001)]
             found = manifests(live)
             assert [json.loads(each.ranges[0].after)["row"] for each in found] == [1000, 2000, 3000]
             (checkpoint / "spark" / "commits" / "17").write_text("v1\n{}")
             with pytest.raises(LineageError, match="batch 17 was committed, but its root log ends with batch 2"):
-                await live.run_queries()
+                await live.run_queries(max_rows=1000)
 
     asyncio.run(scenario())
 

@@ -16,7 +16,7 @@ from headgate.pipeline.session import settings
 from headgate.pipeline.start_stages import Stages, process_age_s
 
 _FORK = """
-import os, sys, threading
+import gc, os, sys, threading
 from headgate.pipeline.daemon import preload
 assert preload("pyspark.worker") and not preload("pyspark.sql.worker.plan_data_source_read")
 assert threading.active_count() == 1
@@ -24,7 +24,8 @@ child = os.fork()
 if child == 0:
     import pyarrow as pa, numpy as np
     from headgate.pipeline.match import possible_times
-    assert "numba" in sys.modules
+    assert "numba" in sys.modules and "pyspark.worker" in sys.modules
+    assert gc.get_freeze_count() > 50_000 > len(gc.get_objects())  # what a worker searches after every task
     assert possible_times(pa.array(np.arange(100_000)), 0).filter(pa.array([True] * 100_000)).null_count == 0
     os._exit(7)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))

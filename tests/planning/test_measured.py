@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.model import Column, Deployment, Plan, Schema, Site, Source, Stream, Subscription, Tree
+from headgate.model import Column, Deployment, Link, Links, Plan, Schema, Site, Source, Stream, Subscription, Tree
 from headgate.planning import Graph, problem_of
 from headgate.planning import measured as measured_module
 from headgate.planning.measured import Bandwidth, Figures, Measured, Observed, cautious, crossings, measured_problem
@@ -168,3 +168,17 @@ def test_figures_hold_for_subscriptions_that_came_later() -> None:
     assert flow.universe.row_bytes == pytest.approx(BASE + sum(COLUMNS.values()))
     parts = {member.site: member.interest.size / flow.universe.row_bytes for member in problem.members}
     assert parts == pytest.approx({"x": 0.75, "y": 0.5, "z": 0.2})  # a > 0 holds a > 1; nothing was seen of a > 7
+
+
+@pytest.mark.parametrize(
+    ("rate", "follow", "expected"), [(300.0, False, 300.0), (900.0, False, 500.0), (900.0, True, 900.0)]
+)
+def test_a_link_that_was_full_is_planned_with_what_it_carried(rate: float, follow: bool, expected: float):
+    """Not with more than is declared, unless that is only a first guess."""
+    ends = frozenset(("root", "x"))
+    deployment, class_ids = _deployment([("x", 1, None), ("y", 1, None)])
+    links = Links(pairs={ends: Link(ends, 0.01, 500.0, follow=follow)})
+    found = replace(deployment, links=links)
+    measured = Measured(links={ends: rate})
+    assert measured_problem(found, class_ids, measured).capacities == {ends: expected}
+    assert Figures.of(measured).problem(found, class_ids).capacities == {ends: expected}

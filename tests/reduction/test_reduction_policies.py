@@ -8,7 +8,7 @@ import pytest
 
 from headgate.model import Schema
 from headgate.reduction import PolicyError, parse_policy, parse_policy_xml
-from headgate.reduction.filters.delta import Delta
+from headgate.reduction.filters.delta import DeltaFilter
 from headgate.reduction.filters.latest import Latest
 from headgate.reduction.filters.within import Within
 
@@ -41,7 +41,7 @@ def test_figure_2_in_both_forms() -> None:
     }
     for policy in (parse_policy(document, SCHEMA), parse_policy_xml(FIGURE_2, SCHEMA)):
         delta, within, latest = (level.filters[0] for level in policy.levels)
-        assert isinstance(delta, Delta)
+        assert isinstance(delta, DeltaFilter)
         assert delta.change == 5
         assert isinstance(within, Within)
         assert within.drop

@@ -115,7 +115,7 @@ async def world(directory: Path, **more: Any) -> AsyncIterator[World]:
 
 
 async def read(client: Client, name: str, upto: int) -> tuple[pa.Table, dict[str, int]]:
-    """Everything that a subscription gets up to a row, and what was given up by reason."""
+    """Everything that a subscription gets up to a row, what was given up by reason, and what was not looked at."""
     found: list[pa.RecordBatch] = []
     given_up: dict[str, int] = {}
     inbox = await client.subscribe(name)
@@ -123,6 +123,8 @@ async def read(client: Client, name: str, upto: int) -> tuple[pa.Table, dict[str
         found.append(delivery.rows)
         for reason, count in delivery.given_up.items():
             given_up[reason] = given_up.get(reason, 0) + count
+        if delivery.unevaluated:
+            given_up["unevaluated"] = given_up.get("unevaluated", 0) + delivery.unevaluated
         inbox.done()  # type: ignore[union-attr]
         if delivery.upto >= upto:
             break

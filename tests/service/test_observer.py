@@ -9,8 +9,8 @@ from headgate.model import Column, Deployment, Links, Plan, Schema, Site, Source
 from headgate.planning.measured import Observed
 from headgate.protocol.reports import RelayReport
 from headgate.service.hop_delays import Hops
+from headgate.service.link_status import latencies
 from headgate.service.observer import calibrated
-from headgate.service.status import latencies
 from headgate.wire.snapshot import Snapshot
 
 SEEN = Observed(100.0, {frozenset({1}): 0.5, frozenset({1, 2}): 0.5}, {"a": 8.0}, 2.0)

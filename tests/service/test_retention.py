@@ -205,6 +205,10 @@ def test_rows_are_not_shed_for_a_subscription_that_may_miss_nothing(tmp_path: Pa
             assert all(each["difference"] == 0 for each in lines.values())
             # Each of those rows was missed by one class alone.
             assert stream["errors"]["false_negatives"] == {"estimate": partly, "low": partly, "high": partly}
+            missed = {name: each["errors"]["false_negatives"] for name, each in lines.items()}
+            assert {name: each["estimate"] for name, each in missed.items()} == {"all": partly, "strict": 0, "same": 0}
+            assert missed["all"]["low"] < partly < missed["all"]["high"]  # a sample of 16 is not sure
+            assert any(each.startswith(f"subscription all: about {partly} (95 %:") for each in error_lines(status))
             assert f"stream fleet: {partly} rows matched only for those who may miss less" in error_lines(status)
 
             async def told() -> bool:

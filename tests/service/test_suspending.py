@@ -1,4 +1,4 @@
-"""A filter that takes far longer than was estimated: rows are left out for it and counted, then it is suspended."""
+"""Filters that hurt: one that takes far longer than estimated is suspended, one identity's many are served less."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from tests.service.test_grants import World, read
 
 from headgate.catalog import parse_deployment
 from headgate.client import Client, ClientError
+from headgate.matching import fair_shares
+from headgate.pipeline.shares import MatchingShares
 from headgate.pipeline.worker import Address
 from headgate.service.runtime import open_runtime
 from headgate.service.settings import Settings
@@ -59,7 +61,7 @@ def test_a_filter_that_takes_too_long_is_suspended_and_the_stream_goes_on(tmp_pa
                     assert "us a row in 3 micro-batches" in await until(suspended)
                     await asyncio.to_thread(direct.commit, "staff", rows(600, 700), 3)
                 assert (await read(bob, "fine", 700))[0].num_rows == 700
-                got, _ = await read(ada, "slow", 700)
+                got, told = await read(ada, "slow", 700)
                 status = await runtime.status()
                 line = await here.ledger("slow")
                 assert line["matched"] == got.num_rows
@@ -67,6 +69,7 @@ def test_a_filter_that_takes_too_long_is_suspended_and_the_stream_goes_on(tmp_pa
                 left_out = status["subscriptions"]["slow"]["unevaluated"]
                 looked_at = 600 - left_out
                 assert 0 < left_out < 600
+                assert told == {"unevaluated": left_out}  # its reader hears of each of them
                 assert got.num_rows <= looked_at // 2 + 3
                 assert [each["kind"] for each in status["findings"] if "slow" in each["subject"]] == ["suspended"]
                 assert not any(each["wrong"] for each in status["findings"])
@@ -75,5 +78,47 @@ def test_a_filter_that_takes_too_long_is_suspended_and_the_stream_goes_on(tmp_pa
                 changed = {"stream": "staff", "site": "root", "where": "n < 750", "select": ["n"]}
                 await ada.control("subscribe", name="slow", subscription=changed, change=True)
                 assert await suspended() == ""
+
+    asyncio.run(run())
+
+
+@pytest.mark.nats
+def test_whoever_takes_more_than_its_share_of_a_stream_that_is_behind_is_served_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fair_shares, "HEAVY", 0.0)  # whatever the rest of a micro-batch takes here
+
+    async def run() -> None:
+        deployment = parse_deployment(yaml.safe_dump(DOCUMENT), "test.yaml")
+        async with (
+            open_runtime(Settings(state_dir=tmp_path / "state", job=False), deployment) as runtime,
+            await Client.connect(state_dir=tmp_path / "state") as operator,
+        ):
+            here = World(runtime, operator, tmp_path)
+            assert runtime.server is not None
+            async with await here.user("ada") as ada, await here.user("bob") as bob:
+                wish = {"stream": "staff", "site": "root", "select": ["n"]}
+                many = {f"dear-{k}": {**wish, "where": f"text RLIKE 'a.*{k}$' OR n >= 0"} for k in range(20)}
+                await ada.control("subscribe", subscriptions=many, change=False)
+                await (await bob.subscribe("fine", stream="staff", site="root", where="n >= 0", select=["n"])).close()
+                with DirectCommits(Address(runtime.server.url, Logs()), "test") as direct:
+                    direct.shares["staff"] = MatchingShares("staff", 1e-4)  # every micro-batch is late
+                    for batch in range(3):
+                        part = pa.record_batch({"n": pa.array(range(400)), "text": ["a" * 500] * 400})
+                        await asyncio.to_thread(direct.commit, "staff", part, batch)
+                everything, nothing = await read(bob, "fine", 1200)
+                assert (everything.num_rows, nothing) == (1200, {})
+                got, told = await read(ada, "dear-7", 1200)
+                assert 400 < got.num_rows < 1100  # all of the first micro-batch, then less and less
+                assert told == {"unevaluated": 1200 - got.num_rows}
+                status = await runtime.status()
+                shares = {each["identity"]: each for each in status["streams"]["staff"]["job"]["shares"]}
+                assert shares["ada"]["gets_us"] < shares["ada"]["needs_us"]
+                assert shares["bob"]["gets_us"] == shares["bob"]["needs_us"]
+                assert 0 < status["subscriptions"]["dear-7"]["served"] < 0.5
+                assert "served" not in status["subscriptions"]["fine"]
+                assert [each["kind"] for each in status["findings"] if "dear-7" in each["subject"]] == ["share"]
+                line = await here.ledger("dear-7")
+                assert (line["matched"], line["difference"]) == (got.num_rows, 0)
 
     asyncio.run(run())

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from hypothesis import given
@@ -14,6 +15,8 @@ from tests.live import running, small, until
 
 from headgate.client import Client
 from headgate.model import RequestLimits
+from headgate.model.caller import Caller
+from headgate.service.request_desk import HELD_S, MOST_HELD, Desk
 from headgate.service.request_turns import RequestTurns
 
 
@@ -109,3 +112,39 @@ def test_a_request_that_is_charged_more_leaves_fewer_for_later() -> None:
     assert turns.offer("ada", 3, 0.0) is None
     assert turns.offer("eve", 2, 0.1) is None
     turns.charge("nobody", 9)
+
+
+def test_a_refusal_is_held_back_and_not_longer_than_it_says() -> None:
+    """Somebody with 32 questions open asks again with every answer: it gets a few answers in the time of one."""
+
+    async def run() -> None:
+        answers: list[dict[str, object]] = []
+
+        @dataclass(frozen=True)
+        class Call:
+            data: bytes = b"x" * 1000
+
+            async def reply(self, data: bytes) -> None:
+                answers.append(json.loads(data))
+
+        desk = Desk(RequestLimits(requests_per_s=100.0, burst=1, waiting=1), 1)
+        caller = Caller("eve", "subscriber")
+
+        async def nothing(_: Caller, __: bytes) -> None:
+            return None
+
+        desk.turns.offer(caller.flow, (caller, Call(), nothing), time.monotonic())  # type: ignore[arg-type]
+        desk.turns.charge(caller.flow, 1_000)
+        for _ in range(32):
+            await desk.take(caller, Call(), nothing)  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        assert answers == []
+        await asyncio.gather(*desk._held)
+        assert len(answers) == 32
+        assert all(9 < float(str(each["retry_after_s"])) <= 10 - HELD_S + 0.1 for each in answers)
+        for _ in range(MOST_HELD + 3):
+            await desk.take(caller, Call(), nothing)  # type: ignore[arg-type]
+        assert len(answers) == 32 + 3  # past the limit they are told at once
+        await desk.close()
+
+    asyncio.run(run())

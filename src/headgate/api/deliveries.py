@@ -20,6 +20,7 @@ def given_up(delivery: Delivery) -> dict[str, Any] | None:
         "given_up": dict(delivery.given_up),
         "digest": dict(delivery.digest),
         "shed": delivery.shed,
+        "unevaluated": delivery.unevaluated,
         "unsent": dict(delivery.unsent),
         "unsent_digest": dict(delivery.unsent_digest),
     }

@@ -57,13 +57,18 @@ def processes(reports: Mapping[str, ProcessReport], now_ms: int) -> Iterator[Met
     yield gauge("process_report_age_seconds", "How long ago a process last reported.", ("process",), ages)
 
 
-def estimates(streams: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
-    """What admission control has cost in matches, by samples, with the ends of their 95 % intervals."""
+def estimates(
+    streams: Mapping[str, Mapping[str, Any]], subscriptions: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Metric]:
+    """What was missed or is wrong before matching, by samples, with the ends of their 95 % intervals."""
     for key in ("false_negatives", "false_positives"):
         found = {name: each["errors"][key] for name, each in streams.items() if each.get("errors")}
         word = key.replace("_", " ")
         rows = (((name, bound), each[bound]) for name, each in found.items() for bound in ("estimate", "low", "high"))
         yield gauge(f"stream_{key}", f"Estimated {word} of admission control.", ("stream", "bound"), rows)
+        own = {name: each["errors"][key] for name, each in subscriptions.items() if each.get("errors")}
+        rows = (((name, bound), each[bound]) for name, each in own.items() for bound in ("estimate", "low", "high"))
+        yield gauge(f"subscription_{key}", f"Estimated {word} of a subscription.", ("subscription", "bound"), rows)
 
 
 def attainment(deployment: Deployment, planner: Mapping[str, Any]) -> Iterator[Metric]:

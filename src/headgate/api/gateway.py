@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
@@ -22,10 +22,12 @@ from headgate.client.client import known_names
 from headgate.client.reader import Reading
 from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError, nearest
+from headgate.fabric import cancel_all
 from headgate.fabric.gated import GatedFabric
 from headgate.fabric.registry import User
 from headgate.filters import FilterError
 from headgate.gateway.feeds import Feeds
+from headgate.gateway.memory import MEMORY_BYTES
 from headgate.planning import PlanResult
 from headgate.protocol.port import Stored
 from headgate.protocol.reports import PlannerReport
@@ -40,12 +42,17 @@ from headgate.wire.snapshot import Snapshot
 T = TypeVar("T")
 SAMPLE_S: Final = 10.0
 """How often figures are kept for time series."""
+_GRANTED_S: Final = 10.0
 _FRESH_S: Final = 1.0
 _STATUS_S: Final = 60.0
 
 
 class Recent(Generic[T]):
-    """A report that everybody who asks within a moment gets the same of; it is read by one at a time."""
+    """A report that everybody who asks within a moment gets the same of; it is read by one at a time.
+
+    One that takes longer than a moment to read, as that of 100,000 subscriptions does, is read again in the background:
+    who asks meanwhile gets the one before, and does not wait.
+    """
 
     def __init__(self, read: Callable[[], Awaitable[T]], fresh_s: float = _FRESH_S) -> None:
         self._read = read
@@ -54,10 +61,25 @@ class Recent(Generic[T]):
         self._read_s = 0.0
         self._took_s = 0.0
         self._value: T | None = None
+        self._again: asyncio.Task[T] | None = None
 
     async def get(self) -> T:
-        """The report, at most `fresh_s` older than the question, or three times as old as it takes to read."""
+        """The report, at most `fresh_s` older than the question, or a few times as old as it takes to read."""
         asked_s = time.monotonic()
+        if self._value is None or self._took_s <= self._fresh_s or self._failed():
+            return await self._at_most(asked_s)
+        if self._read_s < asked_s - 3 * self._took_s and (self._again is None or self._again.done()):
+            self._again = asyncio.create_task(self._at_most(asked_s))
+        return self._value
+
+    def _failed(self) -> bool:
+        """Whether it could not be read again: then whoever asks next is told why."""
+        task, failed = self._again, False
+        if task is not None and task.done():
+            self._again, failed = None, task.cancelled() or task.exception() is not None
+        return failed
+
+    async def _at_most(self, asked_s: float) -> T:
         async with self._turn:
             if self._value is None or self._read_s < asked_s - max(self._fresh_s, 3 * self._took_s):
                 began_s = time.monotonic()
@@ -65,6 +87,10 @@ class Recent(Generic[T]):
                 self._read_s = time.monotonic()
                 self._took_s = self._read_s - began_s
             return self._value
+
+    async def close(self) -> None:
+        """End what is being read."""
+        await cancel_all([] if self._again is None else [self._again])
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +103,8 @@ class ServedPart:
 
     site: str | None = None
     users_limited: bool = False
+    memory_bytes: int = MEMORY_BYTES
+    """What the memory of each site holds at most."""
 
 
 class Gateway:
@@ -89,7 +117,7 @@ class Gateway:
         self.part = part or ServedPart()
         self.users = Users(state_dir)
         self.texts = RowTexts()
-        self.feeds = Feeds(client, None if self.part.site is None else (self.part.site,))
+        self.feeds = Feeds(client, None if self.part.site is None else (self.part.site,), self.part.memory_bytes)
         self.feeds.adopt(client)
         self.readers = HttpReaders(client, site=self.part.site)
         self.keys = IdempotencyKeys()
@@ -100,7 +128,7 @@ class Gateway:
         self._attained: tuple[tuple[int, int], list[Attained]] | None = None
         self._status = Recent(self._read_status)
         self._granted: tuple[tuple[int, int], PlanResult | None] | None = None
-        self._planning = asyncio.Lock()
+        self._evaluating: asyncio.Task[None] | None = None
         self.asking = asyncio.Lock()
         """Held by a question that takes seconds of the processor: one is answered at a time."""
         self.describe: Callable[[], dict[str, Any]] = dict
@@ -131,6 +159,8 @@ class Gateway:
         for each in self._of_users.values():
             await each.close()
         await self.feeds.close()
+        await self._status.close()
+        await cancel_all([] if self._evaluating is None else [self._evaluating])
 
     async def snapshot(self) -> Snapshot:
         """The deployment as it is in force now."""
@@ -170,14 +200,23 @@ class Gateway:
         return shown((await read_reports(self.client.fabric, PlannerReport)).get("_"))
 
     async def granted(self) -> PlanResult | None:
-        """What the plan in force gives to whom: evaluated once for a revision and a report of the planner."""
-        async with self._planning:
-            snapshot, planner = await self.snapshot(), await self.planner()
-            key = (snapshot.revision, planner.get("time_ms", 0))
-            if self._granted is None or self._granted[0] != key:
-                found = await asyncio.to_thread(granted, snapshot, measured_sizes(planner))
-                self._granted = key, found
-            return self._granted[1]
+        """What the plan in force gives to whom: evaluated once for a revision and a report of the planner.
+
+        Of 100,000 subscriptions that takes a while: who asks waits for some seconds, and gets the one before then.
+        """
+        snapshot, planner = await self.snapshot(), await self.planner()
+        key = (snapshot.revision, planner.get("time_ms", 0))
+        until_s = time.monotonic() + _GRANTED_S
+        while (self._granted is None or self._granted[0] != key) and time.monotonic() < until_s:
+            if self._evaluating is None or self._evaluating.done():
+                self._evaluating = asyncio.create_task(self._evaluate(key, snapshot, planner))
+            done, _ = await asyncio.wait([self._evaluating], timeout=until_s - time.monotonic())
+            for each in done:
+                each.result()
+        return None if self._granted is None else self._granted[1]
+
+    async def _evaluate(self, key: tuple[int, int], snapshot: Snapshot, planner: Mapping[str, Any]) -> None:
+        self._granted = key, await asyncio.to_thread(granted, snapshot, measured_sizes(planner))
 
     async def subscription(self, name: str) -> dict[str, Any]:
         """All that is known of a subscription: as it was written, what its filter means, and what the plan grants it.
@@ -256,6 +295,21 @@ class UserGateway(Gateway):
         snapshot, found = await self.snapshot(), await self.whole.planner()
         mine = {name: each for name, each in found.get("subscriptions", {}).items() if name in snapshot.class_ids}
         return {"subscriptions": mine, "time_ms": found.get("time_ms", 0)} if mine else {}
+
+    async def _member(self, snapshot: Snapshot, name: str) -> dict[str, Any]:
+        """As for an operator, without which link or site binds: that is everybody's."""
+        found = await super()._member(snapshot, name)
+        granted = found["granted"]
+        return {**found, "granted": None if granted is None else {**granted, "binds": None}}
+
+    async def attainment(self) -> list[Attained]:
+        """What the user's own subscriptions attain; of the reasons those that are not about links of everybody."""
+        mine = (await self.snapshot()).deployment.subscriptions
+        found = [each for each in await self.whole.attainment() if each.name in mine]
+        own = ("inbox", "reader")
+        return [
+            each if each.reason is None or each.reason.kind in own else replace(each, reason=None) for each in found
+        ]
 
     async def granted(self) -> PlanResult | None:
         """What the plan in force gives; callers show what of it is the user's."""

@@ -70,7 +70,8 @@ def families(
     yield from _subscriptions(snapshot.deployment, status["subscriptions"], planner)
     yield from delays(snapshot, tallies)
     yield from attainment(snapshot.deployment, planner)
-    yield from estimates(status["streams"])
+    shown = status["subscriptions"] if len(snapshot.deployment.subscriptions) <= MOST else {}
+    yield from estimates(status["streams"], shown)
     yield from _planner(planner)
 
 

@@ -11,9 +11,10 @@ from pydantic import Field
 from starlette.responses import JSONResponse, Response
 
 from headgate.api.gateway import Gateway
-from headgate.api.routing import MOST, Here, router
+from headgate.api.routing import MOST, Here, open_to_users, router
 from headgate.api.subscriptions import Strict
-from headgate.service.attainment import STATES, UNWELL, Attained, counted, heat
+from headgate.model import Subscription
+from headgate.service.attainment import UNWELL, Attained, counted, heat
 from headgate.wire.snapshot import Snapshot
 
 routes = router("overview")
@@ -23,22 +24,22 @@ _CELLS: Final = 5000
 """Subscriptions that get a cell of their own in the heat view; of more only streams and sites have cells."""
 _CHANGES: Final = 20
 _ALERTS: Final = 50
-_RANK: Final = {state: place for place, state in enumerate(STATES)}
 
 
 @routes.get("/overview", summary="Whether all is well, who is not, and why: sites, links and streams with their rates")
+@open_to_users
 async def show_overview(here: Here) -> Response:
-    """Rates are those of the last seconds, null while there are not two readings yet."""
+    """Rates are those of the last seconds, null while there are not two readings yet. A user sees what is its own."""
     snapshot, status, planner = await here.snapshot(), await here.status(), await here.planner()
     found = await here.attainment()
-    unwell = sorted((each for each in found if each.state in UNWELL), key=_severity)
+    unwell = [each for each in found if each.state in UNWELL]
     contracts = [each for each in found if each.at_least is not None]
     document = {
         "time_ms": status["time_ms"],
         "revision": snapshot.revision,
         "service": status["service"],
         "findings": status["findings"][:100],
-        "machine": status["machine"],
+        "machine": status.get("machine"),
         "alerts": status.get("alerts", [])[:_ALERTS],
         "states": counted(found),
         "subscriptions": len(found),
@@ -48,8 +49,8 @@ async def show_overview(here: Here) -> Response:
         "streams": {name: _stream(here, snapshot, name, each) for name, each in status["streams"].items()},
         "sites": _sites(here, snapshot, status, planner, found),
         "links": _links(here, snapshot, status),
-        "joins": status["joins"][-_CHANGES:],
-        "reorderings": status["reorderings"][-_CHANGES:],
+        "joins": status.get("joins", [])[-_CHANGES:],
+        "reorderings": status.get("reorderings", [])[-_CHANGES:],
         "planner": {key: value for key, value in planner.items() if key not in ("streams", "sites", "subscriptions")},
     }
     return JSONResponse(document)
@@ -150,11 +151,6 @@ def _links(here: Gateway, snapshot: Snapshot, status: Mapping[str, Any]) -> list
     return found
 
 
-def _severity(each: Attained) -> tuple[int, float, str]:
-    ratio = each.ratio
-    return _RANK[each.state], 2.0 if ratio is None else ratio, each.name
-
-
 class AttainmentPage(Strict):
     """Which subscriptions, in which order, and which page of them."""
 
@@ -173,32 +169,36 @@ class AttainmentPage(Strict):
     offset: Annotated[int, Field(ge=0, le=2**53)] = 0
     limit: Annotated[int, Field(ge=1, le=MOST)] = 50
 
-    def fits(self, each: Attained, where: str) -> bool:
-        """Whether a subscription with this filter is one of them, whatever its state."""
-        return (
-            (self.stream is None or each.stream == self.stream)
-            and (self.site is None or each.site == self.site)
-            and (not self.search or all(word in f"{each.name} {where}".lower() for word in self.search.lower().split()))
-        )
+    def fits(self, each: Attained, subscription: Subscription | None) -> bool:
+        """Whether a subscription is one of them, whatever its state."""
+        if (self.stream is not None and each.stream != self.stream) or (
+            self.site is not None and each.site != self.site
+        ):
+            return False
+        if not self.search:
+            return True
+        text = f"{each.name} {'' if subscription is None else subscription.where}".lower()
+        return all(word in text for word in self.search.lower().split())
 
     def listed(self, chosen: list[Attained]) -> list[Attained]:
         """Those in the wanted state, in the wanted order."""
         found = [each for each in chosen if self.state is None or _in_state(each, self.state)]
-        found.sort(key=_severity if self.sort == "state" else lambda each: _sortable(getattr(each, self.sort)))
+        if self.sort != "state":  # they come in that order
+            found.sort(key=lambda each: _sortable(getattr(each, self.sort)))
         return found[::-1] if self.descending else found
 
 
 @routes.get("/attainment", summary="Attained against contracted quality: searched, sorted, by pages, and as heat")
+@open_to_users
 async def show_attainment(here: Here, wanted: Annotated[AttainmentPage, Query()]) -> Response:
     """`heat` has a cell for each stream and site; `cells` one for each subscription where there are at most 5,000."""
     snapshot, found = await here.snapshot(), await here.attainment()
-    wheres = {name: each.where for name, each in snapshot.deployment.subscriptions.items()}
-    document = await asyncio.to_thread(_page, wanted, found, wheres)
+    document = await asyncio.to_thread(_page, wanted, found, snapshot.deployment.subscriptions)
     return JSONResponse({"time_ms": (await here.status())["time_ms"], "revision": snapshot.revision, **document})
 
 
-def _page(wanted: AttainmentPage, found: list[Attained], wheres: Mapping[str, str]) -> dict[str, Any]:
-    chosen = [each for each in found if wanted.fits(each, wheres.get(each.name, ""))]
+def _page(wanted: AttainmentPage, found: list[Attained], subscriptions: Mapping[str, Subscription]) -> dict[str, Any]:
+    chosen = [each for each in found if wanted.fits(each, subscriptions.get(each.name))]
     listed = wanted.listed(chosen)
     return {
         "total": len(listed),

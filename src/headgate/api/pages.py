@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import cache
+from html import escape
 from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Annotated, Any, Final
@@ -26,8 +27,9 @@ _TYPES: Final = {
     "ts": "text/plain",
 }
 _HELP: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Headgate</title>
-<h1>Headgate</h1><p>This page is for whoever runs the deployment. Print a link that opens it with:</p>
-<pre>headgate login</pre></html>"""
+<h1>Headgate</h1><p>Whoever runs the deployment opens this page with the link that this command prints:</p>
+<pre>headgate login</pre><p>A user of it, with its credentials, on whatever machine they are:</p>
+<pre>headgate login --creds FILE --address ADDRESS</pre></html>"""
 
 
 def static_files() -> dict[str, Traversable]:
@@ -50,12 +52,14 @@ def _files() -> dict[str, Traversable]:
     return static_files()
 
 
-def asset(request: Request, name: str) -> Response:
-    """A file of the `static` directory; whoever has it already is told so."""
+def asset(request: Request, name: str, user: str | None = None) -> Response:
+    """A file of the `static` directory; whoever has it already is told so. A page says which user it is for."""
     file = _files().get(name)
     if file is None:
         raise ApiError(f"no page {name[:100]!r}", kind="unknown")
     data = file.read_bytes()
+    if user is not None:
+        data = data.replace(b"<body>", f'<body class="user" data-user="{escape(user)}">'.encode())
     tag = f'"{hashlib.sha256(data).hexdigest()[:24]}"'
     headers = {"Cache-Control": "no-cache", "ETag": tag}
     if request.headers.get("if-none-match") == tag:
@@ -78,10 +82,10 @@ async def login(request: Request, code: Annotated[str, Query(max_length=1024)]) 
 async def index(request: Request) -> Response:
     """The first page; who is not logged in reads how to."""
     try:
-        access_of(request).identify(request)
+        visitor = access_of(request).identify(request)
     except ApiError:
         return Response(_HELP, 401, {"WWW-Authenticate": "Bearer"}, "text/html")
-    return asset(request, "index.html")
+    return asset(request, "index.html", None if visitor.user is None else visitor.name)
 
 
 @routes.get("/docs")

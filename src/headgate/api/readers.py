@@ -21,6 +21,7 @@ from headgate.client.merged import MergedInbox, split_positions
 from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import cancel_all
+from headgate.wire.snapshot import Snapshot
 
 HOLD_S: Final = 10.0
 """How long a client has to stay after rows were written before they count as delivered without its word."""
@@ -147,6 +148,7 @@ class HttpReaders:
         self._reading: dict[str, HttpReader] = {}
         self._all: set[HttpReader] = set()
         self._ticking: asyncio.Task[None] | None = None
+        self._known: tuple[float, Snapshot | None] = (0.0, None)
 
     def __len__(self) -> int:
         return len(self._all)
@@ -178,7 +180,7 @@ class HttpReaders:
         """
         if len(self._all) >= self._most:
             raise ClientError(f"{self._most:,} readers are connected already", hint="try again later", kind="busy")
-        snapshot = await self._client.snapshot()
+        snapshot = await self._snapshot(name)
         for each in known_names(name, snapshot):
             place = snapshot.deployment.subscriptions[each].site
             if self._site not in (None, place):
@@ -191,7 +193,13 @@ class HttpReaders:
         if before is not None and position is not None and not peek and not _readers_of(position, name) & before.ids:
             raise _taken(name)
         inbox = await self._client.subscribe(
-            name, position=position, peek=peek, max_rows=max_rows, confirming=True, batch=BATCH
+            name,
+            position=position,
+            peek=peek,
+            max_rows=max_rows,
+            confirming=True,
+            batch=BATCH,
+            snapshot=snapshot,
         )
         reader = HttpReader(name, inbox, held=held, peek=peek)
         if position is not None and not peek:
@@ -204,6 +212,17 @@ class HttpReaders:
                 self._reading[name].end(_taken(name))
             self._reading[name] = reader
         return reader
+
+    async def _snapshot(self, name: str) -> Snapshot:
+        """The deployment as it was a moment ago, where that has the subscription: many may come back at once.
+
+        A reader finds out by itself what has changed since.
+        """
+        read_s, known = self._known
+        if known is None or time.monotonic() > read_s + TICK_S or name not in known.subscription_ids:
+            read_s, known = time.monotonic(), await self._client.snapshot()
+            self._known = read_s, known
+        return known
 
     def confirm(self, name: str, position: str) -> None:
         """The client of a reader has everything up to a position."""

@@ -12,7 +12,7 @@ _STREAM: Final = ("root", "state", "head")
 _SUBSCRIPTION: Final = (
     "id", "stream", "site", "starts", "boundary", "matched", "delivered", "reduced", "expired", "in_flight",
     "difference", "oldest_ms", "reasons", "commit_delay_ms", "event_delay_ms", "level", "lost", "unevaluated",
-    "suspended",
+    "suspended", "served", "errors",
 )  # fmt: skip
 
 

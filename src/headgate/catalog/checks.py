@@ -49,6 +49,8 @@ CHOICES = {
 """Options of a whole deployment that are one of some words, or several with commas between them for a mode."""
 PARTS = frozenset(("replan_move_gain", "tuner_approximate"))
 """Options of a whole deployment that are parts: numbers of at least 0."""
+SHARES = "matching_shares"
+"""The option of a whole deployment that gives users other shares of the matching than 1."""
 FORMATS = (
     "generator", "nats", "netcdf", "zarr", "json", "csv", "xml", "text", "parquet", "orc", "avro", "kafka",
     "rate", "rate-micro-batch", "socket", "binaryFile",
@@ -306,6 +308,7 @@ def check_settings(
     for name in sorted(SWITCHES & set(given)):
         if not isinstance(given[name], bool):
             yield Flaw(("options", name), f"{given[name]!r} is not a truth value", "write true or false")
+    yield from _check_shares(given.get(SHARES, {}))
     for name in sorted(CHOICES.keys() & set(given)):
         words = [word.strip() for word in str(given[name]).split(",")] if name == "tuner_mode" else [given[name]]
         for word in words:
@@ -319,6 +322,17 @@ def check_settings(
             position = getattr(error, "position", None)
             place = "" if position is None else f", at character {position + 1} of {text[:80]!r}"
             yield Flaw(path, error.message + place, error.hint, position)
+
+
+def _check_shares(given: Any) -> Iterator[Flaw]:
+    """Flaws of the shares of users: a mapping of names to numbers above 0."""
+    hint = "write a number above 0 for each user, such as {ada: 3}"
+    if not isinstance(given, Mapping):
+        yield Flaw(("options", SHARES), f"{given!r:.60} is no mapping of users", hint)
+        return
+    for name, share in given.items():
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < float("inf"):
+            yield Flaw(("options", SHARES, str(name)), f"{share!r:.60} is no share", hint)
 
 
 def _read_part(text: str) -> float:

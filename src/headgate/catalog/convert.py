@@ -123,6 +123,7 @@ def to_links(entry: LinksEntry) -> Links:
             entry.default_delay if pair.delay is None else pair.delay,
             pair.capacity,
             _to_queue(pair),
+            follow=pair.bandwidth == "measured",
         )
         for pair in entry.pairs
     ]

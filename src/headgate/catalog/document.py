@@ -215,6 +215,10 @@ class PairEntry(QueueEntry):
     between: Annotated[list[str], Field(min_length=2, max_length=2)] = Field(description="Two sites.")
     delay: Duration | None = Field(default=None, description="One-way delay; default: `default_delay`.")
     capacity: Bandwidth = Field(default=None, description="Bandwidth of this path itself, or `unknown`.")
+    bandwidth: Literal["declared", "measured"] = Field(
+        default="declared",
+        description="`measured`: `capacity` is a first guess, and relays send as much as they measure that comes.",
+    )
 
 
 class LinksEntry(QueueEntry):

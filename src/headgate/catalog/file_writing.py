@@ -100,6 +100,7 @@ def links_document(links: Links) -> dict[str, Any]:
             "between": sorted(link.ends),
             "delay": _with_unit(link.delay_s, " s"),
             **_given(capacity=_with_unit(link.capacity_bytes_per_s, " B/s")),
+            **({"bandwidth": "measured"} if link.follow else {}),
             **_queue(link.queue),
         }
         for link in sorted(links.pairs.values(), key=lambda each: sorted(each.ends))

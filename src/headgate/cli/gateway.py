@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from headgate.cli import options as o
 from headgate.cli.stopping import Teller, first_of, stopping
 from headgate.diagnostics import configure
 from headgate.errors import HeadgateError, nearest
+from headgate.model import parse_bytes
 
 
 def register(app: typer.Typer) -> None:
@@ -27,6 +29,7 @@ def gateway(
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM), to serve by TLS.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
+    memory: Annotated[str, typer.Option(help="How much of what came lately is held for readers.")] = "64 MiB",
     at: o.ConnectionOptions = o.HERE,
     logs: o.Logging = o.WARNINGS,
 ) -> None:
@@ -47,7 +50,18 @@ def gateway(
     if (tls_cert is None) != (tls_key is None):
         raise HeadgateError("a certificate needs its key", hint="give both --tls-cert and --tls-key")
     files = None if tls_cert is None or tls_key is None else (str(tls_cert.absolute()), str(tls_key.absolute()))
-    asyncio.run(_run(site, http or "127.0.0.1:0", files, at, Teller(logs.log_format)))
+    place = GatewayPlace(site, http or "127.0.0.1:0", files, int(parse_bytes(memory)))
+    asyncio.run(_run(place, at, Teller(logs.log_format)))
+
+
+@dataclass(frozen=True)
+class GatewayPlace:
+    """Which site is served, where to listen, by which certificate, and with how much memory."""
+
+    site: str
+    address: str
+    tls: tuple[str, str] | None
+    memory_bytes: int
 
 
 def raise_file_limit() -> int:
@@ -58,7 +72,7 @@ def raise_file_limit() -> int:
     return hard
 
 
-async def _run(site: str, address: str, tls: tuple[str, str] | None, at: o.ConnectionOptions, tell: Teller) -> None:
+async def _run(place: GatewayPlace, at: o.ConnectionOptions, tell: Teller) -> None:
     from headgate.api.gateway import ServedPart
     from headgate.api.server import serving
     from headgate.fabric import cancel_all, keep_quarantine
@@ -67,14 +81,14 @@ async def _run(site: str, address: str, tls: tuple[str, str] | None, at: o.Conne
     from headgate.service.http_process import address_of, are_users_limited, listen
 
     raise_file_limit()
-    listening = listen(address)
+    site, tls, listening = place.site, place.tls, listen(place.address)
     async with await at.connect() as client:
         sites = (await client.snapshot()).deployment.sites
         if site not in sites:
             close = nearest(site, sites)
             raise HeadgateError(f"no site {site!r}", hint=f"did you mean {close!r}?" if close else None)
         stop, token = stopping(), make_token(at.state_dir)
-        part = ServedPart(site, users_limited=are_users_limited(at.state_dir))
+        part = ServedPart(site, are_users_limited(at.state_dir), place.memory_bytes)
         async with serving(client, listening, token, at.state_dir, tls, part):
             work = [
                 asyncio.create_task(keep_quarantine(client.fabric, f"gateway-{site}")),

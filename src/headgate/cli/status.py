@@ -277,15 +277,16 @@ def status_tables(document: dict[str, Any]) -> list[Sheet]:
             f"{job.get('batch_s', 0):.2f}", each["state"],
         )  # fmt: skip
     links = Sheet(
-        "links (rates in kB/s: declared, seen by the receiver, used lately)",
-        "link", "kB", "messages", "rows owed", "given up", "declared", "measured", "used", "streams",
+        "links (rates in kB/s: declared, seen by the receiver, used lately, what may be sent)",
+        "link", "kB", "messages", "rows owed", "given up", "declared", "measured", "used", "budget", "streams", "",
     )  # fmt: skip
     for name, each in document["links"].items():
-        rates = (each.get(f"{key}_bytes_per_s") for key in ("declared", "measured", "used"))
+        rates = (each.get(f"{key}_bytes_per_s") for key in ("declared", "measured", "used", "budget"))
         links.add_row(
             name, f"{each['bytes'] / 1e3:,.1f}",
             *(f"{each[key]:,}" for key in ("messages", "owed", "reduced")),
-            *("-" if rate is None else f"{rate / 1e3:,.1f}" for rate in rates), ", ".join(each["streams"]),
+            *("-" if rate is None else f"{rate / 1e3:,.1f}" for rate in rates),
+            ", ".join(each["streams"]), each.get("off") or "",
         )  # fmt: skip
     sites = Sheet("sites", "site", "up kB", "down kB", "queued rows", "repairs")
     for name, each in document["sites"].items():
@@ -350,6 +351,11 @@ def error_lines(document: dict[str, Any]) -> list[str]:
                 for key in sorted(groups, key=float, reverse=True)
             )
             found.append(f"stream {name}: of {rows:,} rows withheld " + ", ".join(shares))
+        for share in each["job"].get("shares", ()):
+            if share["gets_us"] < share["needs_us"]:
+                who = share["identity"] or "subscriptions without an owner"
+                took = f"take {share['needs_us']:,.0f} us a row and get {share['gets_us']:,.0f}"
+                found.append(f"stream {name} is behind: the filters of {who} {took}")
         if late := each["job"].get("late_rows"):
             found.append(f"stream {name}: {late:,} rows kept past the latency bound, as nobody tolerates to miss more")
         if errors:
@@ -359,6 +365,14 @@ def error_lines(document: dict[str, Any]) -> list[str]:
             )
             rows = errors["sampled_rows"]
             found.append(f"stream {name}: about {missed} matches missed and {wrong} wrong, by {rows:,} sampled rows")
+    for name, each in document["subscriptions"].items():
+        negatives, positives = ((each.get("errors") or {}).get(f"false_{kind}") for kind in ("negatives", "positives"))
+        if negatives and positives and (negatives["high"] >= 1 or positives["high"] >= 1):
+            missed, wrong = (
+                f"{kind['estimate']:,.0f} (95 %: {kind['low']:,.0f} to {kind['high']:,.0f})"
+                for kind in (negatives, positives)
+            )
+            found.append(f"subscription {name}: about {missed} matches missed and {wrong} wrong")
     return found
 
 

@@ -70,7 +70,7 @@ class JobOptions:
         typer.Option(help="What executors of a cluster run from, made by `headgate job pack`; default: what is there."),
     ] = None
     spark: Annotated[list[str] | None, typer.Option("--spark", help="A Spark option as KEY=VALUE; repeatable.")] = None
-    trigger: Annotated[str, typer.Option(help="How often a micro-batch starts.")] = "1 s"
+    trigger: Annotated[str, typer.Option(help="At most so long between two micro-batches.")] = "1 s"
     partitions: Annotated[int | None, typer.Option(help="Repartition every micro-batch to so many tasks.")] = None
 
 

@@ -33,7 +33,7 @@ OnLevel = Callable[[int, int], None]
 class Buffered:
     """Rows with the range that they cover, and what was given up in it: on the way (`given_up`) and here (`local`).
 
-    `shed` and `unsent` are as in a `Delivery`.
+    `shed`, `unsent` and `unevaluated` are as in a `Delivery`.
     `digest` describes what was given up here, `level` is the policy's level at the last pack.
     """
 
@@ -47,6 +47,7 @@ class Buffered:
     level: int
     shed: int = 0
     unsent: Mapping[str, int] = field(default_factory=dict)
+    unevaluated: int = 0
 
     def __len__(self) -> int:
         return len(self.seqs)
@@ -142,16 +143,15 @@ class LocalBuffer:
             return None
         given_up: dict[str, int] = {}
         unsent: dict[str, int] = {}
-        shed = 0
+        shed = unevaluated = 0
         while self._told and self._told[0].upto <= taken.to:
             told = self._told.popleft()
             add_reasons(given_up, told.given_up)
             add_reasons(unsent, told.unsent)
-            shed += told.shed
+            shed, unevaluated = shed + told.shed, unevaluated + told.unevaluated
         local = dict(taken.digest.reasons) if taken.digest else {}
         digest = taken.digest.show() if taken.digest else {}
         if local and self._on_digest:
             self._on_digest(local, digest)
-        return Buffered(
-            taken.rows, taken.seqs, taken.since, taken.to, given_up, local, digest, self._level, shed, unsent
-        )
+        covers = (taken.rows, taken.seqs, taken.since, taken.to)
+        return Buffered(*covers, given_up, local, digest, self._level, shed, unsent, unevaluated)

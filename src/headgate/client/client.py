@@ -224,6 +224,7 @@ class Client:
         confirming: bool = False,
         batch: int = 256,
         upto: int | None = None,
+        snapshot: Snapshot | None = None,
         **subscription: Any,
     ) -> Inbox | MergedInbox:
         """Open a subscription for reading, from a position token or from what was last acknowledged.
@@ -240,11 +241,11 @@ class Client:
         longer kept. With `confirming`, what the loop takes is
         not acknowledged before `inbox.confirm(delivery.position)` is called, for who passes rows on to somebody else.
         `batch` bounds how many messages of the inbox are in memory at a time. With `upto` the loop ends when
-        everything up to that sequence number has come.
+        everything up to that sequence number has come. Who has just read the deployment gives its `snapshot`.
         """
         if subscription:
             await self.control("subscribe", name=name, subscription=subscription, change=True)
-        snapshot = await self.snapshot()
+        snapshot = await self.snapshot() if snapshot is None or subscription else snapshot
         opened = partial(
             self._open,
             snapshot,

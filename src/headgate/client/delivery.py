@@ -35,7 +35,9 @@ class Delivery:
     `digest` says more about what was given up where the subscription's policy has digesters, as in
     ``{"count": 3, "reasons": {"delta": 3}, "first": 17, "last": 21, "max(bpm)": 97}``.
     `shed` counts rows that admission control gave up before they were matched, `unsent` by reason rows that senders
-    gave up before they came (`unsent_digest` says more): nobody knows whether they are rows of this subscription.
+    gave up before they came (`unsent_digest` says more), `unevaluated` rows that were not looked at for this
+    subscription, as its filter takes too long or its owner has used up its share of the matching: nobody knows whether
+    any of them are rows of this subscription.
     `position` is a token: a client that stores it together with what it did with the rows, and resumes with it, sees
     every row exactly once.
     """
@@ -50,6 +52,7 @@ class Delivery:
     shed: int = 0
     unsent: Mapping[str, int] = field(default_factory=dict)
     unsent_digest: Mapping[str, Any] = field(default_factory=dict)
+    unevaluated: int = 0
 
     def __len__(self) -> int:
         return len(self.seqs)
@@ -252,7 +255,8 @@ class Inbox:
         unsent = show_unsent(block.unsent)
         reasons = unsent.get("reasons", {})
         covers = (block.rows, block.seqs, block.after, block.upto)
-        return Delivery(*covers, given_up, self.position, digest, shed, reasons, unsent)
+        unevaluated = sum(commit.unevaluated.get(self.id, 0) for commit in block.ended)
+        return Delivery(*covers, given_up, self.position, digest, shed, reasons, unsent, unevaluated)
 
     def done(self) -> None:
         """Say that the last delivery was dealt with, without asking for another; it is acknowledged soon."""

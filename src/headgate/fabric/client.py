@@ -25,7 +25,7 @@ from headgate.fabric.address import reach
 from headgate.fabric.administration import Administration, translated
 from headgate.fabric.place import connect
 from headgate.fabric.roles import GET
-from headgate.fabric.serving import FAILED, RequestCall, receive, serve
+from headgate.fabric.serving import FAILED, Guard, RequestCall, receive, serve, serve_others
 from headgate.fabric.streaming import LogStream, Opener, open_reader, stored_at
 from headgate.protocol.codec import Codec, WireCodec
 from headgate.protocol.port import (
@@ -70,6 +70,8 @@ class Fabric(Administration):
         self.quarantine = Quarantine(time.time)
         self.user = "operator"
         """Who is connected, by its credentials."""
+        self.guards: dict[str, Guard] = {}
+        """By the subject of a service, what other sites may ask of it; nothing where there is none."""
         self.streams = True
         """Whether logs may be read as they grow (`headgate.fabric.streaming`)."""
         self.opener: Opener | None = None
@@ -156,8 +158,10 @@ class Fabric(Administration):
         return await self._append(subject, data, headers, timeout_s)
 
     async def carry(self, stored: Stored, expect: int) -> int:
-        """Append a message as another server has stored it, with the time at which it did."""
-        return await self._append(stored.subject, stored.data, {EXPECTED: str(expect), CARRIED: str(stored.time_s)})
+        """Append a message as another server has stored it, with when that was, and when it came here."""
+        came_s = stored.came_s or time.time()
+        headers = {EXPECTED: str(expect), CARRIED: f"{stored.time_s} {came_s:.6f}"}
+        return await self._append(stored.subject, stored.data, headers)
 
     async def _append(self, subject: str, data: bytes, headers: dict[str, str], timeout_s: float | None = None) -> int:
         size = len(data) + header_bytes(headers)
@@ -371,8 +375,17 @@ class Fabric(Administration):
         return bytes(reply.data)
 
     async def serve(self, subject: str, handler: Callable[[bytes], Awaitable[bytes]]) -> Callable[[], Awaitable[None]]:
-        """Answer requests side by side, every one; see `headgate.fabric.serving`. Returns what ends it."""
-        return await serve(self._client, subject, handler)
+        """Answer requests side by side, every one, and those of sites that a guard lets through; what ends it."""
+        stop = await serve(self._client, subject, handler)
+        guard = self.guards.get(subject)
+        others = await serve_others(self._client, subject, handler, guard) if guard else None
+
+        async def end() -> None:
+            await stop()
+            if others is not None:
+                await others()
+
+        return end
 
     async def receive(
         self, subject: str, take: Callable[[RequestCall], Awaitable[None]]
@@ -392,9 +405,9 @@ def _stored(log: Log, message: Any) -> Stored | None:
         raise NoLogError(f"there is no log {log.name}", hint="is the deployment up?")
     if status is not None:
         raise FabricError(f"cannot read {log.name}: {headers.get('Description', status)}")
-    stored_s = stored_at(headers, datetime.fromisoformat(headers["Nats-Time-Stamp"]).timestamp())
+    stored_s, came_s = stored_at(headers, datetime.fromisoformat(headers["Nats-Time-Stamp"]).timestamp())
     place = int(headers["Nats-Sequence"]), headers["Nats-Subject"]
-    return Stored(*place, message.data, stored_s, header_bytes(headers))
+    return Stored(*place, message.data, stored_s, header_bytes(headers), came_s)
 
 
 async def _log(error: Exception) -> None:

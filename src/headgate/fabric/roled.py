@@ -18,13 +18,9 @@ from nats.aio.client import Client
 from headgate.fabric.client import Fabric
 from headgate.fabric.keys import KeyPair
 from headgate.fabric.roles import HOME_API, JOB, SITE
-from headgate.fabric.serving import RequestCall, receive
 from headgate.protocol.port import NoLogError
 from headgate.wire.logs import Log, Logs
 
-Handler = Callable[[bytes], Awaitable[bytes]]
-Guard = Callable[[str, bytes], Awaitable[bool]]
-"""Whether another site may ask this, by its name and the request."""
 _JETSTREAM_S: Final = 10.0
 
 
@@ -54,8 +50,6 @@ class RoleFabric(Fabric):
         super().__init__(client, logs)
         self._js = client.jetstream(timeout=_JETSTREAM_S, prefix=HOME_API)
         self.role = JOB
-        self.guards: dict[str, Guard] = {}
-        """By the subject of a service, what other sites may ask of this one; nothing where there is none."""
 
     @property
     def site(self) -> str:
@@ -97,29 +91,3 @@ class RoleFabric(Fabric):
         """Set events when something comes on a subject; of root logs and site logs, when the server announces it."""
         kind = subject.split(".")[1]
         return await super().listen(self.logs.news(subject) if kind in ("root", "site") else subject, *wake)
-
-    async def serve(self, subject: str, handler: Handler) -> Callable[[], Awaitable[None]]:
-        """Answer requests of `home`, and those of other sites that the guard lets through."""
-        ends = [await super().serve(subject, handler)]
-        if self.site and subject in (self.logs.repair(self.site), self.logs.tune(self.site)):
-            waiting: set[asyncio.Task[None]] = set()
-
-            async def take(call: RequestCall) -> None:
-                task = asyncio.create_task(self._answer(subject, call, handler))
-                waiting.add(task)
-                task.add_done_callback(waiting.discard)
-
-            ends.append(await receive(self._client, f"{subject}.*", take))
-
-        async def end() -> None:
-            for each in ends:
-                await each()
-
-        return end
-
-    async def _answer(self, subject: str, call: RequestCall, handler: Handler) -> None:
-        asker, guard = call.subject.rsplit(".", 1)[1], self.guards.get(subject)
-        if guard is None or not await guard(asker, call.data):
-            await call.reply(b"", f"{asker} may not ask this of {self.site}")
-            return
-        await call.answer(handler)

@@ -194,7 +194,7 @@ class Runner:
                 return await fabric.request(subject, data, timeout_s)
             case port.NeedTable(version):
                 return await self._need(version)
-            case port.Work(run):
+            case port.Computation(run):
                 return await asyncio.to_thread(run)
             case _:
                 raise TypeError(f"a machine wants {command!r}, which nobody can carry out")

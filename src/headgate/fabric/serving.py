@@ -21,6 +21,9 @@ MOST_REQUESTS: Final = 256
 
 _log = logging.getLogger(__name__)
 End = Callable[[], Awaitable[None]]
+Handler = Callable[[bytes], Awaitable[bytes]]
+Guard = Callable[[str, bytes], Awaitable[bool]]
+"""Whether another site may ask this, by its name and the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ async def receive(client: Client, subject: str, take: Callable[[RequestCall], Aw
     return end
 
 
-async def serve(client: Client, subject: str, handler: Callable[[bytes], Awaitable[bytes]]) -> End:
+async def serve(client: Client, subject: str, handler: Handler) -> End:
     """Answer requests side by side: `handler` takes a request's bytes and gives the answer's. Returns what ends it."""
     handling: set[asyncio.Task[None]] = set()
 
@@ -125,3 +128,22 @@ async def serve(client: Client, subject: str, handler: Callable[[bytes], Awaitab
 def _one_line(error: BaseException) -> str:
     """An error as a header can have it."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:500].encode("ascii", "replace").decode()
+
+
+async def serve_others(client: Client, subject: str, handler: Handler, guard: Guard) -> End:
+    """Answer what other sites ask, each under its own name behind the subject, where the guard lets it through."""
+
+    async def take(call: RequestCall) -> None:
+        task = asyncio.create_task(answer(call))
+        waiting.add(task)
+        task.add_done_callback(waiting.discard)
+
+    async def answer(call: RequestCall) -> None:
+        asker = call.subject.rsplit(".", 1)[1]
+        if await guard(asker, call.data):
+            await call.answer(handler)
+        else:
+            await call.reply(b"", f"{asker} may not ask this here")
+
+    waiting: set[asyncio.Task[None]] = set()
+    return await receive(client, f"{subject}.*", take)

@@ -4,6 +4,9 @@ Asking for every batch costs a round trip in which nothing is carried. Here the 
 may send ahead, and told again as they are taken, so a long link is never idle while messages wait. The server's
 consumer is thrown away at any doubt and made again behind the last message that was taken: nothing depends on it, a
 reader's position stays its own.
+
+How many bytes are sent ahead follows from how many come: what lies in the buffers of a slow link is in the way of
+everything else on the connection, such as answers that the relay waits for, and too little leaves a long link idle.
 """
 
 from __future__ import annotations
@@ -26,7 +29,11 @@ from headgate.wire.logs import Log
 from headgate.wire.sizes import header_bytes
 
 AHEAD: Final = 128
-"""So many messages may be on their way or wait to be taken."""
+"""So many messages may be on their way or wait to be taken, at most."""
+FIRST_BYTES: Final = 256 << 10
+"""So many bytes may be on their way at any rate."""
+AHEAD_S: Final = 0.6
+"""And as many as come in so long: twice the longest round trip that should be filled, as the half is asked for anew."""
 _EXPIRES_S: Final = 30.0
 _HEARTBEAT_S: Final = 1.0
 _SILENT_S: Final = 2.5
@@ -34,6 +41,9 @@ _TIMEOUT_S: Final = 10.0
 _AGAIN_S: Final = 30.0
 _NS: Final = 1_000_000_000
 _OLD_FORM: Final = 9
+_LEAST: Final = 2  # messages ahead
+_MESSAGE_BYTES: Final = 65536.0  # of the largest message, until one has come
+_SHRINK: Final = 0.95  # how much of the largest message still counts after another one
 _CONTROL: Final = ("100", "404", "408", "409")
 
 
@@ -61,6 +71,9 @@ class LogStream:
         self._after = -1
         self._count = 0
         self._open = 0
+        self._message_bytes = _MESSAGE_BYTES
+        self._rate = 0.0
+        self._counted: tuple[float, int] = (0.0, 0)
         self._broken = True
         self._refused_s = -math.inf
 
@@ -104,8 +117,9 @@ class LogStream:
 
     async def _ask_for_more(self) -> None:
         """Let the server send on, once half of what it may send has been taken."""
-        wanted = AHEAD - len(self._waiting) - self._open
-        if wanted < AHEAD // 2 or self._broken:
+        ahead = self._ahead()
+        wanted = min(ahead, AHEAD - len(self._waiting)) - self._open
+        if wanted < ahead // 2 or self._broken or wanted <= 0:
             return
         pull = {"batch": wanted, "expires": int(_EXPIRES_S * _NS), "idle_heartbeat": int(_HEARTBEAT_S * _NS)}
         self._open += wanted
@@ -114,6 +128,20 @@ class LogStream:
             await self._client.publish(subject, json.dumps(pull).encode(), reply=self._inbox.subject)
         except NatsError:
             self._broken = True
+
+    def _ahead(self) -> int:
+        """How many messages may be on their way."""
+        size = max(FIRST_BYTES, AHEAD_S * self._rate)
+        return int(min(max(size / self._message_bytes, _LEAST), AHEAD))
+
+    def _count_bytes(self, size: int) -> None:
+        """How large messages are at most, and how many bytes come a second."""
+        self._message_bytes = max(float(size), _SHRINK * self._message_bytes)
+        (began_s, counted), now = self._counted, time.monotonic()
+        self._counted = began_s, counted + size
+        if now - began_s >= 1.0:
+            self._rate = counted / (now - began_s)
+            self._counted = now, size
 
     async def _take_in(self, message: Any) -> None:
         """A message of the log, or a word of the server about a request for messages."""
@@ -125,13 +153,16 @@ class LogStream:
         sequence, count, time_ns = _place(message.reply)
         self._count += 1
         self._open -= 1
+        self._count_bytes(len(message.data))
         if count != self._count:  # one was lost on the way
             self._broken = True
         if not self._broken:
             size = header_bytes(headers)
-            stored_s = stored_at(headers, time_ns / _NS)
-            self._waiting.append(Stored(sequence, message.subject, message.data, stored_s, size))
+            stored_s, came_s = stored_at(headers, time_ns / _NS)
+            came_s = came_s or time.time()
+            self._waiting.append(Stored(sequence, message.subject, message.data, stored_s, size, came_s))
         self._arrived.set()
+        await self._ask_for_more()
 
     async def _hear(self, status: str, headers: Any) -> None:
         if status == "409" and "Deleted" in headers.get("Description", ""):
@@ -175,16 +206,19 @@ async def open_reader(client: Client, log: Log, subject: str, after: int) -> str
     return name
 
 
-def stored_at(headers: Any, time_s: float) -> float:
-    """When a message was stored first: by this server, or by the one that it was carried from.
+def stored_at(headers: Any, time_s: float) -> tuple[float, float]:
+    """When a message was stored first, here or by the server that it was carried from, and when it came from there.
 
-    >>> stored_at({}, 5.0), stored_at({"Headgate-Stored": "4.5"}, 5.0), stored_at({"Headgate-Stored": "x"}, 5.0)
-    (5.0, 4.5, 5.0)
+    The second is 0 where it was not carried.
+
+    >>> stored_at({}, 5.0), stored_at({"Headgate-Stored": "4.5 4.75"}, 5.0), stored_at({"Headgate-Stored": "x"}, 5.0)
+    ((5.0, 0.0), (4.5, 4.75), (5.0, 0.0))
     """
     try:
-        return float(headers.get(CARRIED, time_s))
-    except ValueError:
-        return time_s
+        stored_s, came_s = map(float, headers[CARRIED].split())
+    except (KeyError, ValueError):
+        return time_s, 0.0
+    return stored_s, came_s
 
 
 def _place(reply: str) -> tuple[int, int, int]:

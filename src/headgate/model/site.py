@@ -63,12 +63,16 @@ NO_LIMITS = LinkQueue()
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What is known of the path between two sites, the same in both directions; `queue` bounds what waits for it."""
+    """What is known of the path between two sites, the same in both directions; `queue` bounds what waits for it.
+
+    With `follow` the capacity is no more than a first guess: relays send what they measure that the path carries.
+    """
 
     ends: frozenset[str]
     delay_s: float
     capacity_bytes_per_s: float | None = None
     queue: LinkQueue = NO_LIMITS
+    follow: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ of a megabyte instead of four.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,29 @@ class Counted:
         """How many classes were counted, and their ids and counts as a staged row holds them."""
         ids, counts = sum_counts(self._parts)
         return len(ids), encode_sorted(ids), encode_uints(counts)
+
+
+class ClassCosts:
+    """What the classes that are evaluated one by one took in a partition."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[int, float]] = {}
+
+    def add(self, costs: Mapping[int, tuple[int, float]]) -> None:
+        """Add rows and seconds of each class."""
+        for identity, (rows, seconds) in costs.items():
+            before = self._found.get(identity, (0, 0.0))
+            self._found[identity] = before[0] + rows, before[1] + seconds
+
+    def packed(self) -> dict[str, Any]:
+        """As a staged row of a partition has it."""
+        found = sorted(self._found.items())
+        return {
+            "spent_classes": len(found),
+            "spent_ids": encode_sorted(np.array([identity for identity, _ in found], np.uint64)),
+            "spent_rows": encode_uints(np.array([rows for _, (rows, _) in found], np.uint64)),
+            "spent_ns": encode_uints(np.array([int(seconds * 1e9) for _, (_, seconds) in found], np.uint64)),
+        }
 
 
 def sum_counts(parts: Sequence[Counts]) -> tuple[UInts, UInts]:

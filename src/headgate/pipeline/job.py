@@ -25,6 +25,7 @@ from headgate.fabric import SyncFabric
 from headgate.fabric.vitals import read_vitals
 from headgate.model import Stream
 from headgate.pipeline.causes import cause_of
+from headgate.pipeline.pacing import QueryPace
 from headgate.pipeline.start_stages import Stages
 from headgate.protocol.records import Record
 from headgate.protocol.reports import JobReport
@@ -180,11 +181,14 @@ class Job:
     def _start(self, spark: SparkSession, fabric: SyncFabric, stream: Stream) -> None:
         from headgate.pipeline.query import QuerySettings, start_query
 
+        trigger_s = float(stream.options.get("trigger_s", self.config.trigger_s))
+        pace = QueryPace(trigger_s, spark.sparkContext.defaultParallelism)
         settings = QuerySettings(
-            trigger_s=float(stream.options.get("trigger_s", self.config.trigger_s)),
+            trigger_s=trigger_s,
             partitions=self.config.partitions,
             new_lineage=self.config.new_lineage,
             told=lambda _: self.stages.end("first commit"),
+            rest=lambda took_s: self._stop.wait(pace.rest_s(took_s, len(self._queries))),
         )
         self._queries[stream.name] = start_query(
             spark,

@@ -6,9 +6,10 @@ that it stages counts until the driver's manifest names it, so a task that runs 
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -20,7 +21,7 @@ from headgate.matching import ClassLists
 from headgate.matching.admission import ALL, ToleranceLevel
 from headgate.matching.metering import Meter
 from headgate.pipeline.control import gate_of
-from headgate.pipeline.counts import Counted
+from headgate.pipeline.counts import ClassCosts, Counted
 from headgate.pipeline.letters import SHARE, mark_oversize, pack_dead, split_dead
 from headgate.pipeline.matcher import MatchedRows, Matcher
 from headgate.pipeline.ordering import micros
@@ -53,7 +54,8 @@ class MatchPass:
     `index` names the saved index of the pinned version. `row_cost_s` is what a row has taken in earlier batches and
     `began_s` when this one started: admission control decides by them how many rows still fit the latency bound.
     `levels` are the groups of classes by what they tolerate: rows withheld from some are matched for the rest alone.
-    `in_order` says that some classes tolerate no wrong match, so that rows must not pass updates.
+    `in_order` says that some classes tolerate no wrong match, so that rows must not pass updates. `parts` are the
+    classes that are evaluated on a part of the rows only, as their owners have used up their share of the matching.
     """
 
     address: Address
@@ -65,6 +67,7 @@ class MatchPass:
     index: IndexRef | None = None
     levels: tuple[ToleranceLevel, ...] = ALL
     in_order: bool = False
+    parts: Mapping[int, float] = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Match and stage in a process of Spark; yields what was staged."""
@@ -86,6 +89,7 @@ class MatchPass:
             self.levels,
         )
         trouble, counted, given, oldest_s = held.trouble, Counted(), 0, 0.0
+        meter, costs = me.meter(self.stream), ClassCosts()
         for batch in batches:
             if not batch.num_rows:
                 continue
@@ -94,6 +98,7 @@ class MatchPass:
             good, dead = split_dead(mark_oversize(batch, stream.schema.arrow, room), stream.schema.arrow)
             told = [] if dead is None else self._stage_dead(me, dead, room)
             age_s = self._age(good, stream.event_time)
+            meter.serve(self.parts, self.pin.batch)
             begun = time.thread_time()
             matched = matcher.match(good, age_s, self.row_cost_s)
             spent = Spent(time.thread_time() - begun)
@@ -102,10 +107,13 @@ class MatchPass:
                 StagedRow(kind="withheld", tolerance=tolerance, withheld=count)
                 for tolerance, count in matched.withheld().items()
             ]
-            told += _slow(me.meter(self.stream))
+            told += _left_out(meter)
+            costs.add(meter.take_costs())
+            meter.serve({}, 0)  # samples are matched in full, and are nobody's cost
             mean_ms, events = mean_event_ms(matched.evaluated, stream.event_time)
             busy_s = time.perf_counter() - began
-            errors = matched.errors()
+            errors, of_classes = matched.errors()
+            meter.take(), meter.take_costs()
             told.append(
                 StagedRow(
                     kind="batch",
@@ -123,6 +131,7 @@ class MatchPass:
                     wrong=errors.wrong,
                     wrong_var=errors.wrong_var,
                     sampled=errors.sampled,
+                    class_errors=json.dumps(of_classes) if of_classes else "",
                     trouble=trouble,
                 )
             )
@@ -141,6 +150,7 @@ class MatchPass:
                     age_s=max(0.0, oldest_s - (state.bound_s - bound_s)),
                     updates=state.bound - bound,
                     update_s=state.bound_s - bound_s,
+                    **costs.packed(),
                 )
             ]
         )
@@ -190,12 +200,13 @@ class MatchPass:
         ]
 
 
-def _slow(meter: Meter) -> list[StagedRow]:
-    """What is told of classes that took too long, and of the rows that were therefore not looked at for them."""
+def _left_out(meter: Meter) -> list[StagedRow]:
+    """What is told of classes that took too long, and of the rows that were not looked at for a class."""
     found = []
     for identity, each in meter.take().items():
-        row_us = each.seconds * 1e6 / max(each.rows, 1)
-        found.append(StagedRow(kind="slow", slow_class=identity, slow_us=row_us, slow_limit_us=each.limit_us))
+        if each.slow:
+            row_us = each.seconds * 1e6 / max(each.rows, 1)
+            found.append(StagedRow(kind="slow", slow_class=identity, slow_us=row_us, slow_limit_us=each.limit_us))
         if each.left_out:
             found.append(StagedRow(kind="withheld", tolerance=of_class(identity), withheld=each.left_out))
     return found

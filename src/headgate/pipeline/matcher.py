@@ -28,6 +28,7 @@ from headgate.matching.admission import (
     compare_lists,
     estimate_errors,
 )
+from headgate.matching.admission.class_errors import ClassErrors, add_errors, compare_classes, estimate_missed
 from headgate.model import Stream
 from headgate.pipeline.ordering import DRAWN, Ordering
 from headgate.protocol.records import Pin
@@ -95,10 +96,11 @@ class MatchedRows:
         counts = zip(self.matcher.levels, self.gated.withheld, strict=True)
         return {f"{level.tolerance:g}": count for level, count in counts if count}
 
-    def errors(self) -> ErrorsReport:
+    def errors(self) -> tuple[ErrorsReport, ClassErrors]:
         """What control has cost in matches: a seeded sample of shed and of reordered rows is matched in order.
 
-        Where updates are shed or deferred, matches of shed rows are those with the state that there is.
+        In all, and of each class that the sample has errors of. Where updates are shed or deferred, matches of shed
+        rows are those with the state that there is.
         """
         gate, ordering, batch, state = (
             self.matcher.gate,
@@ -107,33 +109,38 @@ class MatchedRows:
             self.matcher.state(),
         )
         kept = rows_at(self.rows, self.gated, 0)
-        missed, sampled = self._missed()
+        missed, sampled, of_classes = self._missed()
         wrong: list[ErrorEstimate] = []
         if ordering.behind and kept.num_rows:
             places = gate.sample(batch, np.arange(kept.num_rows), kept.num_rows, DRAWN, DRAWN)
             rows = kept.take(pa.array(places))
-            negatives, positives = ordering.stale_errors(state, rows, kept.num_rows, (gate.seed, batch))
-            missed.append(negatives)
-            wrong.append(positives)
+            stale = ordering.stale_errors(state, rows, kept.num_rows, (gate.seed, batch))
+            missed.append(stale.missed)
+            wrong.append(stale.wrong)
+            of_classes.append(stale.of_classes)
             sampled += len(places)
         elif ordering.reorders(state, kept):
             places = gate.sample(batch, np.arange(kept.num_rows), kept.num_rows)
             rows = kept.take(pa.array(places))
-            fewer, more = compare_lists(ordering.exact(state, rows), ordering.match(state, rows))
+            exact, given = ordering.exact(state, rows), ordering.match(state, rows)
+            fewer, more = compare_lists(exact, given)
+            of_classes.append(compare_classes(exact, given, kept.num_rows))
             missed.append(estimate_errors(fewer.tolist(), kept.num_rows))
             wrong.append(estimate_errors(more.tolist(), kept.num_rows))
             sampled += len(places)
-        return ErrorsReport(
+        whole = ErrorsReport(
             missed=sum(each.errors for each in missed),
             missed_var=sum(each.variance for each in missed),
             wrong=sum(each.errors for each in wrong),
             wrong_var=sum(each.variance for each in wrong),
             sampled=sampled,
         )
+        return whole, add_errors(of_classes)
 
-    def _missed(self) -> tuple[list[ErrorEstimate], int]:
+    def _missed(self) -> tuple[list[ErrorEstimate], int, list[ClassErrors]]:
         """Estimates of the matches that rows missed by being withheld, from a seeded sample; and the sample's size."""
         matcher, gated = self.matcher, self.gated
+        of_classes: list[ClassErrors] = []
         found, sampled, admitted = [], 0, int(gated.keep.sum())
         for depth in range(1, gated.groups + 1):
             rows = np.flatnonzero(gated.depth == depth)
@@ -144,8 +151,9 @@ class MatchedRows:
             if depth < gated.groups:
                 lists = lists.restrict(np.setdiff1d(lists.ids, matcher.state(depth).classes))
             found.append(estimate_errors(lists.counts().tolist(), len(rows)))
+            of_classes.append(estimate_missed(lists, len(rows)))
             sampled += len(places)
-        return found, sampled
+        return found, sampled, of_classes
 
 
 def rows_at(rows: pa.RecordBatch, gated: Gated, depth: int) -> pa.RecordBatch:

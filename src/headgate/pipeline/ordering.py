@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from headgate.matching import ClassLists, ContextState
 from headgate.matching.admission import BatchGate, ErrorEstimate, estimate_crossed
+from headgate.matching.admission.class_errors import ClassErrors, estimate_drawn
 from headgate.matching.skipped import NOTHING, Skipped
 from headgate.protocol.records import Pin
 
@@ -28,6 +29,15 @@ DRAWN = 64
 def micros(rows: pa.RecordBatch, column: str) -> pa.Array:
     """A column of times as microseconds since the epoch."""
     return rows.column(column).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+
+
+@dataclass(frozen=True, slots=True)
+class StaleErrors:
+    """Matches that were missed and wrong by a state that is behind: in all, and of classes."""
+
+    missed: ErrorEstimate
+    wrong: ErrorEstimate
+    of_classes: ClassErrors
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +99,7 @@ class Ordering:
 
     def stale_errors(
         self, state: ContextState, rows: pa.RecordBatch, population: int, seed: tuple[int, ...]
-    ) -> tuple[ErrorEstimate, ErrorEstimate]:
+    ) -> StaleErrors:
         """Matches missed and wrong among `population` rows, of which these are a sample, by a state that is behind.
 
         Bringing the index up to date would cost what was to be saved, so a sample of the classes that are concerned is
@@ -114,17 +124,23 @@ class Ordering:
             concerned = state.concerned(start, self.skipped, self.head)
         random = np.random.default_rng([*seed, 3])
         drawn = random.choice(len(concerned), min(DRAWN, len(concerned)), replace=False, shuffle=False)
-        missed, wrong = [], []
-        for identity in (concerned[each] for each in drawn.tolist()):
+        missed, wrong, identities = [], [], [concerned[each] for each in drawn.tolist()]
+        for identity in identities:
             given = self._alone(state, identity, rows, used, self.skipped)
             true = self._alone(state, identity, rows, right, NOTHING)
             missed.append(true & ~given)
             wrong.append(given & ~true)
         shape = (len(missed), rows.num_rows)
         found = [np.array(each, bool).reshape(shape) for each in (missed, wrong)]
-        return (
+        fewer, more = (
+            {each: int(hits) for each, hits in zip(identities, errors.sum(axis=1), strict=True) if hits}
+            for errors in found
+        )
+        drawn_of = len(concerned) / max(len(identities), 1)
+        return StaleErrors(
             estimate_crossed(found[0], len(concerned), population),
             estimate_crossed(found[1], len(concerned), population),
+            estimate_drawn(fewer, more, rows.num_rows, population, drawn_of),
         )
 
     @staticmethod

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headgate.errors import HeadgateError
 from headgate.fabric import SyncFabric
@@ -22,9 +22,12 @@ from headgate.pipeline.filelists import FileLists, files_read
 from headgate.pipeline.gridding_stage import GriddingStage
 from headgate.pipeline.indexes import IndexKeeper, Share
 from headgate.pipeline.match import MatchPass
+from headgate.pipeline.pacing import ON_ARRIVAL, TICK_S
+from headgate.pipeline.planned import PlannedPass, set_pass
 from headgate.pipeline.resuming import note, resume
 from headgate.pipeline.roots import own_rows
 from headgate.pipeline.session import is_local, local_uri
+from headgate.pipeline.shares import MatchingShares
 from headgate.pipeline.sharing import FileSharing
 from headgate.pipeline.slow_classes import slow_classes
 from headgate.pipeline.sources import read
@@ -38,6 +41,15 @@ from headgate.wire.manifest import Manifest
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+
+TRIGGER_S: Final = 1.0
+
+_AROUND: Final = ("latestOffset", "getBatch", "queryPlanning", "walCommit", "commitOffsets")
+"""What Spark does for a micro-batch before and after it calls us, as its progress names it."""
+
+MOST_ROWS: Final = 500_000
+"""The most rows that a micro-batch reads where its source has no limit of its own."""
 
 
 class BatchError(HeadgateError):
@@ -72,7 +84,10 @@ class Batches:
         self._told = told
         self._purged = 0
         self._slow_batches: dict[int, int] = {}
+        self.shares = MatchingShares(stream.name, TRIGGER_S)
         self.query: StreamingQuery | None = None
+        self.rest: Callable[[float], object] | None = None
+        self.planned = False
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Match, stage and commit one micro-batch.
@@ -80,12 +95,15 @@ class Batches:
         What Spark raises is passed on as its cause alone: when a query is stopped, Spark searches the text of the error
         with a pattern that recurses at each character, and a long one ends in a StackOverflowError.
         """
+        began = time.perf_counter()
         try:
             self._run(frame, batch)
         except HeadgateError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever Spark, Arrow or NATS raise
             raise BatchError(cause_of(error)) from None
+        if self.rest is not None:
+            self.rest(time.perf_counter() - began + sum(self._last_ms().get(name, 0.0) for name in _AROUND) / 1000)
 
     def _run(self, frame: DataFrame, batch: int) -> None:
         began = time.perf_counter()
@@ -104,9 +122,14 @@ class Batches:
             index=index,
             levels=demands.levels,
             in_order=demands.in_order,
+            parts=self.fabric.run(self.shares.serve(self.fabric.fabric, pin.version)).parts,
         )
-        rows = frame if self.gridding is None else self.gridding(frame, batch)
-        staged = Staged.collected(match(own_rows(rows, self.stream), work).collect())
+        if self.planned:
+            told = set_pass(frame, work)
+        else:
+            rows = frame if self.gridding is None else self.gridding(frame, batch)
+            told = match(own_rows(rows, self.stream), work)
+        staged = Staged.collected(told.collect())
         collected = time.perf_counter()
         self.control.learn(staged)
         if troubles := staged.troubles():
@@ -127,6 +150,7 @@ class Batches:
             self.fabric.run(self.lists.purge())
             self.errors = self.errors.after(staged, self.fabric, name)
             self._report(batch, manifest.rows_in, staged, time.perf_counter() - began, times)
+            self.shares.learn(staged, time.perf_counter() - began)
         self._purge()
 
     def _reading(self, batch: int) -> BatchReading:
@@ -176,6 +200,7 @@ class Batches:
             late_rows=self.control.late_rows,
             latency_s=times.waterfall(self._last_ms()),
             slow=self._slow(staged),
+            **self.shares.report(),
             time_ms=int(time.time() * 1000),
         )
         self.fabric.publish(self.fabric.logs.stats("job", self.stream.name), report.encode())
@@ -183,7 +208,7 @@ class Batches:
             self._told(report)
 
 
-def match(frame: DataFrame, work: MatchPass) -> DataFrame:
+def match(frame: DataFrame, work: MatchPass | PlannedPass) -> DataFrame:
     """DataFrame -> DataFrame: validated rows in, what was staged out."""
     return frame.mapInArrow(work, STAGED_DDL)
 
@@ -192,13 +217,19 @@ def match(frame: DataFrame, work: MatchPass) -> DataFrame:
 class QuerySettings:
     """How a stream's query runs: how often, in how many partitions its rows are matched; `told` hears each report.
 
-    With `new_lineage` a checkpoint that the root log does not lead up to is taken as it is.
+    With `new_lineage` a checkpoint that the root log does not lead up to is taken as it is. `rest` is called after each
+    micro-batch with the seconds that it took, and returns when the next one may begin; with it `trigger_s` is no
+    interval any more for sources that can be asked at any time (`pacing.ON_ARRIVAL`). `max_rows` bounds a batch of
+    Headgate's own sources (messages, for `nats`) that do not say so themselves: after a burst or a pause what has piled
+    up is committed piece by piece, and not when all of it is done.
     """
 
-    trigger_s: float = 1.0
+    trigger_s: float = TRIGGER_S
     partitions: int | None = None
     new_lineage: bool = False
     told: Callable[[JobReport], None] | None = None
+    rest: Callable[[float], object] | None = None
+    max_rows: int = MOST_ROWS
 
 
 def start_query(
@@ -216,18 +247,24 @@ def start_query(
     server = {"url": address.url, "namespace": address.logs.namespace, **address.options}
     gridding = GriddingStage.of(stream, checkpoint / "gridding")
     given = stream if gridding is None else replace(stream, schema=station_schema(stream))
-    frame = validate(read(spark, given, nats=server), given)
+    frame = validate(read(spark, given, max_rows_per_trigger=settings.max_rows, nats=server), given)
     frame = frame if gridding is None else gridding.with_marks(frame)
     frame = frame if settings.partitions is None else frame.repartition(settings.partitions)
     compact_every = int(str(spark.conf.get("spark.sql.streaming.fileSource.log.compactInterval", "10")))
     lineage = resume(fabric, stream, checkpoint, accept=settings.new_lineage, compact_every=compact_every)
     share = None if is_local(str(spark.sparkContext.master)) else FileSharing(spark.sparkContext).share
     work = Batches(address, fabric, stream, checkpoint, lineage, gridding, settings.told, share)
+    work.shares = MatchingShares(stream.name, settings.trigger_s)
+    # A grid is made of rows of several micro-batches, and executors of a cluster get the index by the function itself.
+    work.planned = gridding is None and share is None
+    frame = match(own_rows(frame, stream), PlannedPass(address)) if work.planned else frame
+    work.rest = settings.rest if stream.source.format in ON_ARRIVAL else None
+    every_s = settings.trigger_s if work.rest is None else min(TICK_S, settings.trigger_s)
     work.query = (
         frame.writeStream.queryName(stream.name)
         .foreachBatch(work)
         .option("checkpointLocation", local_uri(checkpoint / "spark"))
-        .trigger(processingTime=f"{int(settings.trigger_s * 1000)} milliseconds")
+        .trigger(processingTime=f"{int(every_s * 1000)} milliseconds")
         .start()
     )
     return work.query

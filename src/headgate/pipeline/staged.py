@@ -8,6 +8,7 @@ is committed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import reduce
@@ -18,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headgate.matching.admission.class_errors import add_errors
 from headgate.pipeline.counts import sum_counts
 from headgate.reduction import merged
 from headgate.wire.frame import WireError
@@ -25,7 +27,7 @@ from headgate.wire.integers import decode_sorted, decode_uints
 from headgate.wire.manifest import PartRef
 from headgate.wire.unsent import Unsent, decode_unsent
 
-STAGED_FORMAT: Final = 2
+STAGED_FORMAT: Final = 3
 
 UInts = npt.NDArray[np.uint64]
 
@@ -39,7 +41,8 @@ class StagedRow:
     `withheld`: rows that were not matched for the classes of a `tolerance`.
     `batch`: what became of one Arrow batch, what it took, and what samples say about errors of admission control.
     `slow`: a class that took far more for each row than was estimated.
-    `partition`: matched rows by class and what the context updates took, once at the end.
+    `partition`: matched rows by class and what the context updates took, once at the end, and of the classes that are
+    evaluated one by one the rows and nanoseconds of each.
     """
 
     kind: Literal["part", "dead", "unsent", "withheld", "batch", "slow", "partition"]
@@ -65,6 +68,7 @@ class StagedRow:
     wrong: float = 0.0
     wrong_var: float = 0.0
     sampled: int = 0
+    class_errors: str = ""
     trouble: str = ""
     classes: int = 0
     class_ids: bytes = b""
@@ -76,6 +80,10 @@ class StagedRow:
     slow_class: int = 0
     slow_us: float = 0.0
     slow_limit_us: float = 0.0
+    spent_classes: int = 0
+    spent_ids: bytes = b""
+    spent_rows: bytes = b""
+    spent_ns: bytes = b""
 
 
 _COLUMNS: Final = tuple(column.name for column in fields(StagedRow))
@@ -166,6 +174,22 @@ class Staged:
         for identity, row_us, limit_us in self._of_kind("slow", "slow_class", "slow_us", "slow_limit_us"):
             found[identity] = max(found.get(identity, (0.0, 0.0)), (row_us, limit_us))
         return found
+
+    def spent(self) -> dict[int, tuple[int, float]]:
+        """Of every class that is evaluated one by one, the rows that it was evaluated on and seconds."""
+        found: dict[int, tuple[int, float]] = {}
+        for size, *packed in self._of_kind("partition", "spent_classes", "spent_ids", "spent_rows", "spent_ns"):
+            if size:
+                ids, rows, spent_ns = decode_sorted(packed[0], size), *(decode_uints(each, size) for each in packed[1:])
+                for identity, count, taken_ns in zip(ids.tolist(), rows.tolist(), spent_ns.tolist(), strict=True):
+                    before = found.get(identity, (0, 0.0))
+                    found[identity] = before[0] + count, before[1] + taken_ns / 1e9
+        return found
+
+    def class_errors(self) -> dict[int, tuple[float, float, float, float]]:
+        """By class, matches missed and wrong by samples, each with its variance."""
+        told = [json.loads(text) for (text,) in self._of_kind("batch", "class_errors") if text]
+        return add_errors({int(each): tuple(found) for each, found in part.items()} for part in told)
 
     def class_counts(self) -> tuple[UInts, UInts]:
         """Class ids, ascending, and how many rows matched each."""

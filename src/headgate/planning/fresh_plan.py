@@ -28,8 +28,10 @@ class GraphWorth:
     def lags(self, mark: GraphWorth, loss: float) -> bool:
         """Whether this is below a mark: more zero qualities, or as many and more than a part of the mean lost.
 
-        >>> GraphWorth(0.0, 0.94).lags(GraphWorth(0.0, 1.0), 0.05), GraphWorth(0.0, 0.5).lags(GraphWorth(1.0, 1.0), 0.05)
-        (True, False)
+        >>> GraphWorth(0.0, 0.94).lags(GraphWorth(0.0, 1.0), 0.05)
+        True
+        >>> GraphWorth(0.0, 0.5).lags(GraphWorth(1.0, 1.0), 0.05)
+        False
         """
         if abs(self.zeros - mark.zeros) > 1e-9:
             return self.zeros > mark.zeros

@@ -69,10 +69,14 @@ class Bandwidth:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """All that was measured: streams by name, and sites whose declared bandwidth is unknown."""
+    """All that was measured: streams by name, sites whose declared bandwidth is unknown, and links that were full.
+
+    `links` has, by their two ends, the bytes a second that links carried while rows waited for them.
+    """
 
     streams: Mapping[str, Observed] = field(default_factory=dict)
     sites: Mapping[str, Bandwidth] = field(default_factory=dict)
+    links: Mapping[frozenset[str], float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,7 @@ class Figures:
     row_bytes: Mapping[str, float] = field(default_factory=dict)
     parts: Mapping[int, float] = field(default_factory=dict)
     sites: Mapping[str, Bandwidth] = field(default_factory=dict)
+    links: Mapping[frozenset[str], float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, measured: Measured) -> Figures:
@@ -97,7 +102,8 @@ class Figures:
                 for class_id in ids:
                     parts[class_id] = parts.get(class_id, 0.0) + part
         rates = {name: seen.rate_rows_per_s for name, seen in measured.streams.items()}
-        return cls(rates, {name: seen.row_bytes for name, seen in measured.streams.items()}, parts, measured.sites)
+        row_bytes = {name: seen.row_bytes for name, seen in measured.streams.items()}
+        return cls(rates, row_bytes, parts, measured.sites, measured.links)
 
     def problem(
         self, deployment: Deployment, class_ids: Mapping[str, int], known: Comparisons | None = None
@@ -111,6 +117,7 @@ class Figures:
         if self.sites:
             sites = {name: _known(site, self.sites.get(name)) for name, site in deployment.sites.items()}
             deployment = replace(deployment, sites=sites)
+        deployment = with_measured_links(deployment, self.links)
         return problem_of(deployment, Sizes(self.row_bytes, self.rate_rows_per_s, selectivity), known)
 
 
@@ -130,7 +137,7 @@ def measured_problem(
     `class_ids` names the delivery class of each subscription, as the catalog does. `sizes` has what little may be known
     of streams that were not seen, `known` how classes compare, from one problem to the next.
     """
-    assumed = problem_of(deployment, sizes, known)
+    assumed = problem_of(with_measured_links(deployment, measured.links), sizes, known)
     by_stream: dict[str, list[Subscription]] = {name: [] for name in deployment.streams}
     for subscription in deployment.subscriptions.values():
         by_stream[subscription.stream].append(subscription)
@@ -145,6 +152,28 @@ def measured_problem(
         members += found[1]
     sites = tuple(_known(site, measured.sites.get(site.name)) for site in assumed.sites)
     return replace(assumed, sites=sites, flows=tuple(flows), members=tuple(members))
+
+
+def with_measured_links(deployment: Deployment, links: Mapping[frozenset[str], float]) -> Deployment:
+    """The same with what links carried in place of what is declared, where that is more, or only a first guess.
+
+    >>> from headgate.model import Link, Links
+    >>> links = Links(pairs={(ends := frozenset("ab")): Link(ends, 0.01, 4000.0)})
+    >>> found = with_measured_links(Deployment({}, {"a": Site("a"), "b": Site("b")}, links=links), {ends: 1000.0})
+    >>> found.links.between("a", "b").capacity_bytes_per_s
+    1000.0
+    """
+    found = {ends: rate for ends, rate in links.items() if ends <= deployment.sites.keys()}
+    if not found:
+        return deployment
+    pairs = dict(deployment.links.pairs)
+    for ends, rate in found.items():
+        one, other = sorted(ends)
+        link = deployment.links.between(one, other)
+        declared = link.capacity_bytes_per_s
+        known = rate if declared is None or link.follow else min(declared, rate)
+        pairs[ends] = replace(link, capacity_bytes_per_s=known)
+    return replace(deployment, links=replace(deployment.links, pairs=pairs))
 
 
 def with_relays_of(problem: Problem, plan: Plan) -> Problem:

@@ -66,13 +66,17 @@ class GoneError(FabricError):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A message in a log, and when the server stored it (seconds since the epoch)."""
+    """A message in a log, and when the server stored it (seconds since the epoch).
+
+    `came_s` is when it came over a link, by the receiver's clock; 0 where nobody noted it.
+    """
 
     sequence: int
     subject: str
     data: bytes
     time_s: float = 0.0
     header_bytes: int = 0
+    came_s: float = 0.0
 
     @property
     def size(self) -> int:
@@ -198,7 +202,7 @@ class NeedTable(NamedTuple):
     version: int
 
 
-class Work(NamedTuple):
+class Computation(NamedTuple):
     """Compute something that takes long; it may run beside other things and touches nothing but its own values."""
 
     run: Callable[[], Any]
@@ -395,7 +399,7 @@ class MachinePort:
 
     async def work(self, run: Callable[[], T]) -> T:
         """Compute something that takes long."""
-        found: T = await self.machine.perform(Work(run))
+        found: T = await self.machine.perform(Computation(run))
         return found
 
     async def hand_over(self, item: Any) -> Any:

@@ -100,7 +100,8 @@ class RangeRequest(Record, frozen=True, kw_only=True):
     were for a stay of that subscription before `stay` (`Owed`). With `sent` a site says only how far it has sent the
     range to the child. With `beat` it gives a sign of life and says how far it has come, whatever the range. With
     `serve` the child may be further below, as its parent is dead: its rows are wanted all the same, with `beat` as they
-    come, for the next seconds.
+    come, for the next seconds. With `pace` a child says with its question what it has measured of the link from this
+    site: bytes a second that the link delivers while it is busy, that came lately, and for how long messages wait.
     """
 
     kind_name = "range-request"
@@ -119,6 +120,7 @@ class RangeRequest(Record, frozen=True, kw_only=True):
     sent: bool = False
     beat: bool = False
     serve: bool = False
+    pace: tuple[float, float, float] | None = None
 
 
 class HostedLogs(Record, frozen=True, kw_only=True):

@@ -45,14 +45,28 @@ class OutputReport(msgspec.Struct, frozen=True, kw_only=True):
     reorderings: list[Reordering] = []
 
 
+class ArrivalReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What the receiver of a link has seen of it.
+
+    Bytes that came in all, how many came a second lately, how many a second the link can carry, and how long the last
+    message waited for it. With `busy` the rate was seen while rows waited for the link; else it carries at least that.
+    """
+
+    bytes: Count = 0
+    used_bytes_per_s: float = 0.0
+    rate_bytes_per_s: float = 0.0
+    queue_s: float = 0.0
+    busy: bool = False
+
+
 class RelayReport(Report, frozen=True, kw_only=True):
     """What a relay has done since it started, and how far it has settled each stream.
 
     `settled` has, by stream, the end of what all outputs have passed and the version that it was routed under; what
     comes later was routed under that version or a newer one. It holds for the incarnations that are named beside it: in
-    another one the same numbers mean other rows. `taken` has, by parent, the bytes that came from it, how many came a
-    second lately, and how many a second the link can carry as far as it was seen. `stopped` names streams that cannot
-    go on, and why. `standbys` has, by stream, who serves the site in place of a parent that has fallen silent. Links
+    another one the same numbers mean other rows. `taken` has, by parent, what was seen of the link from it, and
+    `bounds`, by child, how many bytes a second may go there as the child has measured no more. `stopped` names streams
+    that cannot go on, and why. `standbys` has, by stream, who serves the site in place of a silent parent. Links
     are named by stream and child. `outputs` has all links, and the inboxes where something waits, was given up, or
     stands; `inboxes` counts them all, and `passed` is how far the best of a stream's outputs has got. `ahead` has, by
     inbox that several subscriptions share and that is half full, those who are ahead of others in it.
@@ -76,7 +90,8 @@ class RelayReport(Report, frozen=True, kw_only=True):
     cpu_s: float = 0.0
     sent_s: dict[str, float] = msgspec.field(default_factory=dict)
     arrived_s: dict[str, float] = msgspec.field(default_factory=dict)
-    taken: dict[str, tuple[Count, float, float]] = msgspec.field(default_factory=dict)
+    taken: dict[str, ArrivalReport] = msgspec.field(default_factory=dict)
+    bounds: dict[str, float] = msgspec.field(default_factory=dict)
     settled: dict[str, tuple[Count, Count]] = msgspec.field(default_factory=dict)
     incarnations: dict[str, str] = msgspec.field(default_factory=dict)
     outputs: dict[str, OutputReport] = msgspec.field(default_factory=dict)
@@ -101,8 +116,23 @@ class SlowClass(msgspec.Struct, frozen=True, kw_only=True):
     limit_us: float
 
 
+class IdentityShare(msgspec.Struct, frozen=True, kw_only=True):
+    """What evaluating the filters of one identity takes for a row of a stream that is behind, and what it is given.
+
+    The identity of subscriptions without an owner is empty.
+    """
+
+    identity: str
+    needs_us: float
+    gets_us: float
+
+
 class JobReport(Report, frozen=True, kw_only=True, omit_defaults=True):
-    """The Spark job as a whole (`_`), or the query of one stream after a micro-batch."""
+    """The Spark job as a whole (`_`), or the query of one stream after a micro-batch.
+
+    `shares` and `served` are there while a stream is behind: what identities need and get of its matching, the largest
+    needs first, and by class the part of the rows that it is evaluated on in the next micro-batch.
+    """
 
     kind_name = "job-report"
     state: str
@@ -124,10 +154,15 @@ class JobReport(Report, frozen=True, kw_only=True, omit_defaults=True):
     late_rows: Count | None = None
     latency_s: dict[str, float] | None = None
     slow: tuple[SlowClass, ...] = ()
+    shares: tuple[IdentityShare, ...] = ()
+    served: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 class ErrorsReport(Report, frozen=True):
-    """Sums of what admission control has cost in matches, by samples: missed and wrong ones, with their variances."""
+    """Sums of what admission control has cost in matches, by samples: missed and wrong ones, with their variances.
+
+    `of_classes` has the same four figures of the classes with the most errors.
+    """
 
     kind_name = "errors-report"
     missed: float = 0.0
@@ -135,6 +170,7 @@ class ErrorsReport(Report, frozen=True):
     wrong: float = 0.0
     wrong_var: float = 0.0
     sampled: Count = 0
+    of_classes: dict[str, tuple[float, float, float, float]] = msgspec.field(default_factory=dict)
 
 
 class PlannedStream(msgspec.Struct, frozen=True, kw_only=True):

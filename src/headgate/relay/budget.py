@@ -1,11 +1,13 @@
-"""Bandwidth as token buckets: what a site may upload and download, and what a link can carry."""
+"""Bandwidth as token buckets: what a site may upload and download, and what a link carries, declared and measured."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from headgate.model import Deployment, parse_bandwidth
+from headgate.relay.link_bound import LinkBound, LinkPace
 
 # A bucket holds at most so much of its rate, and a message takes at most so much of a link's.
 BURST_S: Final = 0.1
@@ -39,6 +41,12 @@ class Bucket:
         """Whether a message may be sent now."""
         self._refill(now)
         return self.level > 0
+
+    def change(self, rate_bytes_per_s: float) -> None:
+        """Have another rate from now on; what was saved or is owed stays, as time."""
+        if rate_bytes_per_s != self.rate_bytes_per_s:
+            self.level *= rate_bytes_per_s / self.rate_bytes_per_s
+            self.rate_bytes_per_s = rate_bytes_per_s
 
     def spend(self, size: float, now: float) -> None:
         """Pay for a message; less than 0 gives back."""
@@ -79,14 +87,17 @@ class Budgets:
         self._hidden = _hidden(deployment)
         self._buckets: dict[tuple[str, str, str], Bucket | None] = {}
         self._turns: dict[str, Turns] = {}
+        self._bounds: dict[tuple[str, str], LinkBound] = {}
 
     def _bucket(self, kind: str, one: str, other: str, rate: float | None) -> Bucket | None:
         key = (kind, one, other)
         known = self._buckets.get(key)
         if rate is None:
             self._buckets[key] = None
-        elif known is None or known.rate_bytes_per_s != rate:
+        elif known is None:
             self._buckets[key] = Bucket(rate)
+        else:
+            known.change(rate)
         return self._buckets[key]
 
     def update(self, deployment: Deployment) -> None:
@@ -103,12 +114,39 @@ class Budgets:
         sites, links = self._deployment.sites, self._deployment.links
         upload = sites[sender].upload_bytes_per_s
         one, other = sorted((sender, receiver))
+        link, bound = links.between(sender, receiver), self._bounds.get((sender, receiver))
+        capacity = link.capacity_bytes_per_s
+        measured = None if bound is None or bound.rate_bytes_per_s == math.inf else bound.rate_bytes_per_s
+        if link.follow and measured is not None:
+            capacity = None
         found = (
             self._bucket("upload", sender, "", self._hidden.get(sender) if upload is None else upload),
             self._bucket("download", receiver, "", sites[receiver].download_bytes_per_s),
-            self._bucket("link", one, other, links.between(sender, receiver).capacity_bytes_per_s),
+            self._bucket("link", one, other, capacity),
+            self._bucket("bound", sender, receiver, measured),
         )
         return [bucket for bucket in found if bucket is not None]
+
+    def heard(self, sender: str, receiver: str, pace: LinkPace, now: float) -> None:
+        """Take in what the receiver of a link has measured: from now on no more is sent than it says can come."""
+        link = self._deployment.links.between(sender, receiver)
+        bound = self._bounds.setdefault((sender, receiver), LinkBound())
+        bound.heard(pace, self._declared(sender, receiver), now, follow=link.follow)
+
+    def _declared(self, sender: str, receiver: str) -> float:
+        """The least of what is declared of a path, but for what is only measured; infinite where nothing is."""
+        sites = self._deployment.sites
+        declared = [self._deployment.links.between(sender, receiver).capacity_bytes_per_s]
+        declared += [sites[sender].upload_bytes_per_s, sites[receiver].download_bytes_per_s]
+        return min((each for each in declared if each is not None), default=math.inf)
+
+    def bounds(self, sender: str) -> dict[str, float]:
+        """By receiver, the bytes a second that a site may send there by what was measured, where that is a limit."""
+        return {
+            receiver: round(bound.rate_bytes_per_s, 1)
+            for (one, receiver), bound in self._bounds.items()
+            if one == sender and bound.rate_bytes_per_s < math.inf
+        }
 
     def narrow(self, sender: str, receiver: str, now: float) -> bool:
         """Whether the link or the receiver's download, and not only the sender's upload, holds a message up now."""
@@ -132,6 +170,7 @@ class Budgets:
         """Pay for a message."""
         for bucket in self._on_path(sender, receiver):
             bucket.spend(size, now)
+        self._bounds.setdefault((sender, receiver), LinkBound()).sent(size, now)
         if receiver in self._turns:
             had = self._turns[receiver].had
             had[sender] = had.get(sender, 0.0) + size

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from headgate.diagnostics import site_log
+from headgate.diagnostics import noted, site_log
 from headgate.fabric import Fabric, FabricError, FencedError, cancel_all
 from headgate.fabric.connecting import join
 from headgate.fabric.keys import KeyPair
@@ -53,10 +53,12 @@ class Courier:
         self._ends: dict[str, tuple[int, int]] = {}
         self._stream = source.stream(self._log, self._subject)
         self._wake = asyncio.Event()
+        self._ends_there: dict[str, int] = {}
         self.messages = 0
 
     async def run(self) -> None:
         """Carry until cancelled."""
+        purging: asyncio.Task[None] | None = None
         place, end = 0, await self._source.listen(self._subject, self._wake)
         try:
             while True:
@@ -64,11 +66,23 @@ class Courier:
                 for stored in batch:
                     await self._carry(stored)
                 place = batch[-1].sequence
-                for subject, sequence in {each.subject: each.sequence for each in batch}.items():
-                    await self._source.purge(self._log, subject, sequence)  # the last one stays: its sender needs it
+                self._ends_there |= {each.subject: each.sequence for each in batch}
+                if purging is None or purging.done():
+                    purging = asyncio.create_task(self._purge(), name=f"purge of {self._log.name}")
         finally:
+            await cancel_all([purging] if purging is not None else [])
             await self._stream.close()
             await end()
+
+    async def _purge(self) -> None:
+        """Delete at the sender's what was stored here; the last message stays, as its sender needs it.
+
+        Nobody waits for it: its answer comes behind the messages that are on their way. What fails is done next time.
+        """
+        while self._ends_there:
+            subject, sequence = self._ends_there.popitem()
+            with noted(site_log(self._site), "what was carried is purged later", FabricError):
+                await self._source.purge(self._log, subject, sequence)
 
     async def _next(self, after: int) -> list[Stored]:
         if self._source.streams:

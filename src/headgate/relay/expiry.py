@@ -40,7 +40,11 @@ def expire_messages(messages: Sequence[Block], tally: Tally) -> Block | None:
     declared = {reason: count - before.get(reason, 0) for reason, count in declared.items()}
     # Columns may have changed between them; without rows they no longer matter.
     schema, nothing = blocks[-1].rows.slice(0, 0), blocks[-1].seqs[:0]
-    empty = [replace(block, commits=block.meant_for(()), seqs=nothing, rows=schema, classes=None) for block in blocks]
+    told = [tuple(replace(commit, whole={}) for commit in block.meant_for((mine,))) for block in blocks]
+    empty = [
+        replace(block, commits=commits, seqs=nothing, rows=schema, classes=None)
+        for block, commits in zip(blocks, told, strict=True)
+    ]
     one = concat([replace(block, declared={}) for block in empty])
     begun = account.tally.begun or Begun(one.upto)
     last = replace(one.commits[-1], whole={} if begun.whole is None else {mine: begun.whole})

@@ -85,8 +85,7 @@ class Intakes:
                 await state.pack_overfull()
             return
         state.vital.heard(parent, state.port.now)
-        wait_s = max(state.port.wall_s - stored.time_s, 0.0)
-        state.meters.took(parent, stored.size, wait_s, state.port.now)
+        state.meters.took(parent, stored, state.port.wall_s, state.port.now, real=state.is_real(parent))
         if routes is None:
             raise WireError(f"version {version} does not route {stream!r} to {state.site!r}")
         block = state.port.codec.block(stored.data, routes.schema)

@@ -21,6 +21,7 @@ from headgate.relay.gaps import Gaps
 from headgate.relay.holds import HeldRanges
 from headgate.relay.intake import Intakes
 from headgate.relay.output import QueueLimits, limits_of
+from headgate.relay.pacing import Pacing
 from headgate.relay.repair import RepairService
 from headgate.relay.sending import Sending
 from headgate.relay.silent_sites import ParentWatch
@@ -48,7 +49,7 @@ class RelayMachine(Machine):
         super().__init__(f"relay {site}")
         port = MachinePort(self, logs, max_payload, codec, quarantine)
         self.state = SiteState(self, port, site, limits)
-        self.state.budgets = budgets
+        self.state.budgets, self.state.alone = budgets, budgets is None
         self.service = logs.repair(site)
         held = HeldRanges(port, site)
         self._gaps = Gaps(self.state, held)
@@ -56,6 +57,7 @@ class RelayMachine(Machine):
         self._sending = Sending(self.state)
         self._upkeep = Upkeep(self.state, held)
         self._watch = ParentWatch(self.state, self._gaps)
+        self._pacing = Pacing(self.state)
         port.serve(self.service, RepairService(port, site, self.state.tables, StandIn(self.state, self._gaps)).answer)
         self._following: set[str] = set()
         self.spawn(self._begin(), "start")
@@ -79,6 +81,7 @@ class RelayMachine(Machine):
         self.spawn(self._sending.run(), "sending")
         self.spawn(self._upkeep.run(), "upkeep")
         self.spawn(self._watch.run(), "watch")
+        self.spawn(self._pacing.run(), "pacing")
 
     def _take_roots(self, deployment: Deployment) -> None:
         """Follow the streams that start here; one that is gone is followed on, as rows may be on their way."""

@@ -4,8 +4,8 @@ A link's latency is taken in two parts, each with one clock, so that clocks of s
 its publication and takes half of the way there and back, the receiver times a message from the site log to its hands.
 Both keep the least of the last second, which a queue in the way does not blur.
 
-The rate of a link is seen by its receiver: in a second in which every message came late, something was waiting all the
-time, so what has come is what the link can carry. In other seconds it can carry at least what has come.
+The rate of a link is seen by its receiver: what comes while the link is busy is what it can carry
+(`headgate.relay.delivery_rate`). Otherwise it can carry at least what has come.
 """
 
 from __future__ import annotations
@@ -14,10 +14,14 @@ import math
 from dataclasses import dataclass, field
 from typing import Final
 
-LATE_S: Final = 0.15
-"""A message is late that took so much longer than the quickest one from the same neighbour."""
+from headgate.protocol.port import Stored
+from headgate.protocol.reports import ArrivalReport
+from headgate.relay.delivery_rate import DeliveryRate, SizeSlope
+from headgate.relay.link_bound import LinkPace
+
 WINDOW_S: Final = 1.0
 _IDLE: Final = 5
+_BUSY_S: Final = 10.0  # so long after a link was busy nothing else is believed
 
 
 class Least:
@@ -42,45 +46,60 @@ class Least:
 class LinkMeter:
     """What came over a link in the last second that had anything, and what the link can carry as far as is known.
 
-    Waits are from the site log's clock to the relay's, so only their differences count.
-
     >>> meter = LinkMeter()
-    >>> for tenth in range(35): meter.note(1000, wait_s=0.5 if tenth > 12 else 0.1, now=tenth / 10)
-    >>> meter.report(now=3.5), meter.report(now=60.0)
-    ((35000, 10000.0, 10000.0), (35000, 0.0, 10000.0))
+    >>> for tenth in range(35): meter.note(1000, stored_s=tenth / 10, came_s=9 + tenth / 10, now=tenth / 10)
+    >>> said = meter.report(now=3.5); said.bytes, said.used_bytes_per_s, said.rate_bytes_per_s, said.busy
+    (35000, 10000.0, 10000.0, False)
+    >>> meter.report(now=60.0).used_bytes_per_s
+    0.0
     """
 
     bytes: int = 0
     used_bytes_per_s: float = 0.0
-    rate_bytes_per_s: float = 0.0
+    delivery: DeliveryRate = field(default_factory=DeliveryRate)
+    slope: SizeSlope = field(default_factory=SizeSlope)
+    last_s: float = -1e9
+    _best: float = 0.0
+    _samples: int = 0
+    _busy_s: float = -math.inf
     _began_s: float | None = None
     _window_bytes: int = 0
-    _window_s: float = math.inf
-    _least_s: float = math.inf
 
-    def note(self, size: int, wait_s: float, now: float) -> None:
-        """A message of that size was taken in, so long after it was stored."""
+    def note(self, size: int, stored_s: float, came_s: float, now: float, *, real: bool = True) -> None:
+        """A message of that size was stored at its sender's and came here, each by its own clock, and is taken in."""
         if self._began_s is None:
             self._began_s = now
         elif now - self._began_s >= WINDOW_S:
-            self._close(now)
+            self.used_bytes_per_s = self._window_bytes / (now - self._began_s)
+            self._best = max(self._best, self.used_bytes_per_s)
+            self._began_s, self._window_bytes = now, 0
         self.bytes += size
         self._window_bytes += size
-        self._window_s = min(self._window_s, wait_s)
+        self.last_s = now
+        self.delivery.note(size, stored_s, came_s)
+        if real:
+            self.slope.note(size, came_s - stored_s, now)
+        if self.delivery.samples != self._samples:  # it was busy: what came before that counts no more
+            self._samples, self._best, self._busy_s = self.delivery.samples, 0.0, now
 
-    def report(self, now: float) -> tuple[int, float, float]:
+    def pace(self, now: float) -> LinkPace:
+        """What the sender is told."""
+        said = self.report(now)
+        return LinkPace(self.delivery.rate_bytes_per_s, said.used_bytes_per_s, self.delivery.queue_s)
+
+    def report(self, now: float) -> ArrivalReport:
         """All bytes so far, how many came a second lately, and how many a second the link can carry."""
+        known, least = self.delivery.rate_bytes_per_s, self._best
+        if now - self._busy_s > _BUSY_S:
+            least = max(least, self.slope.rate(now))
         idle = self._began_s is None or now - self._began_s > _IDLE * WINDOW_S
-        return self.bytes, 0.0 if idle else round(self.used_bytes_per_s, 1), round(self.rate_bytes_per_s, 1)
-
-    def _close(self, now: float) -> None:
-        assert self._began_s is not None
-        rate = self._window_bytes / (now - self._began_s)
-        late = self._window_s > self._least_s + LATE_S
-        self.used_bytes_per_s = rate
-        self.rate_bytes_per_s = rate if late else max(rate, self.rate_bytes_per_s)
-        self._least_s = min(self._least_s, self._window_s)
-        self._began_s, self._window_bytes, self._window_s = now, 0, math.inf
+        return ArrivalReport(
+            bytes=self.bytes,
+            used_bytes_per_s=0.0 if idle else round(self.used_bytes_per_s, 1),
+            rate_bytes_per_s=round(max(known, least), 1),
+            queue_s=0.0 if idle else round(self.delivery.queue_s, 3),
+            busy=known > least,
+        )
 
 
 @dataclass(slots=True)
@@ -92,7 +111,8 @@ class Meters:
     arrived: Least = field(default_factory=Least)
     links: dict[str, LinkMeter] = field(default_factory=dict)
 
-    def took(self, parent: str, size: int, wait_s: float, now: float) -> None:
-        """A message of a parent was taken in."""
-        self.arrived.note(parent, wait_s)
-        self.links.setdefault(parent, LinkMeter()).note(size, wait_s, now)
+    def took(self, parent: str, stored: Stored, wall_s: float, now: float, *, real: bool) -> None:
+        """A message of a parent was taken in, over a link that is `real` or only a budget in one process."""
+        self.arrived.note(parent, max(wall_s - stored.time_s, 0.0))
+        link = self.links.setdefault(parent, LinkMeter())
+        link.note(stored.size, stored.time_s, stored.came_s or wall_s, now, real=real)

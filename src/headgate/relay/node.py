@@ -9,7 +9,6 @@ from typing import Any, Final
 from headgate.diagnostics import site_log
 from headgate.fabric import Fabric, FabricError, cancel_all
 from headgate.fabric.placed import HostFabric
-from headgate.fabric.roled import RoleFabric
 from headgate.fabric.runner import run_machine
 from headgate.protocol.records import RangeRequest
 from headgate.protocol.trace import Trace
@@ -49,8 +48,7 @@ class RelayNode:
         self._tracer = tracer
         self.couriers = Couriers(fabric, site, self.tables, connecting)
         home = fabric.home if isinstance(fabric, HostFabric) else fabric
-        if isinstance(home, RoleFabric):
-            home.guards[home.logs.repair(site)] = self._may_ask
+        home.guards[home.logs.repair(site)] = self._may_ask
         self.machine = self._make()
         self.couriers.standbys = lambda: set(self.machine.state.standbys.values())
 

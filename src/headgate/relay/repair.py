@@ -32,6 +32,7 @@ from headgate.relay.tables import TableCache
 from headgate.wire.block import Block, Commit
 from headgate.wire.frame import WireError
 from headgate.wire.manifest import Manifest
+from headgate.wire.snapshot import Snapshot
 
 _MAX_ANSWER: Final = 4 << 20
 _MAX_COMMITS: Final = 200
@@ -207,26 +208,37 @@ class RepairService:
         return None if routes is None else (await load_block(self._port, manifest, routes.schema, routes), routes)
 
     async def _of_class(self, request: RangeRequest, class_id: int) -> list[Block]:
-        """What the root log holds of one class, at most some commits at a time."""
+        """What the root log holds of one class, at most some commits at a time, and what can be read in a while."""
         found: list[Block] = []
-        stream, newest = request.stream, await self._tables.newest()
-        async for manifest in committed(self._port, stream, request.upto):
-            if manifest.upto > request.upto or len(found) >= _MAX_COMMITS:
+        newest, end_s = await self._tables.newest(), self._port.now + _ANSWER_S
+        wanted = [
+            manifest
+            async for manifest in committed(self._port, request.stream, request.upto)
+            if request.after < manifest.upto <= request.upto and takes(request.start, manifest.upto, manifest.time_ms)
+        ]
+        for first in range(0, min(len(wanted), _MAX_COMMITS), _AT_ONCE):
+            some = wanted[first : first + _AT_ONCE]
+            loaded = await self._port.gather(*(self._of_commit(each, request, class_id, newest) for each in some))
+            found += [piece for pieces in loaded for piece in pieces]
+            if self._port.now > end_s:
                 break
-            if manifest.upto <= request.after or not takes(request.start, manifest.upto, manifest.time_ms):
-                continue
-            snapshot = await self._tables.snapshot(manifest.version)
-            schema = snapshot.deployment.streams[stream].schema
-            subscription = Subscription("history", stream, self._site)
-            now = newest.deployment.streams[stream].schema  # who asks has its columns, whatever they were then
-            mine = Receiver(HISTORY, class_id, subscription, now.select(request.columns).arrow)
-            routes = Routes(self._site, stream, manifest.version, None, schema.arrow, (), (mine,))
-            block = await load_block(self._port, manifest, schema.arrow, routes)
-            block = replace(block, rows=conform(block.rows, now))
-            if matches_again(snapshot, newest, manifest, class_id):
-                block = match_again(block, newest, class_id)
-            found.extend(piece for _, piece in for_local(block, (mine,)))
         return found
+
+    async def _of_commit(
+        self, manifest: Manifest, request: RangeRequest, class_id: int, newest: Snapshot
+    ) -> list[Block]:
+        """The rows of one commit that a class takes, in the columns that the stream has now."""
+        stream, snapshot = manifest.stream, await self._tables.snapshot(manifest.version)
+        schema, now = snapshot.deployment.streams[stream].schema, newest.deployment.streams[stream].schema
+        mine = Receiver(
+            HISTORY, class_id, Subscription("history", stream, self._site), now.select(request.columns).arrow
+        )
+        routes = Routes(self._site, stream, manifest.version, None, schema.arrow, (), (mine,))
+        block = await load_block(self._port, manifest, schema.arrow, routes)
+        block = replace(block, rows=conform(block.rows, now))
+        if matches_again(snapshot, newest, manifest, class_id):
+            block = match_again(block, newest, class_id)
+        return [piece for _, piece in for_local(block, (mine,))]
 
     async def _from_above(self, request: RangeRequest) -> list[Routed]:
         """This site's log no longer has the range that a child asks for: ask the site above.

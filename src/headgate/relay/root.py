@@ -13,7 +13,7 @@ from headgate.protocol.port import LogPort, Stored
 from headgate.relay.routes import Routes
 from headgate.wire.block import Block, Commit
 from headgate.wire.frame import WireError
-from headgate.wire.manifest import Manifest
+from headgate.wire.manifest import Manifest, classes_withheld
 from headgate.wire.part import Part
 
 
@@ -37,7 +37,7 @@ async def load_block(port: LogPort, manifest: Manifest, schema: pa.Schema, route
     named = [(base, part) for base, part in zip(manifest.bases(), manifest.parts, strict=True) if part.log_sequence]
     log = port.logs.root(manifest.stream)
     stored = await port.gather(*(port.get(log, part.log_sequence) for _, part in named))
-    commit = commit_of(manifest)
+    commit = replace(commit_of(manifest), unevaluated=_unevaluated(manifest, routes))
     found = [(base, _part(port, each, schema)) for (base, _), each in zip(named, stored, strict=True)]
     parts = [part for _, part in found if part is not None]
     if len(parts) < len(named):
@@ -69,6 +69,14 @@ def _matched(manifest: Manifest, routes: Routes) -> dict[int, int]:
     everyone = routes.receivers
     counts = manifest.matched(np.array([receiver.class_id for receiver in everyone], dtype=np.uint64))
     return {receiver.id: int(count) for receiver, count in zip(everyone, counts.tolist(), strict=True) if count}
+
+
+def _unevaluated(manifest: Manifest, routes: Routes) -> dict[int, int]:
+    """How many rows of a manifest were not looked at for each subscription, where there are any."""
+    counts = classes_withheld(manifest.withheld)
+    if not counts:
+        return {}
+    return {each.id: counts[each.class_id] for each in routes.receivers if each.class_id in counts}
 
 
 async def committed(port: LogPort, stream: str, upto: int) -> AsyncIterator[Manifest]:

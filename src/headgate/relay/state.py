@@ -92,6 +92,7 @@ class SiteState:
         self.tables = MachineTables(port)
         self.core = RelayCore(site, limits, defer=True)
         self.budgets: Budgets | None = None
+        self.alone = True  # shares its process and its budgets with no other relay
         self.totals = RelayTotals()
         self.meters = Meters()
         self.targets: dict[Key, Child | Receiver] = {}
@@ -115,6 +116,11 @@ class SiteState:
         self.members: dict[Key, dict[tuple[int, int], int]] = {}
         self.recorded: set[Key] = set()  # outputs with decisions in the site log, which may be out of date
         self.waiting = Signal(machine)  # set when an output may have something to send
+
+    def is_real(self, parent: str) -> bool:
+        """Whether a link from a parent leads from one process to another: else it is a budget and nothing more."""
+        sites = self.newest.deployment.sites if self.newest else {}
+        return self.alone or any(each in sites and sites[each].is_host for each in (parent, self.site))
 
     def subject(self, key: Key) -> str:
         """The subject of an output."""

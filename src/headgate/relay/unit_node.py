@@ -8,7 +8,6 @@ from typing import Final
 from headgate.diagnostics import site_log
 from headgate.fabric import Fabric, cancel_all
 from headgate.fabric.placed import HostFabric
-from headgate.fabric.roled import RoleFabric
 from headgate.fabric.runner import run_machine
 from headgate.relay.tables import Tables
 
@@ -60,8 +59,7 @@ class UnitNode:
                 codec=fabric.codec,
                 quarantine=fabric.quarantine,
             )
-            if isinstance(fabric, RoleFabric):
-                fabric.guards[machine.service] = signed
+            fabric.guards[machine.service] = signed
             try:
                 await run_machine(fabric, machine, self.tables.snapshot, services=(machine.service,), log=log)
             except Exception as error:  # noqa: BLE001 - rows do not depend on it: it is told, and tried again

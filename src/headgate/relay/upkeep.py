@@ -286,6 +286,7 @@ class Upkeep:
             sent_s=state.meters.sent.report(),
             arrived_s=state.meters.arrived.report(),
             taken={parent: meter.report(now) for parent, meter in state.meters.links.items()},
+            bounds=state.budgets.bounds(state.site) if state.budgets else {},
             **asdict(state.totals),
         )
         await self._port.publish(self._port.logs.stats("relay", state.site), report.encode())

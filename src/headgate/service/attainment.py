@@ -26,6 +26,7 @@ STATES: Final = ("difference", "below", "less", "waiting", "unmeasured", "well")
 UNWELL: Final = frozenset({"difference", "below", "less"})
 """States of subscriptions that do not get what they asked for."""
 _FULL: Final = 0.9995
+_RANK: Final = {state: place for place, state in enumerate(STATES)}
 
 Losses = Callable[[str], float | None]
 """Rows a second that a link, written ``paris->lyon``, gives up now; None where it is not known."""
@@ -74,7 +75,7 @@ class Attained:
 def attainment(
     snapshot: Snapshot, status: Mapping[str, Any], planner: Mapping[str, Any], losses: Losses
 ) -> list[Attained]:
-    """Every subscription that is in force, by name."""
+    """Every subscription that is in force, the worst first."""
     measured: Mapping[str, Any] = planner.get("subscriptions", {})
     entries = status["subscriptions"]
     paths: dict[tuple[str, str], list[str]] = {}
@@ -87,7 +88,14 @@ def attainment(
         if key not in paths:
             paths[key] = path_of(snapshot, *key)
         found.append(_attained(subscription, entry, measured.get(name, {}), status, losses, paths[key]))
+    found.sort(key=severity)
     return found
+
+
+def severity(each: Attained) -> tuple[int, float, str]:
+    """What sorts the worst first."""
+    ratio = each.ratio
+    return _RANK[each.state], 2.0 if ratio is None else ratio, each.name
 
 
 def path_of(snapshot: Snapshot, stream: str, site: str) -> list[str]:

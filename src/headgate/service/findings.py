@@ -33,9 +33,10 @@ class Kind(StrEnum):
     SET_ASIDE = "set-aside"
     CUT_OFF = "cut-off"
     SUSPENDED = "suspended"
+    SHARE = "share"
 
 
-NOTES: Final = frozenset({Kind.SET_ASIDE, Kind.CUT_OFF, Kind.SUSPENDED})
+NOTES: Final = frozenset({Kind.SET_ASIDE, Kind.CUT_OFF, Kind.SUSPENDED, Kind.SHARE})
 """Kinds that lose nothing and so are no errors."""
 
 
@@ -235,6 +236,18 @@ def _suspended(document: Document) -> Iterator[Finding]:
             yield Finding(Kind.SUSPENDED, f"subscription {name}", f"is suspended: {each['suspended']}{left}")
 
 
+def _shares(document: Document) -> Iterator[Finding]:
+    """Subscriptions that are looked at a part of the rows, as their owners take more than a share of the matching."""
+    hint = "simplify its filter, end others, or ask an operator for a larger share (`matching_shares`)"
+    for name, each in document["subscriptions"].items():
+        if each.get("served") is not None:
+            said = (
+                f"gets what matches among {each['served']:.0%} of the rows: the stream is behind, and the filters of "
+                "its owner take more than their share of the matching"
+            )
+            yield Finding(Kind.SHARE, f"subscription {name}", said, hint)
+
+
 def _running(document: Document) -> bool:
     """Whether any relay has reported of late."""
     return not all(_cut(document, name) for name in document["sites"])
@@ -258,4 +271,5 @@ RULES: Final[tuple[Callable[[Document], Iterator[Finding]], ...]] = (
     _set_aside,
     _cut_off,
     _suspended,
+    _shares,
 )

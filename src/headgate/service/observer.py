@@ -26,10 +26,10 @@ from headgate.relay.routes import Routes
 from headgate.relay.tables import Tables
 from headgate.service.books import read_tallies
 from headgate.service.hop_delays import Hops, Pair
+from headgate.service.link_status import full_links, latencies
 from headgate.service.reports import read_reports
 from headgate.service.sampling import Sample, observed, sample
 from headgate.service.stalled_outputs import Standing
-from headgate.service.status import latencies
 from headgate.wire.manifest import Manifest, decode_manifest
 from headgate.wire.snapshot import Snapshot
 
@@ -50,7 +50,8 @@ Link = tuple[str, str, str]
 class CounterReading:
     """Counters at a time: (bytes, rows, messages) of links, (came, reduced) of sites, what subscribers have counted.
 
-    `hops` has the latency by sender and receiver where both ends have measured it of late.
+    `hops` has the latency by sender and receiver where both ends have measured it of late, `full` the bytes a second
+    that links carried while rows waited for them, where that bounds what their senders may send.
     """
 
     time_s: float
@@ -58,6 +59,7 @@ class CounterReading:
     sites: Mapping[str, tuple[int, int]]
     subscribers: Mapping[int, tuple[int, int, float, int]]
     hops: Mapping[Pair, float] = field(default_factory=dict)
+    full: Mapping[Pair, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,7 @@ class Observer:
             )
             for identity, tally in (await read_tallies(self._fabric)).items()
         }
-        return CounterReading(time.monotonic(), links, sites, subscribers, latencies(relays))
+        return CounterReading(time.monotonic(), links, sites, subscribers, latencies(relays), full_links(relays))
 
     async def _report_standing(self, relays: Mapping[str, RelayReport]) -> None:
         """Publish which outputs stand still, as often as that is read; once more when none does any longer."""
@@ -271,10 +273,11 @@ class Observer:
             for name, site in snapshot.deployment.sites.items()
             if site.upload_bytes_per_s is None and self.shed(name) > SHEDS
         }
+        full = {frozenset(pair): rate for pair, rate in (self._readings[-1].full if self._readings else {}).items()}
 
         def work() -> Measured:
             found = {name: self._observed(name, snapshot, *each, links) for name, each in seen.items()}
-            return Measured({name: each for name, each in found.items() if each is not None}, sites)
+            return Measured({name: each for name, each in found.items() if each is not None}, sites, full)
 
         return work
 

@@ -1,6 +1,8 @@
 """Where requests are taken in and served in turn: a few at a time, everybody's with the same right.
 
-See `headgate.service.request_turns` for who is next. This is its asyncio side.
+See `headgate.service.request_turns` for who is next. This is its asyncio side. A refusal is held back for a moment:
+whoever waits for an answer before it asks again, however many questions it has open, is slowed down by it, and what it
+sends does not take the time of others.
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Final
 
 from headgate.diagnostics import SERVICE
 from headgate.fabric import cancel_all
@@ -17,6 +21,10 @@ from headgate.model import RequestLimits
 from headgate.model.caller import Caller
 from headgate.service.request_turns import RequestTurns
 
+HELD_S: Final = 0.25
+"""How long a refusal is held back at most; never past the time after which the request may be tried again."""
+MOST_HELD: Final = 512
+"""Refusals that are held back at a time; more are told at once."""
 Answer = Callable[[Caller, bytes], Awaitable[bytes | None]]
 
 
@@ -28,6 +36,7 @@ class Desk:
         self._at_a_time = at_a_time
         self._arrived = asyncio.Event()
         self._clerks: list[asyncio.Task[None]] = []
+        self._held: set[asyncio.Task[None]] = set()
 
     def open(self) -> None:
         """Begin to serve."""
@@ -35,17 +44,27 @@ class Desk:
 
     async def close(self) -> None:
         """Serve no more; who waits asks again."""
-        await cancel_all(self._clerks)
+        await cancel_all([*self._clerks, *self._held])
 
     async def take(self, caller: Caller, call: RequestCall, answer: Answer) -> None:
-        """Take a request in, or refuse it at once."""
+        """Take a request in, or refuse it within `HELD_S`."""
         again_s = self.turns.offer(caller.flow, (caller, call, answer), time.monotonic())
         if again_s is None:
             self._arrived.set()
             return
         if self.turns.refused & (self.turns.refused - 1) == 0:  # the 1st, 2nd, 4th, 8th, ...
             SERVICE.warning("%d requests were refused as too many, the last of %r", self.turns.refused, caller.name)
-        await call.reply(json.dumps(refusal(caller, self.turns.limits, again_s)).encode())
+        if len(self._held) >= MOST_HELD:
+            await call.reply(json.dumps(refusal(caller, self.turns.limits, again_s)).encode())
+            return
+        task = asyncio.create_task(self._refuse(caller, replace(call, data=b""), again_s), name="refusal")
+        self._held.add(task)
+        task.add_done_callback(self._held.discard)
+
+    async def _refuse(self, caller: Caller, call: RequestCall, again_s: float) -> None:
+        held_s = min(again_s, HELD_S)
+        await asyncio.sleep(held_s)
+        await call.reply(json.dumps(refusal(caller, self.turns.limits, again_s - held_s)).encode())
 
     async def _serve(self) -> None:
         while True:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from headgate.fabric import Fabric, FabricError, read_quarantine
 from headgate.matching.admission import tolerance_of
-from headgate.model import Deployment, Subscription
+from headgate.model import Subscription
 from headgate.pipeline.errors import Errors
 from headgate.protocol.reports import (
     AlertsReport,
@@ -30,6 +30,7 @@ from headgate.relay.tables import Tables
 from headgate.service.books import StreamBooks, read_books, read_tallies
 from headgate.service.findings import findings
 from headgate.service.heartbeat import read_pulse, stream_state
+from headgate.service.link_status import links_now
 from headgate.service.pages import Page, group_sums
 from headgate.service.reports import read_reports, shown
 from headgate.service.source_backlog import waiting
@@ -80,8 +81,8 @@ async def read_status(
         "service": service,
         "streams": streams,
         "sites": {name: _site(name, relays) for name in snapshot.deployment.sites},
-        "links": _links(snapshot.deployment, relays),
-        "subscriptions": _subscriptions(snapshot, books, tallies, relays, on_page),
+        "links": links_now(snapshot.deployment, relays),
+        "subscriptions": _subscriptions(snapshot, books, tallies, relays, on_page, (jobs, errors)),
         "subscription_count": len(snapshot.subscription_ids),
         "next": more,
         "groups": group_sums(snapshot, entries),
@@ -205,77 +206,18 @@ def _site(name: str, relays: Relays) -> dict[str, Any]:
     }
 
 
-def latencies(relays: Relays) -> dict[tuple[str, str], float]:
-    """The latency of every link in use, by sender and receiver, from what its two ends measured, each by its clock."""
-    return {
-        (site, child): round(sent_s + relays[child].arrived_s[site], 6)
-        for site, report in relays.items()
-        for child, sent_s in report.sent_s.items()
-        if site in relays.get(child, _SILENT).arrived_s
-    }
-
-
-def _rates(deployment: Deployment, relays: Relays, parent: str, child: str) -> dict[str, float | None]:
-    """What a link is declared to carry, what its receiver has seen that it carries, and what came lately."""
-    sites = deployment.sites
-    declared = [deployment.links.between(parent, child).capacity_bytes_per_s]
-    declared += [sites[parent].upload_bytes_per_s] if parent in sites else []
-    declared += [sites[child].download_bytes_per_s] if child in sites else []
-    _, used, measured = relays.get(child, _SILENT).taken.get(parent, (0, 0.0, 0.0))
-    return {
-        "declared_bytes_per_s": min((each for each in declared if each is not None), default=None),
-        "measured_bytes_per_s": measured or None,
-        "used_bytes_per_s": used,
-    }
-
-
-def _links(deployment: Deployment, relays: Relays) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    latency_s = latencies(relays)
-    for site, report in relays.items():
-        for link, size in report.link_bytes.items():
-            stream, child = link.rsplit(":", 1)
-            entry = found.setdefault(
-                f"{site}->{child}",
-                {
-                    "bytes": 0,
-                    "messages": 0,
-                    "owed": 0,
-                    "reduced": 0,
-                    "queued_rows": 0,
-                    "queued_bytes": 0,
-                    "queued_s": 0.0,
-                    "level": 0,
-                    "streams": [],
-                    "stream_bytes": {},
-                    "latency_s": latency_s.get((site, child)),
-                    **_rates(deployment, relays, site, child),
-                },
-            )
-            output = report.outputs.get(Key(stream, child=child).token, _EMPTY)
-            entry["bytes"] += size
-            entry["messages"] += report.link_messages[link]
-            entry["owed"] += output.came
-            entry["reduced"] += output.reduced
-            entry["queued_rows"] += output.rows
-            entry["queued_bytes"] += output.bytes
-            entry["queued_s"] = round(max(entry["queued_s"], output.age_s), 3)
-            entry["level"] = max(entry["level"], output.level)
-            entry["streams"].append(stream)
-            entry["stream_bytes"][stream] = size
-    return found
-
-
 def _subscriptions(
     snapshot: Snapshot,
     books: list[StreamBooks],
     tallies: dict[int, Tally],
     relays: Relays,
     names: Sequence[str],
+    reports: tuple[Mapping[str, Mapping[str, Any]], Mapping[str, Errors]],
 ) -> dict[str, dict[str, Any]]:
     lines = {entry.subscription: entry for book in books for entry in book.entries}
     totals = {book.stream: book for book in books}
-    found = {}
+    jobs, errors = reports
+    found: dict[str, dict[str, Any]] = {}
     for name in names:
         subscription, identity = snapshot.deployment.subscriptions[name], snapshot.subscription_ids[name]
         token = inbox_key(subscription, identity).token
@@ -292,7 +234,9 @@ def _subscriptions(
             "output": token,
             "lost": tallies[identity].lost if identity in tallies else 0,
             **_withheld(snapshot, subscription, totals[subscription.stream]),
+            **_served(snapshot.class_ids[name], jobs.get(subscription.stream, {})),
         }
+        found[name] |= _errors(found[name], totals[subscription.stream].head, snapshot.class_ids[name], errors)
     known = set(snapshot.subscription_ids.values())
     for identity, entry in lines.items():
         if identity not in known and (entry.difference or len(names) == len(known)):
@@ -349,6 +293,29 @@ def _withheld(snapshot: Snapshot, subscription: Subscription, book: StreamBooks)
     tolerance = tolerance_of(subscription.require, tolerance_of(stream.admission.require))
     rows = book.rows_in - book.dead
     return {**found, "tolerates": tolerance, "withheld": round(book.withheld.get(f"{tolerance:g}", 0) / rows, 6)}
+
+
+def _errors(
+    entry: Mapping[str, Any], head: int, class_id: int, errors: Mapping[str, Errors]
+) -> dict[str, dict[str, Any]]:
+    """Estimated false negatives and positives of a subscription, where anything was given up before matching.
+
+    Rows that were not looked at for it are taken to match as often as those that were.
+    """
+    known = errors.get(entry["stream"])
+    unlooked = entry.get("unevaluated", 0)
+    if known is None and not unlooked:
+        return {}
+    looked = max(head - (entry["starts"] or 0) - unlooked, 0)
+    share = min(entry["matched"] / looked, 1.0) if looked else 0.0
+    variance = unlooked * share * (1 - share) * (1 + unlooked / looked) if looked else 0.0
+    return {"errors": (known or Errors()).of_class(class_id, unlooked * share, variance)}
+
+
+def _served(class_id: int, job: Mapping[str, Any]) -> dict[str, float]:
+    """The part of the rows that a class is looked at, where its owner has used up its share of the matching."""
+    part = job.get("served", {}).get(str(class_id))
+    return {} if part is None else {"served": part}
 
 
 def _reorderings(snapshot: Snapshot, relays: Relays) -> list[dict[str, Any]]:

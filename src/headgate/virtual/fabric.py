@@ -92,7 +92,7 @@ class SimulatedFabric:
         if kind is port.HandOver:
             assert instance.consumer is not None
             instance.consumer(instance, number, command.item)
-        elif kind is port.Work:
+        elif kind is port.Computation:
             done_s = now + self.random.random() * self.work_s
             self.queue.at(done_s, instance.feed, Completed(number, command.run()))
         else:

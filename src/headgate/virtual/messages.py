@@ -32,6 +32,11 @@ class VirtualMessage(NamedTuple):
     message_id: str | None
 
     @property
+    def came_s(self) -> float:
+        """When it came over a link: here a message comes when it is read."""
+        return 0.0
+
+    @property
     def stored_bytes(self) -> int:
         """What the message counts towards `Log.max_bytes`."""
         return self.size + RECORD_BYTES + (HEADERS_RECORD_BYTES if self.header_bytes else 0)

@@ -32,7 +32,9 @@ class Commit:
     """A manifest as those below the root see it: its range, its version, when it was committed, what was shed.
 
     `shed` are rows, `shed_updates` new values of contexts, and `partly_shed` rows that were matched only for those who
-    may miss nothing. `unsent` is what senders gave up before it reached the stream.
+    may miss nothing. `unsent` is what senders gave up before it reached the stream. `unevaluated` counts by
+    subscription the rows that were not looked at for it, as its filter takes too long or its owner has used up its
+    share of the matching: nobody knows whether they are rows of it.
 
     `whole` is there only when rows of the commit can no longer be read at the root: how many rows it matched, by
     subscription. Nobody knows any more which rows are gone, and each subscription has had others of them. So the count
@@ -50,6 +52,15 @@ class Commit:
     partly_shed: int = 0
     unsent: Unsent | None = None
     whole: Mapping[int, int] = field(default_factory=dict)
+    unevaluated: Mapping[int, int] = field(default_factory=dict)
+
+    def meant_for(self, receivers: Collection[int]) -> Commit:
+        """The commit with what it says of these subscriptions alone."""
+        return replace(
+            self,
+            whole={mine: count for mine, count in self.whole.items() if mine in receivers},
+            unevaluated={mine: count for mine, count in self.unevaluated.items() if mine in receivers},
+        )
 
 
 # Per subscription id: rows given up, by reason. The reason `expired` is a term of its own in the ledger.
@@ -136,12 +147,9 @@ class Block:
 
     def meant_for(self, receivers: Collection[int]) -> tuple[Commit, ...]:
         """Its commits as some subscriptions need to know them."""
-        if not any(commit.whole for commit in self.commits):
+        if not any(commit.whole or commit.unevaluated for commit in self.commits):
             return self.commits
-        return tuple(
-            replace(commit, whole={mine: count for mine, count in commit.whole.items() if mine in receivers})
-            for commit in self.commits
-        )
+        return tuple(commit.meant_for(receivers) for commit in self.commits)
 
     def take(self, indices: npt.NDArray[np.int64]) -> Block:
         """The same coverage with only these rows."""
@@ -302,13 +310,21 @@ def _condensed(commits: list[Commit], seqs: npt.NDArray[np.uint64]) -> tuple[Com
     kept: list[Commit] = []
     shed = updates = partly = 0
     unsent: Unsent | None = None
+    unevaluated: Mapping[int, int] = {}
     after = commits[0].after
     for commit, keep in zip(commits, named.tolist(), strict=True):
         shed, updates, partly = shed + commit.shed, updates + commit.shed_updates, partly + commit.partly_shed
         unsent = merged(unsent, commit.unsent)
+        unevaluated = _summed(unevaluated, commit.unevaluated)
         if keep:
             shedding = replace(commit, shed=shed, shed_updates=updates, partly_shed=partly, unsent=unsent)
-            kept.append(replace(shedding, after=after))
+            kept.append(replace(shedding, after=after, unevaluated=unevaluated))
             shed = updates = partly = 0
-            unsent, after = None, commit.upto
+            unsent, unevaluated, after = None, {}, commit.upto
     return tuple(kept)
+
+
+def _summed(first: Mapping[int, int], second: Mapping[int, int]) -> Mapping[int, int]:
+    if not first or not second:
+        return first or second
+    return {each: first.get(each, 0) + second.get(each, 0) for each in {**first, **second}}

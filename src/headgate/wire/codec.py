@@ -118,7 +118,7 @@ def decode_site(name: str, document: Mapping[str, Any]) -> Site:
 def encode_links(links: Links) -> dict[str, Any]:
     """Links with their pairs in the order of their names."""
     pairs = [
-        [*sorted(link.ends), link.delay_s, link.capacity_bytes_per_s, _encode(link.queue)]
+        [*sorted(link.ends), link.delay_s, link.capacity_bytes_per_s, _encode(link.queue), link.follow]
         for link in links.pairs.values()
     ]
     ordered = sorted(pairs, key=lambda pair: pair[:2])
@@ -129,8 +129,8 @@ def encode_links(links: Links) -> dict[str, Any]:
 def decode_links(document: Mapping[str, Any]) -> Links:
     """The inverse of `encode_links`."""
     links = [
-        Link(frozenset((one, other)), delay_s, capacity, LinkQueue(**queue))
-        for one, other, delay_s, capacity, queue in document["pairs"]
+        Link(frozenset((one, other)), delay_s, capacity, LinkQueue(**queue), follow)
+        for one, other, delay_s, capacity, queue, follow in document["pairs"]
     ]
     defaults = LinkQueue(**document.get("queue", {}))
     return Links(document["default_delay_s"], {link.ends: link for link in links}, defaults)

@@ -33,6 +33,7 @@ class Since:
     shed: Count = 0
     shed_updates: Count = 0
     partly_shed: Count = 0
+    unevaluated: Count = 0
     unsent: dict[str, Count] = field(default_factory=dict)
 
 
@@ -80,6 +81,7 @@ class Tally:
     shed: Count = 0
     shed_updates: Count = 0
     partly_shed: Count = 0
+    unevaluated: Count = 0
     unsent: dict[str, Count] = field(default_factory=dict)
     mark: Count = 0
     inbox: Count = 0
@@ -200,6 +202,7 @@ class Account:
             since.shed += commit.shed
             since.shed_updates += commit.shed_updates
             since.partly_shed += commit.partly_shed
+            since.unevaluated += commit.unevaluated.get(tally.subscription, 0)
             add_reasons(since.unsent, commit.unsent.reasons if commit.unsent else {})
         tally.mark, tally.inbox, tally.time_ms = block.upto, inbox, now_ms
         self._observe(block, now_ms)
@@ -256,5 +259,6 @@ class Account:
         tally.shed += since.shed
         tally.shed_updates += since.shed_updates
         tally.partly_shed += since.partly_shed
+        tally.unevaluated += since.unevaluated
         add_reasons(tally.unsent, since.unsent)
         tally.since = Since()

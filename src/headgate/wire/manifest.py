@@ -28,6 +28,15 @@ def tolerances(withheld: Mapping[str, int]) -> dict[str, int]:
     return {group: count for group, count in withheld.items() if not group.startswith("class ")}
 
 
+def classes_withheld(withheld: Mapping[str, int]) -> dict[int, int]:
+    """The other part of it: by class, the rows that were not looked at for it.
+
+    >>> classes_withheld({"1": 7, of_class(12): 3})
+    {12: 3}
+    """
+    return {int(group[6:]): count for group, count in withheld.items() if group.startswith("class ")}
+
+
 @dataclass(frozen=True, slots=True)
 class PartRef:
     """A staged part by its place in the root log (0 when nothing in the run was wanted) and what it counted."""

@@ -53,12 +53,13 @@ def _header(block: Block) -> dict[str, Any]:
 
 
 def _commit(commit: Commit) -> list[Any]:
-    """A commit as numbers; what is seldom there is written where there is any: other shedding, never sent, lost."""
+    """A commit as numbers; what is seldom there (shed otherwise, unsent, lost, not looked at) where there is any."""
     found = [commit.after, commit.upto, commit.version, commit.time_ms, commit.lag_ms, commit.shed]
     more = [commit.shed_updates, commit.partly_shed]
     unsent = None if commit.unsent is None else commit.unsent.to_dict()
-    if commit.whole:
-        return [*found, *more, unsent, {str(receiver): count for receiver, count in commit.whole.items()}]
+    if commit.whole or commit.unevaluated:
+        counts = [{str(each): count for each, count in some.items()} for some in (commit.whole, commit.unevaluated)]
+        return [*found, *more, unsent, *(counts if commit.unevaluated else counts[:1])]
     if unsent is not None:
         return [*found, *more, unsent]
     return [*found, *more] if any(more) else found
@@ -70,8 +71,8 @@ def _commits(header: Mapping[str, Any]) -> tuple[Commit, ...]:
 
 def _read_commit(*numbers: Any) -> Commit:
     unsent = [None if found is None else Unsent.from_dict(found) for found in numbers[8:9]]
-    whole = [{int(receiver): int(count) for receiver, count in found.items()} for found in numbers[9:10]]
-    return Commit(*numbers[:8], *unsent, *whole)
+    counts = [{int(receiver): int(count) for receiver, count in found.items()} for found in numbers[9:11]]
+    return Commit(*numbers[:8], *unsent, *counts)
 
 
 def _declared(header: Mapping[str, Any]) -> Declared:

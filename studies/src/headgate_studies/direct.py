@@ -20,6 +20,7 @@ from headgate.pipeline.control import UpdateController
 from headgate.pipeline.errors import Errors
 from headgate.pipeline.indexes import IndexKeeper
 from headgate.pipeline.match import MatchPass
+from headgate.pipeline.shares import MatchingShares
 from headgate.pipeline.slow_classes import slow_classes
 from headgate.pipeline.staged import Staged
 from headgate.pipeline.worker import Address
@@ -49,6 +50,8 @@ class DirectCommits:
         self._controllers = controllers or {}
         self._fabric = address.connect()
         self._slow: dict[str, dict[int, int]] = {}
+        self.shares: dict[str, MatchingShares] = {}
+        """Streams whose matching is shared fairly while they are behind."""
 
     def __enter__(self) -> Self:
         return self
@@ -81,14 +84,26 @@ class DirectCommits:
         if control is not None:
             demands = self._fabric.run(control.demands(self._fabric.fabric, pin.version))
             work = replace(work, levels=demands.levels, in_order=demands.in_order)
+        shares, began = self.shares.get(stream), time.perf_counter()
+        if shares is not None:
+            work = replace(work, parts=self._fabric.run(shares.serve(self._fabric.fabric, pin.version)).parts)
         staged = Staged.of(work(iter([marked])))
         if control is not None:
             control.learn(staged)
         manifest = commit(self._fabric, stream, self._lineage, batch, pin, staged)
         Errors.read(self._fabric, stream).after(staged, self._fabric, stream)
         self._slow[stream], slow = slow_classes(self._slow.get(stream, {}), staged)
-        if slow:
-            report = JobReport(stream=stream, state="running", batch=batch, time_ms=int(time.time() * 1000), slow=slow)
+        report = JobReport(
+            stream=stream,
+            state="running",
+            batch=batch,
+            time_ms=int(time.time() * 1000),
+            slow=slow,
+            **({} if shares is None else shares.report()),
+        )
+        if shares is not None:
+            shares.learn(staged, time.perf_counter() - began)
+        if report.slow or report.shares:
             self._fabric.publish(self._fabric.logs.stats("job", stream), report.encode())
         if manifest is not None and self._on_commit is not None:
             self._on_commit(manifest)

@@ -65,8 +65,8 @@ def wants_true_state(require: Mapping[str, Any] | None) -> bool:
 def levels_of(tolerances: Iterable[float]) -> tuple[ToleranceLevel, ...]:
     """The groups of classes with these tolerances, most tolerant first.
 
-    >>> levels_of([1.0, 0.1, 1.0, 0.0])
-    (ToleranceLevel(tolerance=1.0, weight=0.5), ToleranceLevel(tolerance=0.1, weight=0.25), ToleranceLevel(tolerance=0.0, weight=0.25))
+    >>> [(level.tolerance, level.weight) for level in levels_of([1.0, 0.1, 1.0, 0.0])]
+    [(1.0, 0.5), (0.1, 0.25), (0.0, 0.25)]
     """
     values, counts = np.unique(np.fromiter(tolerances, np.float64), return_counts=True)
     if len(values) == 0:

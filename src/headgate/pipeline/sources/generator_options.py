@@ -20,7 +20,7 @@ OPTIONS: Mapping[str, str] = {
     "pace": "`clock`, or `none`: every row up to the limit is there at once (`none` where only a limit is given)",
     "origin": "the time of row 0 (when the stream starts; the start of 2026 where the pace is `none`)",
     "catch_up": "how much of a pause is made up for at a restart, where no origin is given (60 s)",
-    "max_rows_per_trigger": "rows in one micro-batch (no limit)",
+    "max_rows_per_trigger": "rows in one micro-batch (500,000)",
     "partitions": "tasks that a large micro-batch is made by (2)",
 }
 """Options of every kind; each kind has its own besides, such as `vehicles`."""

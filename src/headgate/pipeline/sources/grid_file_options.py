@@ -24,7 +24,7 @@ OPTIONS: Mapping[str, str] = {
     "pace": "`clock`, or `none`: every row is there at once (`clock`)",
     "origin": "the time at which step 0 is replayed (when the stream starts)",
     "catch_up": "how much of a pause is made up for at a restart, where no origin is given (60 s)",
-    "max_rows_per_trigger": "rows in one micro-batch (no limit)",
+    "max_rows_per_trigger": "rows in one micro-batch (500,000)",
     "partitions": "tasks that a large micro-batch is read by (2)",
 }
 

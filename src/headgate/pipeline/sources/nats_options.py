@@ -24,7 +24,7 @@ OPTIONS: Mapping[str, str] = {
     "on_gap": "`fail` the batch or `declare` a dead letter when messages were deleted before they were read",
     "start": "`first`, `new` or a sequence; a query that was stopped goes on where it was",
     "purge": "`never`, or `committed`: delete what is committed (`committed` for the deployment's input log)",
-    "max_messages_per_trigger": "messages in one micro-batch (no limit)",
+    "max_messages_per_trigger": "messages in one micro-batch (500,000)",
     "partitions": "tasks that a large micro-batch is read by (2)",
     "user": "user name",
     "password": "password",

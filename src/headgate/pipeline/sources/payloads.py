@@ -30,7 +30,8 @@ class PayloadMessage:
 def decode_text(messages: Iterable[PayloadMessage], *, lines: bool) -> pa.RecordBatch:
     """One row a message, or one a line where `lines`; blank lines are not rows.
 
-    >>> decode_text([PayloadMessage(1, b'{"a": 1}'), PayloadMessage(2, bytes([255]))], lines=False)["_error"].to_pylist()
+    >>> messages = [PayloadMessage(1, b'{"a": 1}'), PayloadMessage(2, bytes([255]))]
+    >>> decode_text(messages, lines=False)["_error"].to_pylist()
     [None, 'message 2 is not UTF-8']
     """
     values: list[bytes] = []

@@ -6,7 +6,7 @@ from headgate.reduction.filters.aggregate import Aggregate
 from headgate.reduction.filters.base import Moment, ReductionFilter
 from headgate.reduction.filters.conflate import Conflate
 from headgate.reduction.filters.contain import Contain
-from headgate.reduction.filters.delta import Delta
+from headgate.reduction.filters.delta import DeltaFilter
 from headgate.reduction.filters.eq import Equal
 from headgate.reduction.filters.every import Every
 from headgate.reduction.filters.extremes import Extremes
@@ -50,7 +50,7 @@ FILTERS: tuple[type[ReductionFilter], ...] = (
     LastOfKey,
     Uniq,
     GlobalUniq,
-    Delta,
+    DeltaFilter,
     Latest,
     Every,
     Random,

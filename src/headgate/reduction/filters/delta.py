@@ -45,7 +45,7 @@ def _kernel() -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Delta(ReductionFilter):
+class DeltaFilter(ReductionFilter):
     """Keeps a row when |attribute - last kept| >= change. The first row of a key and rows without a value stay."""
 
     attribute: str

@@ -28,7 +28,7 @@ from headgate.service.why.rows import (
 from headgate.service.why.verdict import context_at, judge
 from headgate.wire.block import EXPIRED
 from headgate.wire.ledger import Tally
-from headgate.wire.manifest import Manifest, tolerances
+from headgate.wire.manifest import Manifest, classes_withheld, tolerances
 from headgate.wire.message import json_text
 from headgate.wire.snapshot import Snapshot
 
@@ -195,6 +195,10 @@ class _Asking:
                 f"Row {seq:,} was committed at {_time(manifest.time_ms)} and matched nobody, {self._name!r} "
                 "included. The values of such rows are not kept."
             )
+            left_out = classes_withheld(manifest.withheld).get(
+                (then if subscribed else self._now).class_ids[self._name]
+            )
+            text += f" {left_out:,} rows of its micro-batch were not looked at for {self._name!r}." if left_out else ""
             return self._fate("unwanted", text, seq=seq)
         row = found.row.to_pylist()[0]
         version = then if subscribed else self._now
@@ -217,6 +221,13 @@ class _Asking:
         if verdict.thinned:
             text = f"Row {found.seq:,} fits {self._name!r}, and its resolution ({verdict.thinned}) leaves it out."
             return self._fate("thinned", text, seq=found.seq, row=row)
+        left_out = classes_withheld(found.manifest.withheld).get(version.class_ids[self._name])
+        if left_out:
+            text = (
+                f"Row {found.seq:,} fits {self._name!r}, and is one of {left_out:,} rows of its micro-batch that were "
+                "not looked at for it: its filter takes too long, or its owner has used up its share of the matching."
+            )
+            return self._fate("withheld", text, seq=found.seq, row=row)
         text = (
             f"Row {found.seq:,} fits {self._name!r}, and admission control did not match it for those who tolerate "
             "as much as it does: the stream's job could not keep up, and withheld "

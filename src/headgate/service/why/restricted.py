@@ -25,7 +25,7 @@ from headgate.service.why.asking import NOTHING
 _TEXTS: Final = {
     "unmatched": "It does not match the filter",
     "thinned": "It fits, and the resolution leaves it out.",
-    "withheld": "It fits, and admission control did not match it, as the stream's job could not keep up.",
+    "withheld": "It fits, and was not looked at, as the stream's job could not keep up or the filter takes too long.",
     "in-flight": "It matched, and is on its way.",
     "reduced": "It matched, and was given up on the way.",
     "expired": "It matched, and has expired on the way.",

@@ -33,6 +33,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "links": Benchmark(
         "headgate_studies.bench.links", "live: how much of a long link relays use, between hosts of the laboratory"
     ),
+    "declared": Benchmark(
+        "headgate_studies.bench.declared", "live: a declared bandwidth that is wrong, how soon it is seen and followed"
+    ),
     "hosts": Benchmark(
         "headgate_studies.bench.hosts", "live: every site its own server, the network's counts against our own"
     ),

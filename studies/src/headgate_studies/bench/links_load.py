@@ -28,7 +28,7 @@ from headgate.service.settings import Settings
 from headgate.wire.logs import Logs
 from headgate_studies.direct import DirectCommits
 
-_ROW_BYTES: Final = 1024
+ROW_BYTES: Final = 1024
 _EVERY_S: Final = 0.25
 
 
@@ -52,18 +52,19 @@ subscriptions:
 
 def _commit(url: str, rate: float, seconds: float) -> None:
     """Commit as many rows as the link carries in some seconds."""
-    random, rows = np.random.default_rng(1), max(int(rate * _EVERY_S / _ROW_BYTES), 1)
+    random, rows = np.random.default_rng(1), max(int(rate * _EVERY_S / ROW_BYTES), 1)
     with DirectCommits(Address(url, Logs()), "bench") as direct:
         for batch in range(int(seconds / _EVERY_S)):
-            direct.commit("blobs", _rows(random, rows), batch)
+            direct.commit("blobs", blob_rows(random, rows), batch)
 
 
-def _rows(random: np.random.Generator, count: int) -> pa.RecordBatch:
+def blob_rows(random: np.random.Generator, count: int) -> pa.RecordBatch:
+    """Rows of about a kilobyte that do not compress."""
     now = int(time.time() * 1e6)
-    blobs = random.bytes(count * _ROW_BYTES)
+    blobs = random.bytes(count * ROW_BYTES)
     columns = {
         "name": pa.array([f"b{number}" for number in range(count)]),
-        "blob": pa.array([blobs[at : at + _ROW_BYTES] for at in range(0, len(blobs), _ROW_BYTES)], pa.binary()),
+        "blob": pa.array([blobs[at : at + ROW_BYTES] for at in range(0, len(blobs), ROW_BYTES)], pa.binary()),
         "at": pa.array([now] * count, pa.timestamp("us", "UTC")),
     }
     return pa.RecordBatch.from_pydict(columns)
@@ -86,8 +87,8 @@ async def _note(directory: Path, runtime: Any) -> None:
     report = (await read_reports(runtime.fabric, RelayReport)).get("leaf")
     if report is None or "root" not in report.taken:
         return
-    taken, used, measured = report.taken["root"]
-    noted = {"bytes": taken, "time_s": report.time_ms / 1000, "used": used, "measured": measured}
+    seen = report.taken["root"]
+    noted = {"bytes": seen.bytes, "time_s": report.time_ms / 1000, "measured": seen.rate_bytes_per_s}
     part = directory / "passed.part"
     part.write_text(json.dumps(noted))
     part.replace(directory / "passed.json")

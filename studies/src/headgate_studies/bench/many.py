@@ -35,6 +35,7 @@ _EVERY_S: Final = 0.5
 _POLL_S: Final = 0.02
 _AT_A_TIME: Final = 100_000
 _PATIENCE_S: Final = 600.0
+_BURST: Final = 4_000  # rows, of which a reader gets twenty
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def run(
     found: dict[int, dict[str, Any]] = {}
     if readers:
         gathered = measure_readers(
-            ReaderLoad(readers, seconds, frozen_s, burst=10 * rate),
+            ReaderLoad(readers, seconds, frozen_s, burst=_BURST),
             lambda client, url: RowFeed(client, url, load),
             job=job,
             peers=True,

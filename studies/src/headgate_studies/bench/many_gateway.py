@@ -133,7 +133,7 @@ async def _read(load: ReaderLoad, feed: Any, place: ReaderPlace, process: psutil
     wishes = [ReaderWish(number, name_of_reader(number)) for number in range(load.readers)]
     sockets = SocketReaders(place, wishes, load.frozen, load.processes)
     try:
-        began = time.perf_counter()
+        began, empty = time.perf_counter(), process.memory_info().rss
         await sockets.start(_PATIENCE_S)
         connected_s = time.perf_counter() - began
         print(f"{load.readers:,} readers are connected after {connected_s:.1f} s", flush=True)
@@ -178,7 +178,7 @@ async def _read(load: ReaderLoad, feed: Any, place: ReaderPlace, process: psutil
         "reader_cpu_us_per_delivery": round(cpu_s / max(delivered, 1) * 1e6, 1),
         "gateway_cpu": round(cpu_s / steady_s, 3),
         "gateway_bytes": memory,
-        "gateway_bytes_per_reader": round(memory / load.readers),
+        "gateway_bytes_per_reader": round(max(memory - empty, 0) / load.readers),
         "gateway_bytes_frozen_max": held,
         "gateway_bytes_after": memory_after,
         "frozen_readers": len(load.frozen),

@@ -37,7 +37,7 @@ from headgate.wire.logs import Logs
 from headgate.wire.manifest import Manifest, decode_manifest
 from headgate.wire.part import decode_part
 from headgate.wire.snapshot import Snapshot
-from headgate_studies.bench.cpu import run_cpu_s
+from headgate_studies.bench.cpu import cpu_by_process, memory_by_process
 from headgate_studies.bench.versions import check_version, figures_of
 from headgate_studies.workloads.matching import FEW_MATCHES, MatchingWorkload
 
@@ -136,6 +136,11 @@ class _Run:
     class_bytes: int
     work_s: float
     cpu_s: float
+    cpu_by_process_s: dict[str, float]
+    part_bytes: int
+    manifest_bytes: float
+    batches: int
+    worker_mb: float
 
 
 class _Bench:
@@ -203,11 +208,13 @@ class _Bench:
             document = {"stream": json.loads(json.dumps(encode_stream(stream))), "context": 0}
             SavedIndexes(checkpoint / "indexes").save(self.version, index, document)
         reports: list[JobReport] = []
-        spent: list[float] = []
+        spent: list[dict[str, float]] = []
+        held: list[dict[str, float]] = []
 
         def told(report: JobReport) -> None:
             reports.append(report)
-            spent.append(run_cpu_s())
+            spent.append(cpu_by_process())
+            held.append(memory_by_process())
 
         settings = QuerySettings(trigger_s=0.0, told=told)
         query = start_query(self.spark, stream, self.address, self.fabric, checkpoint, settings)
@@ -229,7 +236,12 @@ class _Bench:
             class_s=class_s,
             class_bytes=class_bytes,
             work_s=work_s,
-            cpu_s=spent[-1] - spent[0],
+            cpu_s=sum(spent[-1].values()) - sum(spent[0].values()),
+            cpu_by_process_s={kind: spent[-1][kind] - used_s for kind, used_s in spent[0].items()},
+            part_bytes=self._part_bytes(name, counted),
+            manifest_bytes=self._manifest_bytes(name) / len(manifests),
+            batches=len(counted),
+            worker_mb=max(each["workers"] for each in held),
         )
 
     def _manifests(self, name: str) -> list[Manifest]:
@@ -239,6 +251,18 @@ class _Bench:
             found.extend(decode_manifest(stored.data) for stored in batch)
             place = batch[-1].sequence
         return found
+
+    def _part_bytes(self, name: str, manifests: Sequence[Manifest]) -> int:
+        """The bytes of the parts that manifests name, as they lie in the root log."""
+        log = self.fabric.logs.root(name)
+        found = [
+            self.fabric.get(log, part.log_sequence) for each in manifests for part in each.parts if part.log_sequence
+        ]
+        return sum(len(stored.data) for stored in found if stored is not None)
+
+    def _manifest_bytes(self, name: str) -> int:
+        logs = self.fabric.logs
+        return sum(len(stored.data) for stored in self.fabric.read(logs.root(name), logs.commit(name), 0))
 
     def check(self, run: _Run, contexts: np.ndarray) -> int:
         """How many of the first rows have other classes in the log than brute force gives them."""
@@ -264,6 +288,9 @@ def _figures(off: Sequence[_Run], on: Sequence[_Run]) -> dict[str, Any]:
         seconds = float(sum(getattr(each, name) for each in runs))
         return round(1e6 * seconds / sum(each.rows for each in runs), 3)
 
+    def by_process(kind: str, count: int) -> float:
+        return round(1e6 * sum(each.cpu_by_process_s[kind] for each in on) / count, 3)
+
     return {
         "rows_per_s_without_matching": round(1 / without),
         "rows_per_s_with_matching": round(1 / matching),
@@ -278,5 +305,10 @@ def _figures(off: Sequence[_Run], on: Sequence[_Run]) -> dict[str, Any]:
         "class_bytes_per_row": round(sum(each.class_bytes for each in on) / rows, 1),
         "worker_us_per_row_with": micros("work_s"),
         "worker_us_per_row_without": micros("work_s", off),
+        **{f"{kind}_cpu_us_per_row": by_process(kind, rows) for kind in ("java", "workers", "server")},
+        "driver_cpu_us_per_micro_batch": by_process("driver", sum(each.batches for each in on)),
+        "largest_worker_mb": round(max(each.worker_mb for each in on), 1),
+        "staged_bytes_per_row": round(sum(each.part_bytes for each in on) / rows, 1),
+        "manifest_bytes_per_micro_batch": round(statistics.mean(each.manifest_bytes for each in on), 1),
         "rows_measured": rows,
     }

@@ -31,6 +31,8 @@ PAGES: Final = {
     "why": "why?subscription=fleet-port&by=where&value=speed%20%3E%2030",
 }
 """Every page by the name of its picture, with its address."""
+TUNING: Final = "tuning"
+"""The picture of the plan page of a deployment that the live tuner owns."""
 THEMES: Final = ("light", "dark")
 TAKEN_OF: Final = "taken-of.json"
 """The file beside the pictures that says what they were taken of."""
@@ -90,13 +92,30 @@ def take_pictures(directory: Path) -> None:
                     whole = name == "subscription"  # its field is further down
                     path = directory / f"{name}-{theme}.webp"
                     page.screenshot(path=str(path), type="webp", quality=80, full_page=whole)
+    _take_tuning(directory)
     (directory / TAKEN_OF).write_text(json.dumps({"sha256": dashboard_digest()}) + "\n")
+
+
+def _take_tuning(directory: Path) -> None:
+    """Take the plan page of the same deployment, owned by the live tuner, when that has done something."""
+    with tempfile.TemporaryDirectory() as state, Stage(Path(state), tuned=True) as stage, open_chromium() as browser:
+        for theme in THEMES:
+            with browser.new_context(viewport={"width": _WIDTH, "height": _HEIGHT}, color_scheme=theme) as context:
+                page = context.new_page()
+                page.goto(stage.showcase.login())
+                page.evaluate("place => { location.hash = place }", "#/plan")
+                panel = page.locator("section", has=page.get_by_role("heading", name="Tuning", exact=True))
+                panel.locator("tbody tr", has_text="in force").nth(1).wait_for(timeout=240_000)
+                page.wait_for_timeout(20_000)  # until what was done last is measured
+                heading = page.get_by_role("heading", name="Tuning", exact=True).element_handle()
+                page.evaluate("node => scrollTo(0, node.getBoundingClientRect().top + scrollY - 90)", heading)
+                page.screenshot(path=str(directory / f"{TUNING}-{theme}.webp"), type="webp", quality=80)
 
 
 def _ask_what_if(page: Any) -> None:
     """Ask what more capacity to the ship would do, so that the picture has an answer."""
     page.get_by_label("Link london to ship").fill("16")
-    page.get_by_role("region", name="Subscriptions that would get more or less").wait_for()
+    page.get_by_role("region", name="Subscriptions that would get more or less").wait_for(timeout=180_000)
     heading = page.get_by_role("heading", name="What if").element_handle()
     page.evaluate("node => scrollTo(0, node.getBoundingClientRect().top + scrollY - 90)", heading)
 

@@ -97,7 +97,8 @@ async def _watch(runtime: Runtime, count: int, seconds: float, rate: int) -> dic
             while time.monotonic() - began_s < seconds:
                 await asyncio.to_thread(direct.commit, "fleet", generate("fleet", 3, sent, sent + rate), batch)
                 sent, batch = sent + rate, batch + 1
-                if not freeze.is_set() and time.monotonic() - began_s > min(half, 30.0) and runtime.face.pid:
+                warm = frozen.last > 0 and time.monotonic() - began_s > min(half, 30.0)
+                if not freeze.is_set() and warm and runtime.face.pid:
                     before = memory_mb(runtime.face.pid)
                     freeze.set()
                 await asyncio.sleep(_EVERY_S)

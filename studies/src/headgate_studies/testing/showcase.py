@@ -86,8 +86,11 @@ _ROOTS: Final = {"weather": "oslo", "fleet": "paris", "pulse": "london"}
 _KEYS: Final = {"weather": ["x", "y"], "fleet": ["vehicle"], "pulse": ["patient"]}
 
 
-def document(many: int = 0) -> dict[str, Any]:
-    """The deployment file; with `many` further subscriptions to the fleet, each to one vehicle, which nobody reads."""
+def document(many: int = 0, *, tuned: bool = False) -> dict[str, Any]:
+    """The deployment file; with `many` further subscriptions to the fleet, each to one vehicle, which nobody reads.
+
+    It is `tuned` by the live tuner in periods of some seconds, or planned at home.
+    """
     streams: dict[str, Any] = {
         name: {
             "root": _ROOTS[name],
@@ -117,7 +120,7 @@ def document(many: int = 0) -> dict[str, Any]:
             "default_delay": "5 ms",
             "pairs": [{"between": ["london", "ship"], "delay": "40 ms", "capacity": "48 kbit/s", "max_age": "4 s"}],
         },
-        "options": {"replan_every": "3 s"},
+        "options": {"planner": "tuner", "tuner_every": "4 s"} if tuned else {"replan_every": "3 s"},
         "plan": {
             "weather": {"berlin": "oslo", "london": "oslo", "paris": "berlin", "rome": "berlin", "lyon": "paris",
                         "ship": "london"},
@@ -170,14 +173,20 @@ def feeding(address: Address, stop: threading.Event, every_s: float = 1.0) -> No
 
 @asynccontextmanager
 async def open_showcase(
-    directory: Path, *, nats: str | None = None, namespace: str = "hg", many: int = 0, every_s: float = 1.0
+    directory: Path,
+    *,
+    nats: str | None = None,
+    namespace: str = "hg",
+    many: int = 0,
+    every_s: float = 1.0,
+    tuned: bool = False,
 ) -> AsyncIterator[Showcase]:
     """Run the deployment, read its subscriptions, commit rows and serve the API, for as long as the block lasts.
 
     With `many` subscriptions there are no relays, which would take the processor that the page is measured on: what was
     matched and what is in flight changes for each of them every second, and nothing is delivered.
     """
-    deployment = parse_deployment(yaml.safe_dump(document(many)), "showcase.yaml", GENERATOR_SCHEMAS)
+    deployment = parse_deployment(yaml.safe_dump(document(many, tuned=tuned)), "showcase.yaml", GENERATOR_SCHEMAS)
     settings = Settings(state_dir=directory, nats=nats, namespace=namespace, job=False, relays=not many)
     token = make_token(directory)
     listening = listen("127.0.0.1:0")

@@ -6,7 +6,8 @@ API of every log, requests in the first one's name, replies that lead into logs,
 third may have some rows and columns of the first one's stream, and asks for the others
 (`headgate_studies.testing.trespass_grants`). Nothing may change and nothing may come back but refusals and what is
 everybody's. Then the owner asks for the same, and is served. A quarter as many requests each are made with the
-credentials of a site and of the Spark job. The last line is JSON.
+credentials of a site and of the Spark job, a tenth as a device over MQTT, and a hundredth as commands of `headgate`
+(`headgate_studies.testing.trespass_faces`). The last line is JSON.
 """
 
 from __future__ import annotations
@@ -27,10 +28,15 @@ import httpx
 import nats
 import pyarrow as pa
 
+from headgate.api.gateway import Gateway
+from headgate.api.mqtt.bridge import Bridge
 from headgate.api.server import serving
 from headgate.catalog import parse_deployment
 from headgate.client import Client
+from headgate.fabric import cancel_all
 from headgate.fabric.gated import SUBJECT
+from headgate.fabric.listening import Listening
+from headgate.fabric.place import choose_port
 from headgate.fabric.tokens import API, make_user_token
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.worker import Address
@@ -41,6 +47,12 @@ from headgate.service.settings import Settings
 from headgate.wire.ledger import Tally
 from headgate.wire.logs import Log, Logs
 from headgate_studies.direct import DirectCommits
+from headgate_studies.testing.trespass_faces import (
+    heard_as_owner,
+    listen_as_owner,
+    trespass_by_cli,
+    trespass_by_mqtt,
+)
 from headgate_studies.testing.trespass_grants import GRANT, GrantTrespasser
 from headgate_studies.testing.trespass_outcome import TrespassOutcome
 from headgate_studies.testing.trespass_roles import trespass_in_roles
@@ -211,10 +223,13 @@ async def campaign(seed: int, requests: int, directory: Path) -> TrespassOutcome
     outcome, began = TrespassOutcome(seed), time.monotonic()
     deployment = parse_deployment(DEPLOYMENT, "trespass.yaml", GENERATOR_SCHEMAS)
     state = directory / "state"
+    port = choose_port()
+    settings = Settings(state_dir=state, listening=Listening(mqtt=("127.0.0.1", port)), job=False)
     async with (
-        open_runtime(Settings(state_dir=state, job=False), deployment) as runtime,
+        open_runtime(settings, deployment) as runtime,
         await Client.connect(state_dir=state) as operator,
         _served(operator, state) as address,
+        _bridged(runtime, operator),
     ):
         ada = await _client(runtime, operator, directory, "ada", ["fleet"])
         mel = await _client(runtime, operator, directory, "mel", ["fleet"])
@@ -249,6 +264,13 @@ async def campaign(seed: int, requests: int, directory: Path) -> TrespassOutcome
                 await asyncio.gather(*(eve.ask() for _ in range(min(15, left))), *([within.ask()] if left > 15 else []))
             await connection.flush()
             await connection.close()
+            device = await operator.control("device-add", name="probe", publishes=["notes"])
+            await trespass_by_mqtt(port, str(device["password"]), OWNED, subjects, max(requests // 10, 1), outcome)
+            prompt = directory / "prompt"
+            asked_there = await asyncio.to_thread(
+                trespass_by_cli, runtime.listens_at, file, OWNED, max(requests // 100, 4), prompt
+            )
+            outcome.add(asked_there)
             after = await _state(runtime, operator)
             outcome.changed = [f"{log} changed" for log in before if before[log] != after.get(log)]
             await within.read_rows(committed)
@@ -257,6 +279,9 @@ async def campaign(seed: int, requests: int, directory: Path) -> TrespassOutcome
             outcome.kinds["in a role"], outcome.requests = asked, outcome.requests + asked
             outcome.leaked += leaked
             outcome.changed += _changes(after, await _state(runtime, operator), may_change)
+            hers = await listen_as_owner(port, operator, OWNED, outcome)
+            await asyncio.to_thread(_commit, runtime, 1)
+            await heard_as_owner(hers, OWNED, outcome)
             await _as_owner(ada, outcome)
     outcome.seconds = time.monotonic() - began
     return outcome
@@ -332,11 +357,24 @@ async def _client(runtime: Runtime, operator: Client, directory: Path, name: str
     return await Client.connect(runtime.listens_at, user_credentials=file)
 
 
-def _commit(runtime: Runtime) -> pa.RecordBatch:
-    rows = generate("fleet", 3, 0, 50)
+def _commit(runtime: Runtime, batch: int = 0) -> pa.RecordBatch:
+    rows = generate("fleet", 3, 50 * batch, 50 * batch + 50)
     with DirectCommits(Address(runtime.url, Logs()), "trespass") as direct:
-        direct.commit("fleet", rows, 0, 0.0)
+        direct.commit("fleet", rows, batch, 0.0)
     return rows
+
+
+@asynccontextmanager
+async def _bridged(runtime: Runtime, operator: Client) -> AsyncIterator[None]:
+    """What carries rows to devices and takes theirs."""
+    server = runtime.server
+    assert server is not None
+    bridge = Bridge(Gateway(operator, server.directory.parent), server.url, server.directory)
+    running = asyncio.create_task(bridge.run())
+    try:
+        yield
+    finally:
+        await cancel_all([running])
 
 
 async def _state(runtime: Runtime, operator: Client) -> dict[str, dict[str, Any]]:

@@ -18,6 +18,13 @@ class TrespassOutcome:
     refused_to_the_owner: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
+    def add(self, other: TrespassOutcome) -> None:
+        """Take in what another one found."""
+        self.requests += other.requests
+        self.kinds += other.kinds
+        self.leaked += other.leaked
+        self.changed += other.changed
+
     @property
     def wrong(self) -> list[str]:
         """Everything that should not be."""

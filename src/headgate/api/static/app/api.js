@@ -1,4 +1,7 @@
 // Requests to the API of the deployment. An error has the problem document's text and hint.
+/** Who looks at the page: the name of a user, null for an operator. The service wrote it into the page. */
+export const user = document.body.dataset.user ?? null;
+
 export class Refused extends Error {
   constructor(problem) {
     super(problem.detail ?? problem.title ?? "the request failed");

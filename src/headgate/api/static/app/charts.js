@@ -1,6 +1,6 @@
 // Lines over time as SVG, drawn by hand, and the samples that they are made of.
 import { get } from "./api.js";
-import { attribute, h, svg, text } from "./dom.js";
+import { attribute, h, replace, svg, text } from "./dom.js";
 import { clock } from "./format.js";
 
 const WIDTH = 420;
@@ -83,7 +83,10 @@ function ceiling(value) {
   return [1, 2, 2.5, 5, 10].map((each) => each * power).find((each) => each >= value * 0.999);
 }
 
-/** A chart of up to four lines. `show(lines, limit, what)`: lines are [title, [[time, value], …]], `what` says of what the limit is. */
+/**
+ * A chart of up to four lines. `show(lines, limit, what, marks)`: lines are [title, [[time, value], …]], `what` says of what
+ * the limit is, marks are [time, words]: something that happened then.
+ */
 export class Chart {
   constructor(title, format) {
     this.title = title;
@@ -94,14 +97,15 @@ export class Chart {
     this.from = svg("text", { x: LEFT, y: HEIGHT - 5 });
     this.to = svg("text", { x: WIDTH - 2, y: HEIGHT - 5, "text-anchor": "end" });
     this.limit = svg("path", { class: "limit" });
+    this.marks = svg("g");
     this.picture = svg("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": title },
       svg("path", { class: "axis", d: `M${LEFT} 10H${WIDTH}M${LEFT} ${(HEIGHT - BOTTOM + 10) / 2}H${WIDTH}M${LEFT} ${HEIGHT - BOTTOM}H${WIDTH}` }),
-      this.lines, this.limit, this.top, this.half, svg("text", { x: LEFT - 6, y: HEIGHT - BOTTOM + 2, "text-anchor": "end" }, "0"), this.from, this.to);
+      this.marks, this.lines, this.limit, this.top, this.half, svg("text", { x: LEFT - 6, y: HEIGHT - BOTTOM + 2, "text-anchor": "end" }, "0"), this.from, this.to);
     this.legend = h("ul", { class: "legend" });
     this.node = h("figure", { class: "figure" }, h("figcaption", {}, h("h3", {}, title)), this.picture, this.legend);
   }
 
-  show(lines, limit = null, what = "limit") {
+  show(lines, limit = null, what = "limit", marks = []) {
     const points = lines.flatMap(([, list]) => list).filter(([, value]) => value !== null);
     const times = points.map(([time]) => time);
     const [first, last] = [Math.min(...times), Math.max(...times)];
@@ -122,6 +126,8 @@ export class Chart {
       attribute(this.lines.children[place], "d", list.filter(([, value]) => value !== null).length > 1 ? path : null);
     });
     attribute(this.limit, "d", limit === null || !points.length ? null : `M${LEFT} ${y(limit).toFixed(1)}H${WIDTH}`);
+    const inside = marks.filter(([time]) => points.length > 1 && time >= first && time <= last);
+    replace(this.marks, JSON.stringify([inside, first, last]), () => inside.map(([time, words]) => svg("path", { class: "mark", d: `M${x(time).toFixed(1)} 10V${HEIGHT - BOTTOM}` }, svg("title", {}, words))));
     text(this.top, points.length ? this.format(most) : "");
     text(this.half, points.length ? this.format(most / 2) : "");
     text(this.from, points.length > 1 ? clock(first) : "");

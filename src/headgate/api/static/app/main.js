@@ -1,11 +1,11 @@
 // The frame of the dashboard: which page is shown, how often it is refreshed, and whether all is well.
-import { overview } from "./api.js";
+import { overview, user } from "./api.js";
 import { attribute, h, text } from "./dom.js";
 import { clock, several } from "./format.js";
 import { trouble } from "./parts.js";
 import { place } from "./place.js";
 
-const PAGES = {
+const EVERY_PAGE = {
   "": () => import("./pages/overview.js"),
   sites: () => import("./pages/sites.js"),
   subscriptions: () => import("./pages/subscriptions.js"),
@@ -15,7 +15,9 @@ const PAGES = {
   plan: () => import("./pages/plan.js"),
   why: () => import("./pages/why.js"),
 };
-const TOP = { subscription: "subscriptions", new: "subscriptions" };
+// A user who is no operator has the pages of its own subscriptions.
+const PAGES = user === null ? EVERY_PAGE : { "": EVERY_PAGE.subscriptions, ...Object.fromEntries(["subscriptions", "subscription", "new", "why"].map((name) => [name, EVERY_PAGE[name]])) };
+const TOP = { subscription: "subscriptions", new: "subscriptions", "": user === null ? "" : "subscriptions" };
 const REFRESH_MS = 1000;
 const PULSE_MS = 3000;
 const PATIENCE_MS = 700;
@@ -96,7 +98,7 @@ async function pulse() {
     const running = found.service.state === "running";
     attribute(dot, "class", `dot ${wrong || !running ? "bad" : unwell || found.states.less ? "warn" : "good"}`);
     text(words, !running ? `The service is ${found.service.state}` : wrong ? `${several(wrong, "thing")} wrong` : unwell ? `${several(unwell, "contract")} not met` : "All is well");
-    text(document.getElementById("footer"), `Revision ${found.revision} · as of ${clock(found.time_ms)}`);
+    text(document.getElementById("footer"), `${user === null ? "" : `You are ${user} · `}Revision ${found.revision} · as of ${clock(found.time_ms)}`);
   } catch (error) {
     attribute(dot, "class", "dot bad");
     text(words, error.status === 401 ? "The session has ended: `headgate login`" : "No connection");

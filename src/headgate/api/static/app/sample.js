@@ -64,7 +64,7 @@ export class Sample {
     this.body.replaceChildren(...this.rows.map((row) => h("tr", {}, columns.map((each) => h("td", {}, cell(row[each]))))));
     this.none.hidden = this.lost.length > 0;
     this.digests.replaceChildren(...this.lost.map(({ after, upto, givenUp }) => h("li", {},
-      h("div", {}, `Of rows ${count(after + 1)} to ${count(upto)}: `, Object.entries({ ...givenUp.given_up, ...(givenUp.shed ? { "shed unread": givenUp.shed } : {}), ...givenUp.unsent }).map(([why, many]) => `${count(many)} by ${why}`).join(", ")),
+      h("div", {}, `Of rows ${count(after + 1)} to ${count(upto)}: `, Object.entries({ ...givenUp.given_up, ...(givenUp.shed ? { "shed unread": givenUp.shed } : {}), ...(givenUp.unevaluated ? { "not looked at": givenUp.unevaluated } : {}), ...givenUp.unsent }).map(([why, many]) => `${count(many)} by ${why}`).join(", ")),
       givenUp.digest ? h("code", { class: "faint" }, JSON.stringify(givenUp.digest)) : null)));
   }
 

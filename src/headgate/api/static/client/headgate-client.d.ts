@@ -14,6 +14,7 @@ export interface GivenUp {
   readonly digest?: Readonly<Record<string, unknown>>;
   /** Rows that admission control gave up before they were matched: nobody knows whose they were. */
   readonly shed?: number;
+  readonly unevaluated?: number;
   /** Rows that senders gave up before they came, by reason. */
   readonly unsent?: Readonly<Record<string, number>>;
   readonly unsent_digest?: Readonly<Record<string, unknown>>;

@@ -63,8 +63,8 @@ class Reading {
     const lost = parts.find((each) => each.event === "given-up");
     let givenUp = null;
     if (lost) {
-      const { given_up, digest, shed, unsent, unsent_digest } = lost;
-      givenUp = { given_up, digest, shed, unsent, unsent_digest };
+      const { given_up, digest, shed, unevaluated, unsent, unsent_digest } = lost;
+      givenUp = { given_up, digest, shed, unevaluated, unsent, unsent_digest };
     }
     const rows = parts.find((each) => each.event === "rows")?.rows ?? [];
     const { after, upto, position } = event;

@@ -1,5 +1,5 @@
 // Making a subscription, or changing one: with a preview of what would match and what it would cost on which link.
-import { get, named, overview, send } from "../api.js";
+import { get, named, overview, send, user } from "../api.js";
 import { h, settled } from "../dom.js";
 import { arrow, bits, percent, perSecond, several } from "../format.js";
 import { gauge, trouble } from "../parts.js";
@@ -8,7 +8,8 @@ const field = (words, input, all = false) => h("label", { class: all ? "all" : n
 
 export async function make({ settings }) {
   const copied = settings.get("copy") ? await get(`/api/subscriptions/${named(settings.get("copy"))}`) : null;
-  const [{ streams }, { sites }] = await Promise.all([get("/api/streams"), get("/api/sites")]);
+  // A user knows of the sites of its streams and of its subscriptions, and may name others.
+  const [{ streams }, { sites }] = await Promise.all([get("/api/streams"), user === null ? get("/api/sites") : overview()]);
   const { paused: _, ...before } = copied?.subscription ?? {};
   const choose = (names, value) => {
     const select = h("select", { required: true }, names.map((each) => h("option", { value: each }, each)));
@@ -17,7 +18,8 @@ export async function make({ settings }) {
   };
   const name = h("input", { required: true, value: copied?.name ?? settings.get("name") ?? "", pattern: "[A-Za-z0-9_\\-]+", title: "letters, digits, _ and -", autocomplete: "off" });
   const stream = choose(Object.keys(streams), before.stream ?? settings.get("stream"));
-  const site = choose(Object.keys(sites), before.site ?? settings.get("site"));
+  const known = h("datalist", { id: "sites" }, Object.keys(sites).map((each) => h("option", { value: each })));
+  const site = user === null ? choose(Object.keys(sites), before.site ?? settings.get("site")) : h("input", { required: true, list: "sites", autocomplete: "off", value: before.site ?? settings.get("site") ?? Object.keys(sites)[0] ?? "" });
   const where = h("textarea", { class: "code", spellcheck: "false", placeholder: "speed > 20 and status = 'moving'" });
   where.value = before.where && before.where !== "TRUE" ? before.where : (settings.get("where") ?? "");
   const select = h("input", { class: "code", placeholder: "all columns", value: before.select?.join(", ") ?? "" });
@@ -30,7 +32,7 @@ export async function make({ settings }) {
   policy.value = before.policy ? JSON.stringify(before.policy, null, 1) : "";
   const resolutionField = field("Resolution in space", resolution);
   const columns = h("p", { class: "faint all" });
-  const shown = h("div", { "aria-live": "polite" }, h("p", { class: "faint" }, "Write a filter, and its share of the rows is shown here."));
+  const shown = h("div", { "aria-live": "polite" }, h("p", { class: "faint" }, user === null ? "Write a filter, and its share of the rows is shown here." : "It is checked when you make it, and gets the rows and columns that you were granted."));
   const said = h("div");
   const button = h("button", { class: "main" }, copied ? "Change it" : "Make it");
 
@@ -49,6 +51,7 @@ export async function make({ settings }) {
   async function preview() {
     const mine = ++asked;
     describe();
+    if (user !== null) return;
     try {
       const [found, all] = await Promise.all([send("POST", "/api/preview", { name: name.value || "preview", ...document_() }), overview()]);
       if (mine === asked) shown.replaceChildren(...judged(found, all));
@@ -101,14 +104,14 @@ export async function make({ settings }) {
   name.addEventListener("input", () => (button.textContent = copied && copied.name === name.value ? "Change it" : "Make it"));
 
   const form = h("form", { class: "form", onsubmit: submit, oninput: settled(300, preview) },
-    field("Name", name), field("Stream", stream), field("Site to deliver at", site), resolutionField,
+    field("Name", name), field("Stream", stream), field("Site to deliver at", site), known, resolutionField,
     field("Which rows (SQL; empty: all)", where, true), columns, field("Columns, with commas", select, true),
     field("Tolerated delay", delay), field("Tolerated drop, 0 to 1", drop), field("Contracted quality, 0 to 1", atLeast),
     h("details", { class: "all", open: Boolean(policy.value) }, h("summary", {}, "What to give up first (policy, as JSON)"), policy),
     h("div", { class: "all row" }, button, h("a", { class: "button", href: "#/subscriptions" }, "Leave it")), h("div", { class: "all" }, said));
   policy.setAttribute("aria-label", "Policy as JSON");
   const node = h("div", {}, h("h1", {}, copied ? `Change or copy ${copied.name}` : "New subscription"),
-    h("div", { class: "grid" }, h("section", { class: "panel wide" }, form), h("section", { class: "panel narrow" }, h("h2", {}, "Preview"), shown)));
+    h("div", { class: "grid" }, h("section", { class: "panel wide" }, form), h("section", { class: "panel narrow" }, h("h2", {}, user === null ? "Preview" : "What you get"), shown)));
   preview();
   return { title: "New subscription", node, every: 3_600_000 };
 }

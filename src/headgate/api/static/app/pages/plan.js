@@ -4,6 +4,7 @@ import { Chart, History } from "../charts.js";
 import { h, replace, settled } from "../dom.js";
 import { bits, clock, count, percent, perSecond, quality, seconds, several } from "../format.js";
 import { Figures, nameLink, tag, trouble } from "../parts.js";
+import { TuningPanel } from "../tuning.js";
 
 const STEPS = 24; // of a slider, to either side: up to eight times as much or an eighth
 const MOST = 15;
@@ -47,6 +48,7 @@ export async function make() {
   const answer = h("div", { "aria-live": "polite" });
   const proposals = h("section", { class: "panel half", hidden: true });
   const past = h("section", { class: "panel half", hidden: true });
+  const tuning = new TuningPanel();
   const keep = h("input", { type: "checkbox", checked: true });
 
   function build(found) {
@@ -151,7 +153,7 @@ export async function make() {
       h("section", { class: "panel half" }, h("h2", {}, "What if"), h("form", { oninput: askSoon, onsubmit: (event) => event.preventDefault() }, bench,
         h("p", { class: "row" }, h("label", { class: "row" }, keep, "Keep the plan, with few moves"), h("button", { type: "button", onclick: () => (sliders.forEach((each) => each.reset()), ask()) }, "As it is")))),
       h("section", { class: "panel half" }, h("h2", {}, "What it would do"), answer),
-      proposals, past,
+      proposals, past, tuning.node,
       h("section", { class: "panel" }, h("h2", {}, "What tuning has done lately"), log)));
   ask();
   return {
@@ -178,7 +180,7 @@ export async function make() {
         ...found.reorderings.map((each) => [each.time_s * 1000, `${each.site} gives up in another order for ${each.subscriptions.slice(0, 3).join(", ")}: ${each.after.join(", ")} instead of ${each.before.join(", ")}`]),
       ].sort((a, b) => b[0] - a[0]);
       replace(log, JSON.stringify(done), () => (done.length ? done.map(([time, words]) => h("li", {}, h("span", { class: "faint" }, clock(time)), ` ${words}`)) : [h("li", { class: "faint" }, "Nothing: no member has joined another parent, and no policy has changed its order.")]));
-      await Promise.all([showProposal(), showPast()]);
+      await Promise.all([showProposal(), showPast(), tuning.refresh()]);
     },
   };
 }

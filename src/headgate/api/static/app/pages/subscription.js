@@ -1,5 +1,5 @@
 // One subscription: its path through the tree, what it attains, its ledger over time, and the rows themselves.
-import { get, has, named, overview, send } from "../api.js";
+import { get, has, named, overview, send, user } from "../api.js";
 import { Chart, History } from "../charts.js";
 import { h, replace, text } from "../dom.js";
 import { FieldPicture } from "../field.js";
@@ -25,6 +25,7 @@ export async function make({ subject: name }) {
   const figures = new Figures(["Quality", "Contract", "Drop", "Delay since commit", "Delay since event", "Ladder level", "In flight"]);
   const path = h("ol", { class: "path" });
   const reason = h("p");
+  const estimated = h("p", { class: "faint" });
   const ledger = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Ledger" });
   const charts = {
     rates: new Chart("Rows a second", perSecond),
@@ -89,7 +90,7 @@ export async function make({ subject: name }) {
       h("span", { class: "row end" }, h("a", { class: "button", href: `#/why?subscription=${named(name)}` }, "Why is a row missing?"), h("a", { class: "button", href: `#/new?copy=${named(name)}` }, "Change or copy"), pause, h("button", { type: "button", onclick: end }, "End"))),
     ended, figures.node,
     h("div", { class: "grid" },
-      h("section", { class: "panel half" }, h("h2", {}, "Path through the tree"), path, reason, h("h2", {}, "Ledger"), ledger),
+      h("section", { class: "panel half" }, h("h2", {}, "Path through the tree"), path, reason, h("h2", {}, "Ledger"), ledger, estimated),
       h("section", { class: "panel half" }, h("h2", {}, "As it was asked for"), h("dl", { class: "pairs" }, terms.flatMap(([term, value]) => [h("dt", {}, term), h("dd", {}, value)]))),
       ...Object.values(charts).map((each) => h("section", { class: "panel third" }, each.node)),
       picture?.node, sample.given, sample.node));
@@ -101,7 +102,7 @@ export async function make({ subject: name }) {
     const hops = stops.slice(1).map((to, place) => all.links.find((each) => each.name === `${stops[place]}->${to}`) ?? { name: `${stops[place]}->${to}` });
     const key = JSON.stringify(hops.map((each) => [each.name, bits(each.bytes_per_s), percent(each.load), each.queued_rows, perSecond(each.lost_rows_per_s)]));
     replace(path, key, () => stops.flatMap((stop, place) => [
-      h("li", {}, h("a", { class: "stop", href: `#/sites?site=${named(stop)}` }, stop)),
+      h("li", {}, user === null ? h("a", { class: "stop", href: `#/sites?site=${named(stop)}` }, stop) : h("span", { class: "stop" }, stop)),
       place < hops.length ? h("li", { class: `hop ${loadTone(hops[place].load, hops[place].lost_rows_per_s)}` },
         h("span", {}, `${bits(hops[place].bytes_per_s)}, ${percent(hops[place].load)}`, h("br"), `${seconds(hops[place].latency_s)}${hops[place].queued_rows ? `, ${count(hops[place].queued_rows)} wait` : ""}`)) : h("li", { class: "hop" }, "inbox"),
     ]));
@@ -110,6 +111,10 @@ export async function make({ subject: name }) {
   function showLedger(now) {
     const by = Object.entries(now.reduced_by ?? {}).map(([why, many]) => `${why} ${count(many)}`).join(", ");
     const lines = [["Matched", now.matched, "by the root"], ["Delivered", now.delivered, "and acknowledged"], ["Reduced", now.reduced, by || "by policies"], ["Expired", now.expired, "kept too long"], ["In flight", now.in_flight, "on the way, or not acknowledged"], ["Unaccounted for", now.difference, "what is left of the sum"]];
+    const missed = now.errors?.false_negatives;
+    const wrong = now.errors?.false_positives;
+    const about = (each) => `${count(Math.round(each.estimate))} (95 %: ${count(Math.round(each.low))} to ${count(Math.round(each.high))})`;
+    text(estimated, !missed ? "" : `By samples, about ${about(missed)} rows that match were missed before matching, and ${about(wrong)} match wrongly.`);
     replace(ledger, JSON.stringify(lines), () => h("table", {}, h("caption", { class: "sr" }, "Ledger"), h("tbody", {}, lines.map(([term, value, note]) => h("tr", {}, h("th", { scope: "row", class: "text" }, term), h("td", {}, count(value)), h("td", { class: "text faint" }, note))))));
   }
 
