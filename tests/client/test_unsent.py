@@ -18,9 +18,10 @@ from headgate.fabric import Fabric
 from headgate.reduction import Digest
 from headgate.relay.root import commit_of
 from headgate.wire.block import Block, concat
-from headgate.wire.ledger import Account, Matched, Tally
+from headgate.wire.ledger import Account, Tally
 from headgate.wire.manifest import Manifest, PartRef, decode_manifest, encode_manifest
 from headgate.wire.message import decode_block, encode_block, encode_json
+from headgate.wire.sums import Matched
 
 SCHEMA = pa.schema([("n", pa.int64())])
 NOTHING = np.zeros(0, np.uint64)

@@ -11,8 +11,9 @@ import pytest
 from headgate.protocol.records import Pin, RangeRequest, Record
 from headgate.protocol.reports import JobReport, OutputReport, RelayReport
 from headgate.wire.frame import WireError
-from headgate.wire.ledger import Matched, Tally
+from headgate.wire.ledger import Tally
 from headgate.wire.sealed import seal
+from headgate.wire.sums import Matched
 
 JUNK = [
     b"",

@@ -19,10 +19,11 @@ from headgate.relay.tables import Tables, publish_snapshot
 from headgate.service import books as service_books
 from headgate.service.books import StreamBooks, read_books, read_tallies
 from headgate.service.keeper import Keeper, KeeperMachine, store_books
-from headgate.wire.ledger import Matched, Tally
+from headgate.wire.ledger import Tally
 from headgate.wire.logs import Logs
 from headgate.wire.manifest import Manifest, PartRef, encode_manifest
 from headgate.wire.snapshot import Snapshot
+from headgate.wire.sums import Matched
 
 pytestmark = pytest.mark.nats
 STREAMS = {name: Stream(name, Schema.of({"x": "int"}), Source("generator"), "lab") for name in ("s", "t")}

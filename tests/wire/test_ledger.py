@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 
 from headgate.wire.block import Block, Commit
-from headgate.wire.ledger import Account, Matched, Tally
+from headgate.wire.ledger import Account, Tally
 from headgate.wire.manifest import Manifest, PartRef, decode_manifest, encode_manifest
+from headgate.wire.sums import Matched
 
 EMPTY = pa.schema([("x", pa.int64())])
 
@@ -110,6 +111,38 @@ def test_a_subscription_that_starts_earlier_is_counted_from_the_manifests_before
     line = next(each for each in books.entries([account.tally]) if each.subscription == 9)
     assert (line.starts, line.matched, line.delivered, line.in_flight, line.difference) == (0, 8, 4, 4, 0)
     assert books.head == 20
+
+
+def test_sums_of_a_subscription_that_nobody_reads_stay_small_and_exact_where_commits_were_not_joined() -> None:
+    books = Matched("s")
+    for batch in range(400):
+        books.add(_manifest(batch, 10 * batch, 10, {7: 3, 8: 1, 9: 5}), {1: 7, 2: 8})
+    whole = len(books.encode())
+    books.limit(200)
+    assert sum(1 + len(each.counts) for each in books.recent) <= 200
+    assert len(Matched.decode(books.encode(), "s").encode()) < whole / 4
+    ends = {each.upto for each in books.recent}
+    for batch in range(400):
+        upto = 10 * (batch + 1)
+        right = Tally(1, 0, upto, delivered=3 * (batch + 1), mark=upto)
+        line = books.entries([right], only=[1])[0]
+        assert (line.matched, line.difference, line.in_flight) == (1200, 0, 1200 - right.delivered)
+        if upto in ends:
+            wrong = Tally(1, 0, upto, delivered=right.delivered - 1, mark=upto)
+            assert books.entries([wrong], only=[1])[0].difference == 1
+    assert books.entries([Tally(1, 0, 10, delivered=1200, mark=10)])[0].difference < 0
+    books.fold(books.head)
+    assert (books.matched(1), books.matched(2), books.recent) == (1200, 400, [])
+
+
+def test_who_is_served_no_more_is_matched_no_more() -> None:
+    books = Matched("s")
+    books.add(_manifest(0, 0, 10, {7: 4}), {1: 7, 2: 7})
+    books.add(_manifest(1, 10, 5, {7: 3}), {1: 7})
+    books.add(_manifest(2, 15, 5, {7: 2, 8: 1}), {1: 7, 2: 8})
+    assert (books.matched(1), books.matched(2)) == (9, 5)
+    books.fold(15)
+    assert (books.matched(1), books.matched(2), books.matched(2, 15)) == (9, 5, 4)
 
 
 def test_a_new_lineage_counts_its_batches_anew() -> None:

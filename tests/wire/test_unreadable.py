@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from headgate.wire.context import decode_context, encode_context
-from headgate.wire.ledger import Matched, Tally
+from headgate.wire.ledger import Tally
 from headgate.wire.manifest import decode_manifest
 from headgate.wire.sealed import read_number
 from headgate.wire.snapshot import Snapshot
+from headgate.wire.sums import Matched
 from headgate.wire.unreadable import UnreadableError, decode_message
 
 

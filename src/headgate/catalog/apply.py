@@ -7,6 +7,7 @@ says differently is done; what it no longer says is ended. Subscriptions that we
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import sqlalchemy as sa
 
@@ -14,6 +15,7 @@ from headgate.catalog import tables, versions
 from headgate.catalog.change import CatalogView, Change, body_of, class_of, replace_subscription, world
 from headgate.catalog.checks import check_plan
 from headgate.catalog.checksum import checksum, verify
+from headgate.catalog.sharing import SharedInboxes
 from headgate.model import Deployment, Plan, Subscription
 from headgate.wire import codec
 from headgate.wire.snapshot import encode_settings
@@ -111,7 +113,9 @@ def _file(change: Change, subscription: Subscription, around: CatalogView) -> No
         replace_subscription(change, subscription, around, "file")
         return
     found = class_of(change.connection, subscription, around)
-    versions.begin_life(change.connection, subscription.name, "file", found, body_of(subscription), change.revision)
+    shared = SharedInboxes(change.connection, [found]).find(subscription, found)
+    body = body_of(replace(subscription, shared=shared))
+    versions.begin_life(change.connection, subscription.name, "file", found, body, change.revision)
     change.made = True
 
 

@@ -18,7 +18,9 @@ from headgate.catalog.difference import Start
 from headgate.catalog.positions import dotted
 from headgate.catalog.problems import suggestion
 from headgate.catalog.profiles import row_limit_us
+from headgate.catalog.sharing import SharedInboxes, is_shared
 from headgate.model import Stream, Subscription
+from headgate.model.sharing import can_share, next_stay, wants_same
 from headgate.wire import codec
 from headgate.wire.identity import new_id
 
@@ -141,23 +143,38 @@ def replace_subscription(
         raise CatalogError(f"the subscription {subscription.name!r} cannot be given to {subscription.owner!r}")
     subscription = replace(subscription, owner=before.owner)
     if before.stream == subscription.stream:
-        body = body_of(_moved(before, subscription, reading))
+        placed = _placed(change, found, before, subscription, new_class, reading)
+        body = body_of(placed)
         change.made |= versions.change_life(change.connection, found, origin, new_class, body, change.revision)
         return
     versions.end_life(change.connection, found, change.revision)
-    body = body_of(replace(subscription, stay=0, left=()))
+    shared = SharedInboxes(change.connection, [new_class]).find(subscription, new_class)
+    body = body_of(replace(subscription, stay=0, left=(), shared=shared))
     versions.begin_life(change.connection, subscription.name, origin, new_class, body, change.revision)
     change.made = True
 
 
-def _moved(before: Subscription, now: Subscription, reading: int) -> Subscription:
-    """The new content with its stays: as they were at the same site, one more at another."""
+def _placed(
+    change: Change,
+    found: versions.SubscriptionLife,
+    before: Subscription,
+    now: Subscription,
+    new_class: int,
+    reading: int,
+) -> Subscription:
+    """The new content with its stays: one more at another site, or where others read its inbox and it wants other rows.
+
+    At the same site it goes on in its inbox otherwise.
+    """
+    connection = change.connection
     if now.site == before.site:
-        return replace(now, stay=before.stay, left=before.left)
-    left = tuple(stay for stay in before.stays if stay.number >= reading)
-    if len(left) > MAX_LEFT:
+        same = found.class_id == new_class and can_share(now) and wants_same(before, now)
+        if same or (before.shared is None and not is_shared(connection, found.id, before.stay, found.class_id)):
+            return replace(now, stay=before.stay, left=before.left, shared=before.shared)
+    moved = next_stay(before, now, reading)
+    if len(moved.left) > MAX_LEFT:
         raise CatalogError(
-            f"subscription {now.name!r} has moved {len(left)} times since it was last read",
+            f"subscription {now.name!r} has moved {len(moved.left)} times since it was last read",
             hint="read what waits for it first, or end it",
         )
-    return replace(now, stay=before.stay + 1, left=left)
+    return replace(moved, shared=SharedInboxes(connection, [new_class]).find(moved, new_class))

@@ -17,7 +17,9 @@ from headgate.catalog.database import CatalogError
 from headgate.catalog.difference import Changed, difference
 from headgate.catalog.identity import put_incarnation
 from headgate.catalog.revision_reading import KnownRevision, read_newer
+from headgate.catalog.sharing import SharedInboxes
 from headgate.model import Deployment, Plan, Subscription
+from headgate.model.sharing import next_stay
 from headgate.wire import codec
 from headgate.wire.identity import Incarnation
 from headgate.wire.snapshot import Snapshot
@@ -80,9 +82,16 @@ class Edit:
         if not names:
             return {}
         classes = classes_of(self._connection, subscriptions, world(self._connection))
-        lives = [(each.name, found, body_of(each)) for each, found in zip(subscriptions, classes, strict=True)]
+        ids = versions.new_ids(self._connection, names, "live", self._change.revision)
+        inboxes, lives = SharedInboxes(self._connection, classes), []
+        for each, found in zip(subscriptions, classes, strict=True):
+            shared = inboxes.find(each, found)
+            if shared is None:
+                inboxes.add(ids[each.name], found, each)
+            lives.append((each.name, found, body_of(replace(each, shared=shared))))
+        versions.begin_lives(self._connection, ids, lives, self._change.revision)
         self._change.made = True
-        return versions.begin_lives(self._connection, lives, "live", self._change.revision)
+        return ids
 
     def change(self, subscription: Subscription, reading: int = 0) -> None:
         """Replace a subscription by another of its name. It keeps its id unless it is of another stream.
@@ -94,6 +103,22 @@ class Edit:
     def move(self, name: str, site: str, reading: int = 0) -> None:
         """Deliver a subscription at another site from this revision on; see `change`."""
         self.change(replace(self.subscription(name), site=site), reading)
+
+    def part(self, readings: Mapping[str, int]) -> None:
+        """Give subscriptions that share an inbox with others another one, which they share among themselves.
+
+        By name, the stays that their readers have come to.
+        """
+        shared: tuple[int, int] | None = None
+        for name, reading in readings.items():
+            found = living(self._connection, name)
+            before = codec.decode_subscription(name, json.loads(found.body))
+            moved = replace(next_stay(before, before, reading), shared=shared)
+            body, change = body_of(moved), self._change
+            change.made |= versions.change_life(
+                self._connection, found, found.origin, found.class_id, body, change.revision
+            )
+            shared = shared or (found.id, moved.stay)
 
     def set_context(self, name: str, values: Mapping[str, Any]) -> None:
         """Give values of a subscription's context; those that are not given stay as they are."""

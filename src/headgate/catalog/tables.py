@@ -112,6 +112,7 @@ subscription_version = Table(
         sqlite_where=_CURRENT,
         postgresql_where=_CURRENT,
     ),
+    Index("ix_subscription_version_class", "class_id", sqlite_where=_CURRENT, postgresql_where=_CURRENT),
     sqlite_autoincrement=True,
 )
 

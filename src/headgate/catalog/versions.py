@@ -5,7 +5,7 @@ A body is the JSON text of a `codec` document. Writing a body that is already in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -120,16 +120,19 @@ def begin_life(
     _content(connection, connection.execute(made).scalar_one(), name, class_id, body, revision)
 
 
-def begin_lives(
-    connection: sa.Connection, subscriptions: Sequence[tuple[str, int, str]], origin: str, revision: int
-) -> dict[str, int]:
-    """Add many subscriptions, each with its name, class and body, under new ids; returns the ids by name."""
+def new_ids(connection: sa.Connection, names: Sequence[str], origin: str, revision: int) -> dict[str, int]:
+    """The ids of new subscriptions by name; `begin_lives` gives them their contents."""
     table = tables.subscription
     last = connection.execute(sa.select(sa.func.max(table.c.id))).scalar() or 0
-    values = [{"name": name, "origin": origin, "since": revision} for name, _, _ in subscriptions]
-    connection.execute(sa.insert(table), values)
+    connection.execute(sa.insert(table), [{"name": name, "origin": origin, "since": revision} for name in names])
     made = sa.select(table.c.name, table.c.id).where(table.c.id > last, table.c.until.is_(None))
-    ids = {name: int(identity) for name, identity in connection.execute(made)}
+    return {name: int(identity) for name, identity in connection.execute(made)}
+
+
+def begin_lives(
+    connection: sa.Connection, ids: Mapping[str, int], subscriptions: Sequence[tuple[str, int, str]], revision: int
+) -> None:
+    """Add many subscriptions, each with its name, class and body, under ids that were made for them."""
     contents = [
         {
             "subscription_id": ids[name],
@@ -141,7 +144,6 @@ def begin_lives(
         for name, class_id, body in subscriptions
     ]
     connection.execute(sa.insert(tables.subscription_version), contents)
-    return ids
 
 
 def names_in_force(connection: sa.Connection, names: Sequence[str]) -> list[str]:

@@ -111,7 +111,7 @@ async def _fill(client: Client, field: Field, snapshot: Snapshot, name: str) -> 
         await _fill_read(client, field, snapshot, name, tally)
     except FabricError as error:
         typer.echo(f"{name}: only what waits is drawn, not what was read before: {error}", err=True)
-    subject = logs.delivery(wanted.site, identity, wanted.stay)
+    subject = logs.delivery(wanted.site, *wanted.present.inbox_of(identity))
     async for stored in client.fabric.follow(logs.inbox(wanted.site), subject, tally.place(wanted.stay)):
         for message in stored:
             await _add(client, field, wanted, message.data, tally.mark)

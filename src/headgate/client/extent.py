@@ -15,7 +15,7 @@ async def held_upto(fabric: Fabric, snapshot: Snapshot, name: str) -> int:
     number, logs = snapshot.subscription_ids[name], fabric.logs
     for stay in reversed(snapshot.deployment.subscriptions[name].stays):
         try:
-            stored = await fabric.last(logs.inbox(stay.site), logs.delivery(stay.site, number, stay.number))
+            stored = await fabric.last(logs.inbox(stay.site), logs.delivery(stay.site, *stay.inbox_of(number)))
         except NoLogError:  # its site has never been up
             continue
         if stored is not None:

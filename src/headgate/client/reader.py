@@ -23,7 +23,7 @@ from headgate.protocol.quarantine import Quarantine
 from headgate.protocol.records import RangeRequest
 from headgate.relay.asking import fetch_blocks, forgotten_past
 from headgate.relay.tables import MachineTables
-from headgate.wire.block import Block
+from headgate.wire.block import Block, renamed
 from headgate.wire.frame import WireError
 from headgate.wire.ledger import Account, Tally, counted_by
 from headgate.wire.logs import Logs
@@ -189,6 +189,7 @@ class ReaderMachine(Machine):
         for stored in found.messages:
             try:
                 whole = await self._decode(stored.data)
+                whole = renamed(whole, found.stay.inbox_of(self._reading.id)[0], self._reading.id)
             except WireError as error:
                 log = self._port.logs.inbox(found.stay.site).name
                 spoilt = UnreadableError(log, stored.subject, stored.sequence, str(error))

@@ -13,12 +13,14 @@ from functools import partial
 from typing import Final
 
 from headgate.model import Stay
-from headgate.protocol.port import FabricError, MachinePort, Stored
+from headgate.protocol.outlets import serves
+from headgate.protocol.port import FabricError, GoneError, MachinePort, Stored
 from headgate.protocol.published import head_revision
 from headgate.relay.tables import MachineTables
 from headgate.wire.frame import WireError
-from headgate.wire.ledger import Account, Matched
+from headgate.wire.ledger import Account
 from headgate.wire.snapshot import Snapshot
+from headgate.wire.sums import Matched
 
 _POLL_S: Final = 1.0
 _PATIENCE_S: Final = 10.0
@@ -65,9 +67,21 @@ class Stays:
         self._account = account
         self._floor = floor
         self._batch = batch
+        self._passed: dict[int, int] = {}  # by stay, the place up to which its inbox has messages for others only
 
     def _subject(self, stay: Stay) -> str:
-        return self._port.logs.delivery(stay.site, self._id, stay.number)
+        return self._port.logs.delivery(stay.site, *stay.inbox_of(self._id))
+
+    async def _is_mine(self, stored: Stored, stay: Stay) -> bool:
+        """Whether a message is for this subscription in a stay: others may read the same inbox, before and after it.
+
+        The version of a message says who was served by it. One that cannot be read may be anybody's.
+        """
+        try:
+            snapshot = await self._tables.snapshot(self._port.codec.version(stored.data))
+        except (WireError, GoneError):
+            return True
+        return serves(snapshot, self._name, self._id, stay.number)
 
     async def follow(self) -> AsyncIterator[Arrived | Missing]:
         """What comes, for ever; the caller adds to the account what it takes from it."""
@@ -77,7 +91,11 @@ class Stays:
         moved_s = asked_s = self._port.now
         while True:
             try:
-                found = await self._read(stay, place, self._batch)
+                came = await self._read(stay, place, self._batch)
+                found = [each for each in came if await self._is_mine(each, stay)]
+                if came and not found:
+                    place = came[-1].sequence
+                    continue
                 later = None if found else await self._later(stay)
                 begun = self._account.coverage is not None or (bool(found or later) and await self._begin())
             except FabricError:
@@ -122,13 +140,25 @@ class Stays:
         starts = []
         for each in self.chain:
             if each.number > stay.number:
-                for stored in await self._read(each, 0, limit=16):
-                    try:
-                        starts.append((each, self._port.codec.coverage(stored.data)[0]))
-                        break
-                    except WireError:
-                        continue  # the next one shows where this one would have begun, or comes after it
+                begins = await self._begins(each)
+                if begins is not None:
+                    starts.append((each, begins))
         return min(starts, key=lambda found: found[1], default=None)
+
+    async def _begins(self, stay: Stay) -> int | None:
+        """Where the first message of a stay begins, None when there is none yet; those for others are passed over."""
+        while batch := await self._read(stay, self._passed.get(stay.number, 0), limit=16):
+            for stored in batch:
+                if not await self._is_mine(stored, stay):
+                    self._passed[stay.number] = stored.sequence
+                    continue
+                try:
+                    return self._port.codec.coverage(stored.data)[0]
+                except WireError:
+                    continue  # the next one shows where this one would have begun, or comes after it
+            if self._passed.get(stay.number) != batch[-1].sequence:
+                return None
+        return None
 
     async def _refresh(self, stay: Stay) -> None:
         """Hear of moves, and forget the stays before this one."""

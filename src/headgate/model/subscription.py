@@ -11,10 +11,23 @@ from headgate.model.quality import Quality
 
 
 class Stay(NamedTuple):
-    """A time that a subscription spends at one site, with an inbox of its own there. Moving begins the next one."""
+    """A time that a subscription spends at one site and in one inbox there. Moving begins the next one.
+
+    Its inbox is its own, or that of another subscription which wants the same rows: `shared` is then the id of that one
+    and the number of its stay.
+    """
 
     number: int
     site: str
+    shared: tuple[int, int] | None = None
+
+    def inbox_of(self, subscription: int) -> tuple[int, int]:
+        """The subscription, and its stay, whose inbox a subscription reads in this stay.
+
+        >>> Stay(2, "oslo").inbox_of(7), Stay(2, "oslo", (3, 0)).inbox_of(7)
+        ((7, 2), (3, 0))
+        """
+        return self.shared or (subscription, self.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +37,8 @@ class Subscription:
     `where` is text in the filter language of `profile` (relational SQL by default); `resolution`, `region` and
     `policy` are documents that the grid and reduction packages check and interpret. `select` None means every column.
     `stay` and `left` are the catalog's: how often it has moved, and the stays before that its reader had not finished
-    with when it last moved, oldest first.
+    with when it last moved, oldest first. So is `shared`: the id and the stay of the subscription whose inbox it reads
+    (see `headgate.model.sharing`), None while it has its own.
     `owner` is the user who made it, whom nobody but an operator can act for; without one it is the operators'.
     `context_from` names a subscription whose rows set the values of `context`. `require` is what it must be kept under
     overload of the stream's job, where that differs from what the stream's admission says. While it is paused, `where`
@@ -57,6 +71,7 @@ class Subscription:
     at_most_rows_per_s: float | None = None
     stay: int = 0
     left: tuple[Stay, ...] = ()
+    shared: tuple[int, int] | None = None
     owner: str = ""
     narrowed: Narrowed | None = None
     paused: tuple[str, str] | None = None
@@ -66,7 +81,12 @@ class Subscription:
     @property
     def stays(self) -> tuple[Stay, ...]:
         """Where its rows may lie, oldest first; the last one is where it is delivered now."""
-        return (*self.left, Stay(self.stay, self.site))
+        return (*self.left, self.present)
+
+    @property
+    def present(self) -> Stay:
+        """Where it is delivered now."""
+        return Stay(self.stay, self.site, self.shared)
 
     def pause(self) -> Subscription:
         """The subscription that takes no rows until it is resumed; it keeps its id, its place and its reader.

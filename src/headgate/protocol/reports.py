@@ -69,7 +69,8 @@ class RelayReport(Report, frozen=True, kw_only=True):
     `bounds`, by child, how many bytes a second may go there as the child has measured no more. `stopped` names streams
     that cannot go on, and why. `standbys` has, by stream, who serves the site in place of a silent parent. Links
     are named by stream and child. `outputs` has all links, and the inboxes where something waits, was given up, or
-    stands; `inboxes` counts them all, and `passed` is how far the best of a stream's outputs has got.
+    stands; `inboxes` counts them all, and `passed` is how far the best of a stream's outputs has got. `ahead` has, by
+    inbox that several subscriptions share and that is half full, those who are ahead of others in it.
     """
 
     kind_name = "relay-report"
@@ -100,6 +101,7 @@ class RelayReport(Report, frozen=True, kw_only=True):
     passed: dict[str, Count] = msgspec.field(default_factory=dict)
     stopped: dict[str, str] = msgspec.field(default_factory=dict)
     standbys: dict[str, str] = msgspec.field(default_factory=dict)
+    ahead: dict[str, list[Count]] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse links that are none."""

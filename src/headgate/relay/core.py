@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, Self
 
+from headgate.model import Subscription
 from headgate.reduction import FairDrain
 from headgate.relay.due_inboxes import DueTimes
 from headgate.relay.even_shedding import Evenly, Queue
@@ -57,7 +58,14 @@ def key_of(stream: str, target: Child | Receiver) -> Key:
     """The key of the output that leads to a target."""
     if isinstance(target, Child):
         return Key(stream, child=target.site)
-    return Key(stream, subscription=target.id, stay=target.subscription.stay)
+    subscription, stay = target.inbox
+    return Key(stream, subscription=subscription, stay=stay)
+
+
+def inbox_key(subscription: Subscription, identity: int) -> Key:
+    """The output that a subscription is delivered by now, which others may share."""
+    owner, stay = subscription.present.inbox_of(identity)
+    return Key(subscription.stream, subscription=owner, stay=stay)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from headgate.fabric.listening import Listening
 from headgate.fabric.place import write_whole
 from headgate.fabric.placed import HostFabric
 from headgate.protocol.acks import read_tally
+from headgate.protocol.outlets import inbox_numbers
 from headgate.protocol.reports import RelayReport
 from headgate.relay.core import Key
 from headgate.wire.frame import WireError
@@ -93,8 +94,8 @@ def _known(path: Path) -> dict[str, str]:
 
 async def _clear(own: Fabric, site: str, snapshot: Snapshot, streams: set[str]) -> None:
     """Delete what a server holds of some streams."""
-    logs, wanted = own.logs, snapshot.deployment.subscriptions
-    ids = {str(snapshot.subscription_ids[name]) for name, each in wanted.items() if each.stream in streams}
+    logs = own.logs
+    ids = inbox_numbers(snapshot, streams)
     for child in snapshot.deployment.sites:
         for stream in streams:
             await own.clear(logs.site(child), logs.links_of(child, stream))

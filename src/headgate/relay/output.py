@@ -110,6 +110,8 @@ class Output:
         self.held: int | None = None
         self.reduced = 0
         self.purged = 0
+        self.tail_bytes = 0
+        """The size of the last message of the output's log, as far as it is known."""
         self.came = 0
         self.went = 0
         self._astray = 0
@@ -343,7 +345,8 @@ class Output:
             return since
         if self.rows > 0 or any(each.block.declared for each in self.queue):
             return max(since, min(self._sent_s, since) + limits.linger_s)
-        idle_s = max(limits.idle_s, self._shared.idle_s)
+        link = isinstance(self.queue[0].target, Child)  # there are few of them, and many below may wait for it
+        idle_s = limits.idle_s if link else max(limits.idle_s, self._shared.idle_s)
         return max(since + idle_s, min(self._sent_s, since) + QUIET * idle_s)
 
     def next_message(self, now: float, max_rows: int) -> Block | None:

@@ -34,7 +34,7 @@ async def restore_outputs(state: SiteState, routes: Routes) -> None:
     fresh: dict[Key, Target] = {}
     for target in routes.targets:
         key = key_of(routes.stream, target)
-        state.targets[key] = target
+        state.meet(key, target)
         if key not in state.core.outputs:
             fresh[key] = target
     inboxes = [key for key in fresh if key.child is None]
@@ -71,6 +71,8 @@ async def _restore(state: SiteState, key: Key, target: Target, known: _Known | N
     log, subject = state.port.logs.site(state.site), state.port.logs.held(state.site, key.token)
     held = await state.last(log, subject) if known is None else known.held.get(subject)
     output = state.core.restore(key, coverage, sequence)
+    stored = None if known is None else known.tails.get(state.subject(key))
+    output.tail_bytes = 0 if stored is None else stored.size
     if held is None:
         return
     state.recorded.add(key)
@@ -99,6 +101,6 @@ async def _tail(state: SiteState, key: Key, known: _Known | None) -> tuple[int |
 async def _read_out(state: SiteState, key: Key, known: _Known | None) -> bool:
     """Whether a reader has come to the end of an inbox and gone on at another site: nobody will read it again."""
     assert key.subscription is not None
-    if known is not None and known.stays.get(key.subscription, key.stay + 1) <= key.stay:
-        return False  # it was never moved away from here
+    if known is not None and any(known.stays.get(each, stay + 1) <= stay for each, stay in state.readers(key)):
+        return False  # somebody was never moved away from here
     return await state.insist(partial(state.read_out, key))

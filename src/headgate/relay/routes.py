@@ -7,7 +7,7 @@ columns it carries, and each subscription's class and projection. Nothing of tha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -29,6 +29,18 @@ class Receiver:
     subscription: Subscription
     schema: pa.Schema
     thinning: Thinning | None = None
+    members: tuple[tuple[int, int], ...] = ()
+    """Of an inbox that several share: the subscriptions that read it under the version, and their stays."""
+
+    @property
+    def inbox(self) -> tuple[int, int]:
+        """The subscription, and its stay, whose inbox its rows go into."""
+        return self.subscription.present.inbox_of(self.id)
+
+    @property
+    def readers(self) -> tuple[tuple[int, int], ...]:
+        """Who reads that inbox, as far as this receiver stands for them, and in which of their stays."""
+        return self.members or ((self.id, self.subscription.stay),)
 
 
 @dataclass(frozen=True)
@@ -79,12 +91,33 @@ class Routes:
     @property
     def targets(self) -> tuple[Child | Receiver, ...]:
         """Everything that the site passes blocks on to."""
-        return (*self.children, *self.local)
+        return (*self.children, *self.inboxes)
+
+    @cached_property
+    def inboxes(self) -> tuple[Receiver, ...]:
+        """The inboxes at the site, each as one receiver however many subscriptions share it.
+
+        The receiver of a shared inbox has the id of the subscription whose inbox it is, which may have left it.
+        """
+        found: dict[tuple[int, int], list[Receiver]] = {}
+        for receiver in self.local:
+            found.setdefault(receiver.inbox, []).append(receiver)
+        return tuple(_together(inbox, receivers) for inbox, receivers in found.items())
 
     @property
     def receivers(self) -> tuple[Receiver, ...]:
         """Everybody whose rows pass the site: at it, and below it."""
         return (*self.local, *(receiver for child in self.children for receiver in child.receivers))
+
+
+def _together(inbox: tuple[int, int], receivers: list[Receiver]) -> Receiver:
+    """The receivers of one inbox as one."""
+    first = receivers[0]
+    if len(receivers) == 1 and first.id == inbox[0]:
+        return first
+    members = tuple((each.id, each.subscription.stay) for each in receivers)
+    shared = replace(first.subscription, shared=inbox)
+    return replace(first, id=inbox[0], subscription=shared, members=members)
 
 
 Target = Child | Receiver

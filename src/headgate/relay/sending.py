@@ -123,6 +123,7 @@ class Sending:
                 state.meters.sent.note(key.child, took_s / 2)
                 self._answer_s[key] = 0.8 * self._answer_s.get(key, took_s) + 0.2 * took_s
             output.published(sequence)
+            output.tail_bytes = size
             self._count(key, send.block, size)
 
     async def _encode(self, send: Send) -> Any:

@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from headgate.wire.block import Block, concat
 
-EMPTY_PER_S: Final = 500
-"""So many messages without rows a relay sends in a second at most: with more outputs each of them waits longer."""
+EMPTY_PER_S: Final = 100
+"""So many messages without rows a relay sends in a second: with more outputs each of them waits longer."""
+_MOST_IDLE_S: Final = 5.0  # but not longer than this: what is sent to nobody stays in the site log until then
 _QUIET_PERIODS: Final = 4
 _MOST_BLOCKS: Final = 2_048
 _MOST_BYTES: Final = 32 << 20
@@ -30,7 +31,7 @@ class SharedWork:
 
     def pace(self, outputs: int) -> None:
         """Say how many outputs there are."""
-        self.idle_s = outputs / (_QUIET_PERIODS * EMPTY_PER_S)
+        self.idle_s = min(outputs / (_QUIET_PERIODS * EMPTY_PER_S), _MOST_IDLE_S)
 
     def join(self, blocks: Sequence[Block]) -> Block:
         """Adjacent blocks as one."""

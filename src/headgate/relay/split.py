@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from headgate.matching import ClassLists
 from headgate.reduction.rows import among
 from headgate.relay.routes import Child, Receiver, Routes
-from headgate.wire.block import Block, Declared
+from headgate.wire.block import Block, Declared, renamed
 from headgate.wire.patch import Patch
 
 
@@ -21,7 +21,7 @@ def split(block: Block, routes: Routes) -> Iterator[tuple[Child | Receiver, Bloc
     """The block of each output, in the order of the routes. Every output gets one, even if it is empty."""
     for child in routes.children:
         yield child, for_child(block, child)
-    yield from for_local(block, routes.local)
+    yield from for_local(block, routes.inboxes)
 
 
 def for_child(block: Block, child: Child) -> Block:
@@ -142,15 +142,20 @@ def for_local(block: Block, receivers: tuple[Receiver, ...]) -> Iterator[tuple[R
             rows = taken.slice(start, count).select(receiver.schema.names)
             mine = replace(block, seqs=seqs[start : start + count], rows=rows, classes=None, declared={}, patches={})
             shared[key] = mine
-        patch = block.patches.get(receiver.id)
+        told = receiver.readers[0][0]  # who share an inbox are told the same
+        patch = block.patches.get(told)
         if patch is not None:
             own_seqs, own_rows = patch.apply(mine.seqs, mine.rows)
             mine = replace(mine, seqs=own_seqs, rows=own_rows)
-        commits = block.meant_for((receiver.id,))
+        commits = block.meant_for((told,))
         if commits is not block.commits:
             mine = replace(mine, commits=commits)
-        reasons = block.declared.get(receiver.id)
-        yield receiver, replace(mine, declared={receiver.id: reasons}) if reasons else mine
+        reasons = block.declared.get(told)
+        if reasons:
+            mine = replace(mine, declared={told: reasons})
+        # Blocks without anything of their own stay the same object for all who get them.
+        apart = told != receiver.id and (mine.declared or mine.digests or commits is not block.commits)
+        yield receiver, renamed(mine, told, receiver.id) if apart else mine
 
 
 def _group_by_class(lists: ClassLists, receivers: tuple[Receiver, ...]) -> dict[int, npt.NDArray[np.int64]]:

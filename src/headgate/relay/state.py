@@ -6,7 +6,7 @@ one: everything that has to survive is in the logs.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -111,6 +111,9 @@ class SiteState:
         self.standbys: dict[str, str] = {}  # by stream, who serves this site in place of its parent
         self._served: dict[str, tuple[tuple[int, tuple[str, ...]], Routes]] = {}
         self.stand_ins: dict[tuple[str, str], float] = {}  # by stream and site below, until when this one serves it
+        # By inbox, the subscriptions that may still read it, and their stays; not where only its owner reads it.
+        # Messages up to the given place are for others.
+        self.members: dict[Key, dict[tuple[int, int], int]] = {}
         self.recorded: set[Key] = set()  # outputs with decisions in the site log, which may be out of date
         self.waiting = Signal(machine)  # set when an output may have something to send
 
@@ -244,8 +247,15 @@ class SiteState:
         """
         if key.subscription is None:
             return reached
-        tally = await self.insist(partial(read_tally, self.port, key.subscription))
-        return max(reached or 0, tally.mark) if tally.place(key.stay) >= last else reached
+        found = []
+        for subscription, stay in self.readers(key):
+            tally = await self.insist(partial(read_tally, self.port, subscription))
+            if tally.place(stay) >= last:
+                return max(reached or 0, tally.mark)
+            if tally.stay == stay and tally.starts is not None:
+                found.append(tally.mark)
+        # Where nothing else is left, everything before it was read: it began at the end of that.
+        return min(found) if reached is None and found else reached
 
     async def _readable_tail(self, log: Log, subject: str) -> int | None:
         """The coverage of the last message of a subject that can be read, where the very last one cannot."""
@@ -266,8 +276,28 @@ class SiteState:
 
     async def read_out(self, key: Key) -> bool:
         """Whether a reader has come to the end of an inbox and gone on at another site: nobody will read it again."""
+        for subscription, stay in self.readers(key):
+            if (await read_tally(self.port, subscription)).stay <= stay:
+                return False
+        return True
+
+    def readers(self, key: Key) -> Collection[tuple[int, int]]:
+        """The subscriptions that may still read an inbox, and in which of their stays."""
         assert key.subscription is not None
-        return (await read_tally(self.port, key.subscription)).stay > key.stay
+        return self.members.get(key) or ((key.subscription, key.stay),)
+
+    def meet(self, key: Key, target: Child | Receiver) -> None:
+        """Know the members of an inbox before the first block of a version is routed to them."""
+        self.targets[key] = target
+        if isinstance(target, Receiver) and (target.members or key in self.members):
+            output = self.core.outputs.get(key)
+            for reader in target.readers:
+                self.admit(key, reader, 0 if output is None else output.sequence)
+
+    def admit(self, key: Key, reader: tuple[int, int], place: int = 0) -> None:
+        """Know that a subscription reads an inbox in a stay, from behind a place on."""
+        assert key.subscription is not None
+        self.members.setdefault(key, {(key.subscription, key.stay): 0}).setdefault(reader, place)
 
     async def pack_overfull(self) -> None:
         """Give up rows where that takes long, beside everything else; `routing` is held, so nothing comes in."""

@@ -18,8 +18,8 @@ from headgate.relay.output import Output
 from headgate.relay.root import readable
 from headgate.relay.state import Intake, SiteState
 from headgate.wire.frame import WireError
-from headgate.wire.ledger import Matched
 from headgate.wire.manifest import Manifest
+from headgate.wire.sums import Matched
 
 _UPKEEP_S: Final = 1.0
 _CACHE_MESSAGES: Final = 64
@@ -245,8 +245,9 @@ class Upkeep:
         """Whether an output is for a subscription that has ended, or whose reader has gone on to a later stay."""
         if key.subscription is None:
             return False
-        known = (await self._state.tables.newest()).subscription_ids.values()
-        return key.subscription not in known or await self._state.read_out(key)
+        known = set((await self._state.tables.newest()).subscription_ids.values())
+        ended = all(subscription not in known for subscription, _ in self._state.readers(key))
+        return ended or await self._state.read_out(key)
 
     def _to_report(self) -> list[tuple[Key, Output]]:
         """Links, and inboxes of which there is something to say; where these are many, those with most waiting."""
@@ -280,6 +281,7 @@ class Upkeep:
             passed=self._reached(),
             stopped=dict(state.stopped),
             standbys=dict(state.standbys),
+            ahead=self._inboxes.ahead,
             blocks=state.meters.blocks,
             cpu_s=round(self._port.machine.now.cpu_s, 6),
             sent_s=state.meters.sent.report(),

@@ -25,10 +25,11 @@ from headgate.virtual.fabric import SERVER, SimulatedFabric
 from headgate.virtual.process import Instance
 from headgate.virtual.server import MAX_PAYLOAD, SimulatedServer
 from headgate.wire.block import Block
-from headgate.wire.ledger import Account, Entry, Matched, Tally
+from headgate.wire.ledger import Account, Tally
 from headgate.wire.logs import Logs
 from headgate.wire.manifest import encode_manifest
 from headgate.wire.sealed import write_number
+from headgate.wire.sums import Entry, Matched
 
 _STEP_S: Final = 1.0
 _IDLE_S: Final = 4.0

@@ -20,9 +20,10 @@ from headgate.relay.history import past_counts
 from headgate.relay.root import committed
 from headgate.relay.tables import TableCache
 from headgate.wire.frame import WireError
-from headgate.wire.ledger import Entry, Matched, Tally
+from headgate.wire.ledger import Tally
 from headgate.wire.manifest import Manifest
 from headgate.wire.sealed import read_number
+from headgate.wire.sums import Entry, Matched
 from headgate.wire.unreadable import UnreadableError, decode_message
 
 STOPPED: Final = "the books of the stream stop before it"

@@ -31,6 +31,7 @@ from headgate.service.grants import Granting
 from headgate.service.pages import PAGE, Page
 from headgate.service.proposals import Proposals
 from headgate.service.refining import members, named, refinement
+from headgate.service.regrouping import Regrouper
 from headgate.service.request_desk import Desk
 from headgate.service.requests import Answers, Handler, Request, RequestError, mapping_of, text_of, texts_of
 from headgate.service.reshaping import Change, MakeChange, Reshaper
@@ -83,6 +84,7 @@ class Control:
         self.granting = Granting(lambda: {} if self.people is None else self.people.registry.users)
         reshaper = Reshaper(fabric, lambda: self.contexts.snapshot, self._change, self._extend_now, named)
         self.suspender = Suspender(fabric, lambda: self.contexts.snapshot, self._change)
+        self.regrouper = Regrouper(fabric, lambda: self.contexts.snapshot, self._change)
         self.proposals = Proposals(fabric, clerk, lambda: self.contexts.snapshot, self._change)
         self.make: MakeChange = self._change
         """Makes a change of the catalog in its turn, and puts it in force."""

@@ -15,6 +15,7 @@ import msgspec
 
 from headgate.catalog import Catalog
 from headgate.fabric import Fabric
+from headgate.protocol.outlets import inbox_numbers
 from headgate.protocol.reports import RelayReport
 from headgate.relay.core import Key
 from headgate.service.identity import IdentitySurvey, Misfit
@@ -80,8 +81,7 @@ async def _delete_logs(fabric: Fabric, found: IdentitySurvey) -> None:
 async def _clear_streams(fabric: Fabric, snapshot: Snapshot, streams: frozenset[str]) -> None:
     """Delete what the logs hold of some streams, and leave the others alone."""
     logs = fabric.logs
-    wanted = snapshot.deployment.subscriptions
-    ids = {str(snapshot.subscription_ids[name]) for name, each in wanted.items() if each.stream in streams}
+    ids = inbox_numbers(snapshot, streams)
     for stream in streams:
         await fabric.discard(logs.root(stream).name)
         for subject in (logs.pin(stream), logs.ledger(stream), logs.past(stream), logs.mark_anywhere(stream)):

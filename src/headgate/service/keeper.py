@@ -16,8 +16,8 @@ from headgate.protocol.port import FabricError, FencedError, LogPort, MachinePor
 from headgate.protocol.quarantine import Quarantine
 from headgate.relay.tables import MachineTables, TableCache
 from headgate.service.books import Acknowledgements, ManifestSums, stored_sums
-from headgate.wire.ledger import Matched
 from headgate.wire.logs import Logs
+from headgate.wire.sums import Matched
 
 _STORE_S: Final = 1.0
 _REST: Final = 10.0
@@ -62,6 +62,7 @@ class Keeper:
             for subscription, starts in matched.starts.items()
         ]
         matched.fold(min(passed, default=matched.head))
+        matched.limit()
         subject = self._port.logs.ledger(self._stream)
         try:
             self._sequence = await self._port.publish(subject, matched.encode(), expect=self._sequence)

@@ -11,8 +11,9 @@ from headgate.fabric.client import LASTS
 from headgate.service.books import read_tally
 from headgate.service.pages import terms_of
 from headgate.service.requests import Request, RequestError, texts_of
-from headgate.wire.ledger import Matched, Tally
+from headgate.wire.ledger import Tally
 from headgate.wire.snapshot import Snapshot
+from headgate.wire.sums import Matched
 
 
 class Lines:

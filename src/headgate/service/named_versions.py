@@ -266,6 +266,9 @@ async def read_inboxes(port: LogPort, snapshot: Snapshot, ended_s: float) -> Nam
     read does for `ended_s` after it came, for a reader who has it open.
     """
     names = {identity: name for name, identity in snapshot.subscription_ids.items()}
+    for name, each in snapshot.deployment.subscriptions.items():
+        for stay in each.stays:
+            names.setdefault(stay.inbox_of(snapshot.subscription_ids[name])[0], name)
     tallies = await read_tallies(port)
     found: list[Named] = []
     seen: set[int] = set()

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headgate.errors import HeadgateError
-from headgate.wire.ledger import Entry
 from headgate.wire.snapshot import Snapshot
+from headgate.wire.sums import Entry
 
 PAGE: Final = 1_000
 """How many subscriptions are shown at a time unless somebody says otherwise."""

@@ -64,9 +64,9 @@ from headgate.service.startup import apply_file, begin_run, fit, rebuild
 from headgate.service.status import read_status
 from headgate.service.users import People
 from headgate.service.witness import Witness
-from headgate.wire.ledger import Matched
 from headgate.wire.logs import Log, Logs
 from headgate.wire.snapshot import Snapshot
+from headgate.wire.sums import Matched
 
 _READY_POLL_S: Final = 0.2
 
@@ -183,6 +183,7 @@ class Runtime:
         if self.inviting is not None:
             self._spawn(self.inviting.run(), "hosts that join")
         self._spawn(self.control.suspender.run(), "filters that take too long")
+        self._spawn(self.control.regrouper.run(), "readers that are held up by others")
         self._spawn(keep_anchor(self.fabric, self.audit), "audit")
         self._spawn(self.control.run(), "revisions")
         if self.roles is not None:

@@ -25,7 +25,7 @@ from headgate.protocol.reports import (
     StandingReport,
     TablesReport,
 )
-from headgate.relay.core import Key
+from headgate.relay.core import Key, inbox_key
 from headgate.relay.tables import Tables
 from headgate.service.books import StreamBooks, read_books, read_tallies
 from headgate.service.findings import findings
@@ -34,10 +34,11 @@ from headgate.service.link_status import links_now
 from headgate.service.pages import Page, group_sums
 from headgate.service.reports import read_reports, shown
 from headgate.service.source_backlog import waiting
-from headgate.wire.ledger import Entry, Tally
+from headgate.wire.ledger import Tally
 from headgate.wire.logs import Log
 from headgate.wire.manifest import of_class, tolerances
 from headgate.wire.snapshot import Snapshot
+from headgate.wire.sums import Entry
 
 Relays = Mapping[str, RelayReport]
 _SILENT: Final = RelayReport(site="", time_ms=0)
@@ -219,7 +220,7 @@ def _subscriptions(
     found: dict[str, dict[str, Any]] = {}
     for name in names:
         subscription, identity = snapshot.deployment.subscriptions[name], snapshot.subscription_ids[name]
-        token = Key(subscription.stream, subscription=identity, stay=subscription.stay).token
+        token = inbox_key(subscription, identity).token
         output = relays.get(subscription.site, _SILENT).outputs.get(token, _EMPTY)
         found[name] = {
             "id": identity,
@@ -262,7 +263,7 @@ def queued_for(snapshot: Snapshot, name: str, relays: Relays) -> dict[str, Any]:
         left = rows - output.not_for.get(str(identity), 0)
         if left > 0:
             queues[f"{site}->{child}"] = {"rows": left, "bytes": round(size * left / rows), "age_s": age_s}
-    token = Key(subscription.stream, subscription=identity, stay=subscription.stay).token
+    token = inbox_key(subscription, identity).token
     inbox = relays.get(subscription.site, _SILENT).outputs.get(token, _EMPTY)
     if inbox.rows:
         queues["inbox"] = {"rows": inbox.rows, "bytes": inbox.bytes, "age_s": inbox.age_s}

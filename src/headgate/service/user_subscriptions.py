@@ -8,8 +8,8 @@ from typing import Any
 from headgate.catalog.granting import as_asked, is_stopped
 from headgate.fabric import Fabric
 from headgate.service.rights import owned_by
-from headgate.wire.ledger import Matched
 from headgate.wire.snapshot import Snapshot
+from headgate.wire.sums import Matched
 
 
 async def list_owned(fabric: Fabric, snapshot: Snapshot, owner: str) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from headgate.model.roots import OPTION, root_region
 from headgate.service.grants import grant_of, granted_name
 from headgate.service.rights import owned_by
 from headgate.wire.identity import decode_runs, encode_runs
-from headgate.wire.ledger import Matched
 from headgate.wire.manifest import Manifest, decode_manifest, encode_manifest
 from headgate.wire.snapshot import Snapshot
+from headgate.wire.sums import Matched
 
 # What a publisher needs to know of a source: how rows are to be written, and whether it is another server's.
 _SHOWN_OPTIONS: Final = ("payload", "url", "log", "subject")

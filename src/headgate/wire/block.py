@@ -231,6 +231,35 @@ class Block:
             start, after = stop, upto
 
 
+def renamed(block: Block, before: int, now: int) -> Block:
+    """The block with what it says of one subscription said of another one, and nothing of others.
+
+    Subscriptions that share an inbox are told the same.
+    """
+    if before == now:
+        return block
+    commits = block.meant_for((before,))
+    if any(commit.whole for commit in commits):
+        commits = tuple(
+            replace(commit, whole={now: commit.whole[before]} if commit.whole else {}) for commit in commits
+        )
+    return replace(
+        block,
+        commits=commits,
+        declared={now: block.declared[before]} if before in block.declared else {},
+        digests={now: block.digests[before]} if before in block.digests else {},
+        basis={now: block.basis[before]} if before in block.basis else {},
+        begun={now: block.begun[before]} if before in block.begun else {},
+    )
+
+
+def end_of(block: Block) -> Block:
+    """A message that says only where a block ended: it covers nothing, and who has read the block passes it over."""
+    last = replace(block.commits[-1], whole={})
+    nothing = block.since(block.upto)
+    return replace(nothing, commits=(last,), declared={}, digests={}, patches={}, basis={}, begun={})
+
+
 def concat(blocks: Sequence[Block]) -> Block:
     """Join adjacent blocks of one output and version into one."""
     if len(blocks) == 1:

@@ -151,6 +151,7 @@ def decode_subscription(name: str, document: Mapping[str, Any]) -> Subscription:
         select=tuple,
         quality=_decode_quality,
         left=_decode_stays,
+        shared=_decode_shared,
         narrowed=_decode_narrowed,
         paused=_decode_paused,
     )
@@ -179,7 +180,14 @@ def decode_grant(document: Mapping[str, Any]) -> Grant:
 
 
 def _decode_stays(document: list[list[Any]]) -> tuple[Stay, ...]:
-    return tuple(Stay(int(number), str(site)) for number, site in document)
+    return tuple(Stay(int(number), str(site), _decode_shared(shared)) for number, site, shared in document)
+
+
+def _decode_shared(document: list[int] | None) -> tuple[int, int] | None:
+    if document is None:
+        return None
+    subscription, stay = document
+    return int(subscription), int(stay)
 
 
 def _decode_paused(document: list[str]) -> tuple[str, str]:

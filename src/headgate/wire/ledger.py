@@ -7,10 +7,8 @@ in flight is what was matched after it. No term is a remainder of the others.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,17 +16,11 @@ import numpy.typing as npt
 from headgate.wire.block import EXPIRED, GRANT, Block, merge_declared
 from headgate.wire.frame import WireError
 from headgate.wire.histogram import Histogram
-from headgate.wire.manifest import Manifest
-from headgate.wire.packing import pack_text, unpack_text
 from headgate.wire.record import Count, read_record, write_record
 from headgate.wire.unsent import add_reasons
 
 DELIVERED: Final = "delivered"
 _TALLY: Final = "acknowledgement"
-_SUMS: Final = "ledger"
-_MOST_SUMS: Final = 1 << 30
-# For each subscription id that a version serves on a stream, its delivery class.
-Members = Mapping[int, int]
 
 
 @dataclass(slots=True)
@@ -270,177 +262,3 @@ class Account:
         tally.unevaluated += since.unevaluated
         add_reasons(tally.unsent, since.unsent)
         tally.since = Since()
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One line of the ledger. `oldest_ms` is when the oldest row in flight was committed, None when there is none."""
-
-    subscription: int
-    stream: str
-    starts: int
-    boundary: int
-    matched: int
-    delivered: int
-    reduced: Mapping[str, int]
-    expired: int
-    in_flight: int
-    difference: int
-    oldest_ms: int | None = None
-
-
-class Committed(NamedTuple):
-    """A commit that is not summed up yet: its end, when it was made, and rows matched by subscription."""
-
-    upto: Count
-    time_ms: int
-    counts: dict[int, Count]
-
-
-@dataclass(slots=True)
-class Matched:
-    """The root's side for one stream: rows matched per subscription, exact at any boundary from `mark` on.
-
-    Sums up to the mark lie in one table; what came after is kept per manifest, so that the sum can be taken at the
-    boundary that each subscriber has acknowledged. `fold` moves the mark when all of them have passed it. `withheld`
-    counts rows by the tolerance of the group of classes that they were not matched for, `unsent` by reason those that
-    senders gave up before they reached the stream: they are not among `rows_in`. `lost` is where the sums begin when
-    those of rows up to there were lost together with the manifests, else 0. `place` is where in the root log the last
-    manifest stands that was added.
-    """
-
-    stream: str
-    lineage: str = ""
-    batch: int = -1
-    mark: Count = 0
-    folded: dict[int, Count] = field(default_factory=dict)
-    starts: dict[int, Count] = field(default_factory=dict)
-    recent: list[Committed] = field(default_factory=list)
-    rows_in: Count = 0
-    evaluated: Count = 0
-    dead: Count = 0
-    shed: Count = 0
-    gaps: Count = 0
-    shed_updates: Count = 0
-    partly_shed: Count = 0
-    withheld: dict[str, Count] = field(default_factory=dict)
-    unsent: dict[str, Count] = field(default_factory=dict)
-    lost: Count = 0
-    place: Count = 0
-
-    @property
-    def head(self) -> int:
-        """The sequence up to which manifests were added."""
-        return max(self.recent[-1].upto, self.mark) if self.recent else self.mark
-
-    def has(self, manifest: Manifest) -> bool:
-        """Whether a manifest was added: batches count up within a lineage, and a new one starts behind the head."""
-        if manifest.lineage == self.lineage:
-            return manifest.batch <= self.batch
-        return manifest.after < self.head
-
-    def add(self, manifest: Manifest, members: Members) -> None:
-        """Add the next manifest; one that was added before is passed over."""
-        if self.has(manifest):
-            return
-        if manifest.after != self.head:
-            raise ValueError(f"manifest after {manifest.after} does not continue {self.stream!r} at {self.head}")
-        counts = dict(zip(manifest.class_ids.tolist(), manifest.class_counts.tolist(), strict=True))
-        found = {}
-        for subscription, class_id in members.items():
-            self.starts.setdefault(subscription, manifest.after)
-            if count := counts.get(class_id):
-                found[subscription] = int(count)
-        self.lineage, self.batch = manifest.lineage, manifest.batch
-        if manifest.evaluated:
-            self.recent.append(Committed(manifest.upto, manifest.time_ms, found))
-        self.rows_in += manifest.rows_in
-        self.evaluated += manifest.evaluated
-        self.dead += manifest.dead
-        self.shed += manifest.shed
-        self.gaps += manifest.gaps
-        self.shed_updates += manifest.shed_updates
-        self.partly_shed += manifest.partly_shed
-        for tolerance, count in manifest.withheld.items():
-            self.withheld[tolerance] = self.withheld.get(tolerance, 0) + count
-        add_reasons(self.unsent, manifest.unsent.reasons if manifest.unsent else {})
-
-    def add_history(self, subscription: int, counted: Iterable[tuple[Manifest, int]]) -> None:
-        """Count a subscription from manifests that were committed before it was made, oldest first, and its rows."""
-        for manifest, count in counted:
-            self.starts.setdefault(subscription, manifest.after)
-            if count:
-                place = bisect_left([each.upto for each in self.recent], manifest.upto)
-                if place < len(self.recent) and self.recent[place].upto == manifest.upto:
-                    self.recent[place].counts[subscription] = count
-                else:
-                    self.recent.insert(place, Committed(manifest.upto, manifest.time_ms, {subscription: count}))
-
-    def matched(self, subscription: int, upto: int | None = None) -> int:
-        """Rows matched for a subscription up to a boundary that it has reached, or in all."""
-        later = sum(each.counts.get(subscription, 0) for each in self.recent if upto is None or each.upto <= upto)
-        return self.folded.get(subscription, 0) + later
-
-    def fold(self, mark: int) -> None:
-        """Fold everything up to a boundary into the table."""
-        while self.recent and self.recent[0].upto <= mark:
-            end, _, found = self.recent.pop(0)
-            for subscription, count in found.items():
-                self.folded[subscription] = self.folded.get(subscription, 0) + count
-            self.mark = max(self.mark, end)
-
-    def entries(self, tallies: Iterable[Tally], only: Collection[int] | None = None) -> list[Entry]:
-        """The ledger: one line per subscription that was ever owed a row, in the order of their ids, or of some only.
-
-        It takes one pass over the commits that are not summed up, whatever the number of subscriptions.
-        """
-        by_id = {tally.subscription: tally for tally in tallies}
-        wanted = self.starts if only is None else [each for each in only if each in self.starts]
-        ends = {each: max(by_id[each].boundary if each in by_id else 0, self.starts[each]) for each in sorted(wanted)}
-        later: dict[int, int] = {}
-        oldest: dict[int, int] = {}
-        settled_of = {each: self.folded.get(each, 0) for each in ends}
-        for upto, time_ms, counts in self.recent:
-            for subscription in ends.keys() & counts.keys():
-                if upto <= ends[subscription]:
-                    settled_of[subscription] += counts[subscription]
-                else:
-                    later[subscription] = later.get(subscription, 0) + counts[subscription]
-                    oldest.setdefault(subscription, time_ms)
-        lines = []
-        for subscription, boundary in ends.items():
-            tally = by_id.get(subscription) or Tally(subscription)
-            settled, in_flight = settled_of[subscription], later.get(subscription, 0)
-            reduced = sum(tally.reduced.values())
-            lines.append(
-                Entry(
-                    subscription=subscription,
-                    stream=self.stream,
-                    starts=self.starts[subscription],
-                    boundary=boundary,
-                    matched=settled + in_flight,
-                    delivered=tally.delivered,
-                    reduced=dict(tally.reduced),
-                    expired=tally.expired,
-                    in_flight=in_flight,
-                    difference=settled - tally.delivered - reduced - tally.expired,
-                    oldest_ms=oldest.get(subscription),
-                )
-            )
-        return lines
-
-    def encode(self) -> bytes:
-        """The stored form, packed where it is large."""
-        return pack_text(write_record(_SUMS, self))
-
-    @classmethod
-    def decode(cls, data: bytes, stream: str) -> Matched:
-        """Read the stored sums of a stream."""
-        try:
-            text = unpack_text(data, _MOST_SUMS)
-        except ValueError as error:
-            raise WireError(f"these sums cannot be unpacked: {error}") from None
-        found = read_record(_SUMS, cls, text)
-        if found.stream != stream:
-            raise WireError(f"these are the sums of stream {found.stream!r:.40}")
-        return found

@@ -11,7 +11,7 @@ from headgate.errors import HeadgateError
 from headgate.fabric import Fabric
 from headgate.model import Stream
 from headgate.protocol.reports import OutputReport, RelayReport
-from headgate.relay.core import Key
+from headgate.relay.core import Key, inbox_key
 from headgate.relay.tables import TableCache
 from headgate.service.books import read_tallies, stored_sums
 from headgate.service.reports import read_reports
@@ -288,8 +288,8 @@ class _Asking:
         relays = await read_reports(self._fabric, RelayReport)
         held = next((stop for stop in stops if stop.state == NOT_YET), inbox)
         child = None if held is inbox else held.site
-        stay = self._now.deployment.subscriptions[self._name].stay
-        key = Key(self._stream.name, child=child) if child else Key(self._stream.name, subscription=self._id, stay=stay)
+        mine = self._now.deployment.subscriptions[self._name]
+        key = Key(self._stream.name, child=child) if child else inbox_key(mine, self._id)
         report = relays.get(held.sender)
         output = report.outputs.get(key.token, OutputReport()) if report is not None else OutputReport()
         behind = f", in a queue of {output.rows:,} rows, the oldest for {output.age_s:,.1f} s" if output.rows else ""

@@ -13,7 +13,7 @@ from headgate.fabric import Fabric, FabricError
 from headgate.protocol.port import Stored
 from headgate.relay.routes import build_routes
 from headgate.relay.tables import TableCache
-from headgate.wire.block import Block
+from headgate.wire.block import Block, renamed
 from headgate.wire.frame import WireError
 from headgate.wire.logs import Log
 from headgate.wire.snapshot import Snapshot
@@ -70,7 +70,7 @@ async def follow(fabric: Fabric, tables: TableCache, snapshot: Snapshot, wanted:
         log, subject = logs.site(child), logs.link(parent, child, wanted.stream)
         stops.append(await _stop(fabric, tables, log, subject, wanted, child, parent, link=True))
     site = subscription.site
-    subject = logs.delivery(site, wanted.id, subscription.stay)
+    subject = logs.delivery(site, *subscription.present.inbox_of(wanted.id))
     return stops, await _stop(fabric, tables, logs.inbox(site), subject, wanted, site, site, link=False)
 
 
@@ -86,6 +86,8 @@ async def _stop(
     time_ms = int(stored.time_s * 1000)
     if block is None:
         return Stop(site, sender, PASSED, time_ms)
+    if not link:  # what a shared inbox says of its owner it says of everybody who reads it
+        block = renamed(block, int(subject.rsplit(".", 1)[1].partition("-")[0]), wanted.id)
     if _has(block, wanted):
         return Stop(site, sender, HAS, time_ms)
     digest = block.digests[wanted.id].show() if wanted.id in block.digests else {}

@@ -25,12 +25,12 @@ from headgate.relay.core import Key
 from headgate.service.books import read_tally
 from headgate.service.reports import decode_relay
 from headgate.wire.context import decode_context
-from headgate.wire.ledger import Matched
 from headgate.wire.logs import Log, Logs
 from headgate.wire.manifest import decode_manifest
 from headgate.wire.message import block_range
 from headgate.wire.sealed import read_number
 from headgate.wire.snapshot import Snapshot
+from headgate.wire.sums import Matched
 
 RUNNING: Final = "running"
 STARTING: Final = "starting"

@@ -15,8 +15,9 @@ from headgate.protocol.kernel import Completed
 from headgate.protocol.port import FabricError
 from headgate.service.keeper import KeeperMachine
 from headgate.virtual.process import Instance
-from headgate.wire.ledger import Matched, Tally
+from headgate.wire.ledger import Tally
 from headgate.wire.manifest import Manifest
+from headgate.wire.sums import Matched
 from headgate_studies.testing.world.codec import PlainCodec
 from headgate_studies.testing.world.deployed import World
 from headgate_studies.testing.world.driver import DriverMachine, Planned, cut

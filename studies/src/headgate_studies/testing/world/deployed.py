@@ -109,6 +109,8 @@ class World:
 
     def _decided(self, instance: Instance, purge: Purge) -> None:
         """A relay lets go of messages of its site log: none that it has routed and has not passed on."""
+        if ".inbox." in purge.subject:
+            self._still_unread(instance, purge)
         if not isinstance(instance.machine, RelayMachine) or ".in." not in purge.subject:
             return
         stream, core = purge.subject.split(".")[-2], instance.machine.state.core
@@ -117,10 +119,30 @@ class World:
             return
         for stored in self.fabric.server.read(purge.log, purge.subject, 0, limit=1 << 20):
             block, goes = stored.data, stored.sequence < purge.below
-            if goes and isinstance(block, Block) and block.upto > settled and block.after < reached:
+            # Of one that was routed in part, the rest is asked for again.
+            if goes and isinstance(block, Block) and min(block.upto, reached) > max(settled, block.after):
                 self._checks.fail(
                     f"{instance.process} purges ({block.after}, {block.upto}] of {stream}, passed on is {settled}"
                 )
+
+    def _still_unread(self, instance: Instance, purge: Purge) -> None:
+        """A relay lets go of messages of an inbox: none that somebody who reads it has not acknowledged."""
+        kept = self.snapshot
+        going = self.fabric.server.read(purge.log, purge.subject, 0, limit=1 << 20)
+        for stored in (each for each in going if each.sequence < purge.below and isinstance(each.data, Block)):
+            then = self.oracle.versions[stored.data.version]
+            for name, each in then.deployment.subscriptions.items():
+                identity, stay = then.subscription_ids[name], each.present
+                subject, ack = self.logs.delivery(stay.site, *stay.inbox_of(identity)), self.logs.ack(identity)
+                if subject != purge.subject or kept.subscription_ids.get(name) != identity:
+                    continue
+                if stay not in kept.deployment.subscriptions[name].stays or ack in self._checks.went_back:
+                    continue
+                found = self.fabric.server.last(self.logs.state, ack)
+                tally = (Tally.read(found.data) if found else None) or Tally(identity)
+                if tally.stay < stay.number or (tally.stay == stay.number and tally.inbox < stored.sequence):
+                    mine = (stored.data.after, stored.data.upto)
+                    self._checks.fail(f"{instance.process} purges {mine} of {subject}, which {name} has not read")
 
     def _start_service(
         self, name: str, machine: Machine, again: Callable[[], None], consumer: Callable[..., None] | None = None

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from headgate_studies.testing.world import rare
+from headgate_studies.testing.world import company, rare
 from headgate_studies.testing.world.scenario import AS_PLANNED, Action, Scenario, make_any
 from headgate_studies.testing.world.small import LIMITED, commits, small_scenario, subscription
 
@@ -257,5 +257,7 @@ FAMILIES: Final[tuple[Callable[[int, Random], Scenario], ...]] = (
     rare.long_past,
     rare.large_blocks_behind_a_gap,
     rare.served_from_memory,
+    company.shared_inbox,
+    company.shared_and_full,
 )
 _BY_NAME: Final = {family.__name__: family for family in FAMILIES}

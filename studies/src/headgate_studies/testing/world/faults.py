@@ -11,6 +11,7 @@ from typing import Final
 from headgate_studies.testing.world.gateway_faults import GATEWAY_MUTANTS
 from headgate_studies.testing.world.mutant import Mutant
 from headgate_studies.testing.world.reader_faults import READER_MUTANTS
+from headgate_studies.testing.world.sharing_faults import SHARING_MUTANTS
 from headgate_studies.testing.world.standby_faults import STANDBY_MUTANTS
 
 RELAY_MUTANTS: Final = (
@@ -185,14 +186,14 @@ RELAY_MUTANTS: Final = (
     Mutant(
         "an inbox is purged one message early",
         "relay.inboxes",
-        "read = min(tally.place(key.stay), output.sequence)",
-        "read = min(tally.place(key.stay) + 2, output.sequence + 1)",
+        "read = 0 if place is None else min(place, output.sequence)",
+        "read = 0 if place is None else min(place + 2, output.sequence + 1)",
     ),
     Mutant(
         "an inbox is purged to its end while it is read",
         "relay.inboxes",
-        "if tally.stay > key.stay and not output.queue and",
-        "if tally.stay >= key.stay and not output.queue and",
+        "return None if tally.stay > key.stay else tally.place(key.stay)",
+        "return None if tally.stay >= key.stay else tally.place(key.stay)",
     ),
     Mutant(
         "expiry ignores the reader's mark",
@@ -401,8 +402,8 @@ RELAY_MUTANTS: Final = (
     Mutant(
         "an inbox that is being read counts as read out",
         "relay.state",
-        "(await read_tally(self.port, key.subscription)).stay > key.stay",
-        "(await read_tally(self.port, key.subscription)).stay >= key.stay",
+        "(await read_tally(self.port, subscription)).stay <= stay",
+        "(await read_tally(self.port, subscription)).stay < stay",
     ),
     Mutant(
         "a second pack forgets what the first declared",
@@ -425,8 +426,8 @@ RELAY_MUTANTS: Final = (
     Mutant(
         "declarations do not reach an inbox",
         "relay.split",
-        "yield receiver, replace(mine, declared={receiver.id: reasons}) if reasons else mine",
-        "yield receiver, mine",
+        "        if reasons:\n            mine = replace(mine, declared={told: reasons})\n",
+        "",
     ),
     Mutant(
         "rows numbered one too low at the root",
@@ -509,8 +510,8 @@ RELAY_MUTANTS: Final = (
     Mutant(
         "what waits for a reader that has gone on elsewhere stays",
         "relay.upkeep",
-        "return key.subscription not in known or await self._state.read_out(key)",
-        "return key.subscription not in known",
+        "return ended or await self._state.read_out(key)",
+        "return ended",
     ),
     Mutant(
         "no past before a first block that was asked for",
@@ -521,8 +522,8 @@ RELAY_MUTANTS: Final = (
     Mutant(
         "a damaged message that was counted is sent again",
         "relay.state",
-        "max(reached or 0, tally.mark) if tally.place(key.stay) >= last else reached",
-        "reached",
+        "        for subscription, stay in self.readers(key):\n            tally = await self.insist(",
+        "        for subscription, stay in ():\n            tally = await self.insist(",
     ),
 )
-MUTANTS: Final = (*RELAY_MUTANTS, *READER_MUTANTS, *STANDBY_MUTANTS, *GATEWAY_MUTANTS)
+MUTANTS: Final = (*RELAY_MUTANTS, *READER_MUTANTS, *STANDBY_MUTANTS, *GATEWAY_MUTANTS, *SHARING_MUTANTS)

@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final
 
-from headgate.model import Deployment, Plan, Schema, Site, Source, Stay, Stream, Subscription, Tree
+from headgate.model import Deployment, Plan, Schema, Site, Source, Stream, Subscription, Tree
+from headgate.model.sharing import find_inbox, next_stay
+from headgate.model.start import NOW
 from headgate.wire.snapshot import Snapshot
 
 SCHEMA: Final = Schema.of({"value": "bigint", "extra": "bigint"})
@@ -81,6 +83,7 @@ AS_PLANNED: Final = "as planned"
 """The other place of an action that leaves the plan as it is."""
 _STORMS: Final = 0.3
 _SQUEEZED: Final = 0.5
+_SHARED: Final = 0.5
 _KINDS: Final = (*FAULTS, *CHANGES)
 
 
@@ -107,6 +110,11 @@ def make_any(seed: int, length_s: float = 40.0) -> Scenario:
     first = Snapshot(1, deployment, make_plan(random, deployment), ids, classes)
     actions = [*_commits(random, streams, length_s), *_troubles(random, sites, streams, length_s)]
     actions += _service_troubles(Random(f"services {seed}"), length_s)
+    sharing = Random(f"sharing {seed}")
+    if sharing.random() < _SHARED:
+        first = with_company(sharing, first)
+        kinds = sharing.choices(("share", "regroup", "rejoin"), k=sharing.choice((0, 3, 6)))
+        actions += [Action(sharing.uniform(0.0, length_s), kind, sharing.choice(sites)) for kind in kinds]
     max_rows, inbox_messages = random.choice((30, 200, 100_000)), random.choice((8, 64, 4096))
     max_bytes, max_block = random.choice((40_000, 1 << 20, 1 << 29)), random.choice((400, 1 << 20, 1 << 20))
     return Scenario(
@@ -157,8 +165,26 @@ def make_plan(random: Random, deployment: Deployment) -> Plan:
 
 def moved(subscription: Subscription, site: str, reading: int) -> Subscription:
     """The subscription at another site: what its reader has not finished is left behind."""
-    left = tuple(stay for stay in subscription.stays if stay.number >= reading)
-    return replace(subscription, site=site, stay=subscription.stay + 1, left=tuple(Stay(*each) for each in left))
+    return next_stay(subscription, replace(subscription, site=site), reading)
+
+
+def another_of(subscription: Subscription, name: str) -> Subscription:
+    """A subscription that wants the same rows, from now on; both may share an inbox."""
+    return replace(subscription, name=name, start=NOW, expires_s=None, stay=0, left=(), shared=None)
+
+
+def with_company(random: Random, first: Snapshot) -> Snapshot:
+    """The snapshot with a few more subscriptions that want what others want, in the inboxes of those."""
+    known, ids, classes = dict(first.deployment.subscriptions), dict(first.subscription_ids), dict(first.class_ids)
+    for _ in range(random.randint(1, 3)):
+        like, name = random.choice(sorted(known)), f"u{len(known)}"
+        known[like] = replace(known[like], expires_s=None)
+        made = another_of(known[like], name)
+        others = [(ids[each], classes[each], known[each]) for each in known]
+        ids[name], classes[name] = max(ids.values()) + 1, classes[like]
+        known[name] = replace(made, shared=find_inbox(made, classes[name], others))
+    deployment = replace(first.deployment, subscriptions=known)
+    return replace(first, deployment=deployment, subscription_ids=ids, class_ids=classes)
 
 
 def _commits(random: Random, streams: list[str], length_s: float) -> list[Action]:
