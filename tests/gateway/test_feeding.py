@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nats.aio.client import Client as NatsClient
 from tests.client.helpers import connect, live_test, no_difference, rows, seqs
 from tests.live import Live, small, until
 
@@ -17,7 +18,7 @@ from headgate.fabric import Fabric
 from headgate.fabric.wide import WideFabric
 from headgate.gateway.feeds import Feeds
 from headgate.model import Site
-from headgate.wire.logs import Log
+from headgate.wire.logs import Log, Logs
 
 pytestmark = pytest.mark.nats
 SEVERAL = {f"s{number}": {"site": "leaf"} for number in range(6)}
@@ -122,20 +123,13 @@ def test_who_falls_behind_reads_the_log_and_comes_back(
     live_test(tmp_path, nats_url, small(s0={"site": "leaf"}, s1={"site": "leaf"}), work)
 
 
-def test_a_site_with_a_server_of_its_own_is_followed_from_near_only(
-    tmp_path: Path, nats_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_site_with_a_server_of_its_own_is_followed_from_near_only() -> None:
     """Its log grows elsewhere: memory that was filled from here would stay empty and say that nothing comes."""
-
-    async def work(live: Live) -> None:
-        async with await connect(live) as client:
-            assert isinstance(client.fabric, WideFabric)
-            host, feeds = Site("leaf", nats="nats://10.0.0.1:4222"), Feeds(client)
-            assert feeds.of_site(host) is None
-            assert feeds.of_site(Site("leaf")) is not None
-            with monkeypatch.context() as patch:
-                patch.setattr(client.fabric, "near", {"leaf": client.fabric})
-                assert Feeds(client).of_site(host) is not None
-            assert Feeds(client, sites=("mid",)).of_site(Site("leaf")) is None
-
-    live_test(tmp_path, nats_url, small(s0={"site": "leaf"}), work)
+    fabric = WideFabric(NatsClient(), Logs())
+    client, host = Client(fabric), Site("leaf", nats="nats://10.0.0.1:4222")
+    feeds = Feeds(client)
+    assert feeds.of_site(host) is None
+    assert feeds.of_site(Site("leaf")) is not None
+    assert Feeds(client, sites=("mid",)).of_site(Site("leaf")) is None
+    fabric.near["leaf"] = WideFabric(NatsClient(), Logs())
+    assert Feeds(client).of_site(host) is not None

@@ -17,7 +17,7 @@ from tests.live import Live, small
 
 from headgate.service.access import make_token
 
-pytestmark = pytest.mark.nats
+pytestmark = [pytest.mark.nats, pytest.mark.long]
 
 
 @asynccontextmanager

@@ -217,12 +217,13 @@ from headgate.fabric import Fabric
 from headgate.wire.logs import Logs
 from headgate.relay.tables import Tables
 from headgate.service.purging import Purger, TableRules
-from headgate.service.tables_room import Room
+from headgate.service.tables_room import TablesRoom
 from headgate.wire.message import block_range
 
 async def work():
     async with await Fabric.connect(sys.argv[1], Logs(sys.argv[2])) as fabric:
-        purger = Purger(fabric, Tables(fabric), Room(fabric.logs.tables_bytes), TableRules(keep=2, start=0.0, rest=0.0))
+        rules = TableRules(keep=2, start=0.0, rest=0.0)
+        purger = Purger(fabric, Tables(fabric), TablesRoom(fabric.logs.tables_bytes), rules)
         for _ in range(2):
             await purger.look()
 

@@ -111,7 +111,23 @@ def test_a_request_that_is_charged_more_leaves_fewer_for_later() -> None:
     assert turns.offer("eve", 2, 0.0) == 0.1
     assert turns.offer("ada", 3, 0.0) is None
     assert turns.offer("eve", 2, 0.1) is None
-    turns.charge("nobody", 9)
+    assert turns.charge("nobody", 9) == ([], 0.0)
+
+
+def test_what_waits_of_a_flow_that_was_charged_too_much_is_given_back() -> None:
+    turns: RequestTurns[int] = RequestTurns(RequestLimits(requests_per_s=10, burst=20, waiting=100))
+    for number in range(8):
+        assert turns.offer("eve", number, 0.0) is None
+    assert turns.offer("ada", 100, 0.0) is None
+    assert turns.take() == 0
+    assert turns.charge("eve", 12) == ([], 0.0)  # 20 - 8 - 12: none left, none owed
+    assert turns.take() == 100
+    waiting, again_s = turns.charge("eve", 9)
+    assert (waiting, again_s, turns.refused) == ([1, 2, 3, 4, 5, 6, 7], 1.0, 7)
+    assert turns.take() is None
+    assert turns.offer("eve", 8, 0.99) is not None
+    assert turns.offer("eve", 8, 1.01) is None
+    assert turns.take() == 8
 
 
 def test_a_refusal_is_held_back_and_not_longer_than_it_says() -> None:

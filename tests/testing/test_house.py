@@ -27,11 +27,11 @@ def test_figures_of_a_small_tree(tmp_path: Path) -> None:
     assert found["modules of headgate"] == 2
     assert found["class names that more than one module defines"] == 1
     assert found["functions with more than 8 parameters"] == 1
-    assert found["functions and classes that nothing mentions"] == 1
+    assert found["functions and classes of headgate that nothing mentions"] == 1
     assert found["runs of 6 lines that stand again elsewhere"] == 1
     assert lines_by_package(tmp_path) == {"headgate.room": (2, 24)}
     assert walks(tmp_path) == {"A row": (2, 2)}
 
 
-def test_nothing_of_this_tree_is_dead() -> None:
-    assert figures(ROOT)["functions and classes that nothing mentions"] == 0
+def test_nothing_of_the_product_is_dead() -> None:
+    assert figures(ROOT)["functions and classes of headgate that nothing mentions"] == 0

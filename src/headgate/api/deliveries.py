@@ -11,7 +11,9 @@ from headgate.client import Delivery
 from headgate.wire.message import json_text
 
 KEPT_BYTES: Final = 16 << 20
-"""Text of rows that is kept for readers that get the same ones, at most."""
+"""What texts of rows take that are kept for readers that get the same ones, at most."""
+_EACH_BYTES: Final = 4 << 10
+"""What is kept beside a text, about."""
 
 
 def given_up(delivery: Delivery) -> dict[str, Any] | None:
@@ -55,10 +57,10 @@ class RowTexts:
             return None
         text = json_text(document)
         self._kept[key] = delivery.rows, text
-        self._bytes += len(text)
+        self._bytes += len(text) + _EACH_BYTES
         while self._bytes > self._max_bytes:
             _, (_, gone) = self._kept.popitem(last=False)
-            self._bytes -= len(gone)
+            self._bytes -= len(gone) + _EACH_BYTES
         return text
 
     def events(self, delivery: Delivery) -> list[tuple[str, str]]:

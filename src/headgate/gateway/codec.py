@@ -10,8 +10,10 @@ import pyarrow as pa
 from headgate.protocol.codec import WireCodec
 from headgate.wire.block import Block
 
-KEPT_BYTES: Final = 32 << 20
-"""Encoded bytes of the messages whose blocks are kept, at most."""
+KEPT_BYTES: Final = 16 << 20
+"""What the messages whose blocks are kept take, at most."""
+EACH_BYTES: Final = 8 << 10
+"""What a block takes beside the bytes of its message, about: small messages make large objects."""
 
 
 class SharedCodec(WireCodec):
@@ -26,6 +28,11 @@ class SharedCodec(WireCodec):
         self._bytes = 0
         self._blocks: OrderedDict[bytes, tuple[pa.Schema, Block]] = OrderedDict()
 
+    @property
+    def kept(self) -> int:
+        """How many blocks are kept."""
+        return len(self._blocks)
+
     def version(self, data: bytes) -> int:
         """The version of the catalog that routed a message."""
         found = self._blocks.get(data)
@@ -38,9 +45,9 @@ class SharedCodec(WireCodec):
             return found[1]
         block = super().block(data, schema)
         if found is None:
-            self._bytes += len(data)
+            self._bytes += len(data) + EACH_BYTES
         self._blocks[data] = schema, block
         while self._bytes > self._max_bytes:
             gone, _ = self._blocks.popitem(last=False)
-            self._bytes -= len(gone)
+            self._bytes -= len(gone) + EACH_BYTES
         return block

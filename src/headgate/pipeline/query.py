@@ -43,13 +43,14 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
-TRIGGER_S: Final = 1.0
-
 _AROUND: Final = ("latestOffset", "getBatch", "queryPlanning", "walCommit", "commitOffsets")
 """What Spark does for a micro-batch before and after it calls us, as its progress names it."""
 
 MOST_ROWS: Final = 500_000
 """The most rows that a micro-batch reads where its source has no limit of its own."""
+
+TRIGGER_S: Final = 1.0
+"""The longest interval between two micro-batches where nobody says another."""
 
 
 class BatchError(HeadgateError):
@@ -254,12 +255,12 @@ def start_query(
     lineage = resume(fabric, stream, checkpoint, accept=settings.new_lineage, compact_every=compact_every)
     share = None if is_local(str(spark.sparkContext.master)) else FileSharing(spark.sparkContext).share
     work = Batches(address, fabric, stream, checkpoint, lineage, gridding, settings.told, share)
-    work.shares = MatchingShares(stream.name, settings.trigger_s)
     # A grid is made of rows of several micro-batches, and executors of a cluster get the index by the function itself.
     work.planned = gridding is None and share is None
     frame = match(own_rows(frame, stream), PlannedPass(address)) if work.planned else frame
     work.rest = settings.rest if stream.source.format in ON_ARRIVAL else None
     every_s = settings.trigger_s if work.rest is None else min(TICK_S, settings.trigger_s)
+    work.shares = MatchingShares(stream.name, settings.trigger_s)
     work.query = (
         frame.writeStream.queryName(stream.name)
         .foreachBatch(work)

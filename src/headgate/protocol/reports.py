@@ -64,7 +64,8 @@ class RelayReport(Report, frozen=True, kw_only=True):
 
     `settled` has, by stream, the end of what all outputs have passed and the version that it was routed under; what
     comes later was routed under that version or a newer one. It holds for the incarnations that are named beside it: in
-    another one the same numbers mean other rows. `taken` has, by parent, what was seen of the link from it, and
+    another one the same numbers mean other rows. It counts decisions that are in the site log and not yet sent: these
+    are `recorded`, by output, with their ends. `taken` has, by parent, what was seen of the link from it, and
     `bounds`, by child, how many bytes a second may go there as the child has measured no more. `stopped` names streams
     that cannot go on, and why. `standbys` has, by stream, who serves the site in place of a silent parent. Links
     are named by stream and child. `outputs` has all links, and the inboxes where something waits, was given up, or
@@ -93,6 +94,7 @@ class RelayReport(Report, frozen=True, kw_only=True):
     taken: dict[str, ArrivalReport] = msgspec.field(default_factory=dict)
     bounds: dict[str, float] = msgspec.field(default_factory=dict)
     settled: dict[str, tuple[Count, Count]] = msgspec.field(default_factory=dict)
+    recorded: dict[str, Count] = msgspec.field(default_factory=dict)
     incarnations: dict[str, str] = msgspec.field(default_factory=dict)
     outputs: dict[str, OutputReport] = msgspec.field(default_factory=dict)
     inboxes: Count = 0

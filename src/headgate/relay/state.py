@@ -173,15 +173,34 @@ class SiteState:
             return None
 
     async def settled_before(self) -> dict[str, tuple[int, int]]:
-        """What the last report of this site says is settled, of streams that have not begun anew since then."""
+        """What the last report of this site says is settled, of streams that have not begun anew since then.
+
+        It counts decisions that were recorded in the site log. Where that was put back to an older copy, what they were
+        about has to come again.
+        """
         report: RelayReport | None = await self.record(RelayReport, self.port.logs.stats("relay", self.site))
         if report is None:
             return {}
-        return {
-            stream: settled
-            for stream, settled in report.settled.items()
+        settled = {
+            stream: found
+            for stream, found in report.settled.items()
             if report.incarnations.get(stream) == self.incarnations.get(stream)
         }
+        for token, upto in report.recorded.items():
+            key = Key.parse(token)
+            reached = max((await self.tail(key))[0] or 0, await self._recorded_upto(key))
+            if key.stream in settled and reached < min(upto, settled[key.stream][0]):
+                settled[key.stream] = (reached, settled[key.stream][1])
+        return settled
+
+    async def _recorded_upto(self, key: Key) -> int:
+        """The end of what was decided about an output, as the site log has it; 0 where it has nothing to read."""
+        log, subject = self.port.logs.site(self.site), self.port.logs.held(self.site, key.token)
+        stored = await self.last(log, subject)
+        try:
+            return 0 if stored is None else self.port.codec.coverage(stored.data)[1]
+        except WireError:
+            return 0  # it is named when the output is restored
 
     async def serving(self, routes: Routes) -> Routes:
         """The routes with the sites below that this one serves in place of their parents for now."""

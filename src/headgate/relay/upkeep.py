@@ -274,6 +274,7 @@ class Upkeep:
             site=state.site,
             time_ms=int(self._port.wall_s * 1000),
             settled=stated,
+            recorded={key.token: output.held for key, output in state.core.outputs.items() if output.held is not None},
             incarnations=state.incarnations,
             outputs={key.token: output.report(now) for key, output in self._to_report()},
             inboxes=sum(key.child is None for key in state.core.outputs),

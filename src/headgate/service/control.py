@@ -148,7 +148,7 @@ class Control:
         async def answer(_: Caller, data: bytes) -> bytes:
             found = await answering(data)
             if found.startswith(_REFUSED) and not caller.is_operator:
-                desk.turns.charge(caller.flow, REFUSED_COSTS - 1)
+                await desk.charge(caller.flow, REFUSED_COSTS - 1)
             return found
 
         await desk.take(caller, call, answer)

@@ -54,6 +54,16 @@ class Desk:
             return
         if self.turns.refused & (self.turns.refused - 1) == 0:  # the 1st, 2nd, 4th, 8th, ...
             SERVICE.warning("%d requests were refused as too many, the last of %r", self.turns.refused, caller.name)
+        await self._say_later(caller, call, again_s)
+
+    async def charge(self, flow: str, requests: int) -> None:
+        """Count a request as so many more; what waits of a flow that has used up more than it may have is refused."""
+        waiting, again_s = self.turns.charge(flow, requests)
+        for caller, call, _ in waiting:
+            await self._say_later(caller, call, again_s)
+
+    async def _say_later(self, caller: Caller, call: RequestCall, again_s: float) -> None:
+        """Refuse a request, in a moment."""
         if len(self._held) >= MOST_HELD:
             await call.reply(json.dumps(refusal(caller, self.turns.limits, again_s)).encode())
             return

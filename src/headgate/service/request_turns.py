@@ -59,11 +59,23 @@ class RequestTurns(Generic[T]):
         self._ready[flow] = None
         return None
 
-    def charge(self, flow: str, requests: int) -> None:
-        """Count a request of a flow as so many more, as it was found out to cost more than others."""
+    def charge(self, flow: str, requests: int) -> tuple[list[T], float]:
+        """Count a request of a flow as so many more, as it was found out to cost more than others.
+
+        Where the flow has used up more than it may have, its requests that wait are given back, to be refused, with the
+        seconds after which they may be tried again: they would be looked at before anything was known of it.
+        """
         found = self._flows.get(flow)
-        if found is not None:
-            found.tokens -= requests
+        if found is None:
+            return [], 0.0
+        found.tokens -= requests
+        if found.tokens >= 0.0:
+            return [], 0.0
+        waiting = [*found.waiting]
+        found.waiting.clear()
+        self._ready.pop(flow, None)
+        self.refused += len(waiting)
+        return waiting, (1.0 - found.tokens) / self.limits.requests_per_s
 
     def take(self) -> T | None:
         """The next request: of the flow that has waited longest since its last turn; None when nobody waits."""

@@ -55,7 +55,7 @@ def figures(root: Path) -> dict[str, int]:
     classes: Counter[str] = Counter()
     words: Counter[str] = Counter()
     runs: Counter[tuple[str, ...]] = Counter()
-    defined: list[str] = []
+    defined: set[tuple[str, str]] = set()
     for distribution, _, text in modules(root):
         tree = ast.parse(text)
         found[f"modules of {distribution}"] += 1
@@ -65,17 +65,17 @@ def figures(root: Path) -> dict[str, int]:
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 found[f"functions with more than {PARAMETERS} parameters"] += _parameters(node) > PARAMETERS
-                defined.append(node.name) if not node.decorator_list else None
+                if not node.decorator_list:  # a decorator may call what it decorates
+                    defined.add((distribution, node.name))
             elif isinstance(node, ast.ClassDef):
-                defined.append(node.name)
+                defined.add((distribution, node.name))
         words.update(re.findall(r"\w+", text))
         runs.update(_runs(text))
-    for folder in ("tests", "examples", "docs"):
-        for path in sorted((root / folder).rglob("*.*")):
-            if path.suffix in (".py", ".md", ".toml"):
-                words.update(set(re.findall(r"\w+", path.read_text())))
+    words.update(_mentions(root))
     found["class names that more than one module defines"] = sum(count > 1 for count in classes.values())
-    found["functions and classes that nothing mentions"] = len({name for name in defined if _is_dead(name, words)})
+    for distribution in sources(root):
+        dead = [name for where, name in defined if where == distribution and _is_dead(name, words)]
+        found[f"functions and classes of {distribution} that nothing mentions"] = len(dead)
     found[f"runs of {RUN_LINES} lines that stand again elsewhere"] = sum(count - 1 for count in runs.values())
     return dict(found)
 
@@ -89,6 +89,16 @@ def walks(root: Path) -> dict[str, tuple[int, int]]:
     for part in page.read_text().split("\n## ")[1:]:
         links = re.findall(r"\[`([\w.]+)`\]\((\.\./src/[\w/]+\.py)\)", part)
         found[part.partition("\n")[0]] = (len({file for _, file in links}), len({name for name, _ in links}))
+    return found
+
+
+def _mentions(root: Path) -> Counter[str]:
+    """Words of tests, examples and pages, each once for every file that has it."""
+    found: Counter[str] = Counter()
+    for folder in ("tests", "examples", "docs"):
+        for path in sorted((root / folder).rglob("*.*")):
+            if path.suffix in (".py", ".md", ".toml"):
+                found.update(set(re.findall(r"\w+", path.read_text())))
     return found
 
 

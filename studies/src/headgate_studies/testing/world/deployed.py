@@ -196,6 +196,7 @@ class World:
             self._settle_past(subscriber)
             subscriber.go_back(tally, self.oracle)
             subscriber.told = tally.lost > 0 or after_loss
+            subscriber.accepts = after_loss
         acks = Acknowledger(name, sequence, known)
         self._read_on(name, Reading(name, snapshot, Account(tally), acks, after_loss=after_loss))
 

@@ -316,6 +316,12 @@ RELAY_MUTANTS: Final = (
         "                reached = block.upto\n",
     ),
     Mutant(
+        "decisions that an older copy of the log lacks are counted on",
+        "relay.state",
+        "if key.stream in settled and reached < min(upto, settled[key.stream][0]):",
+        "if False:",
+    ),
+    Mutant(
         "the first block after a start is where a stream begins",
         "relay.gaps",
         "self._state.core.begin(stream, self._had.get(stream, 0))",

@@ -23,6 +23,7 @@ class Subscriber:
     `mark` is where the next block has to begin, `since` where the running sums began, which is where the subscription
     was owed its first row or where it was read again from an earlier acknowledgement. `done` is what it has finished.
     `told` says that its acknowledgement was damaged, and that its reader says so: it counts from what is left.
+    `accepts` says that it was told that rows behind its mark are gone, and reads on after them.
     """
 
     name: str
@@ -37,9 +38,13 @@ class Subscriber:
     position: bytes | None = None
     blocks: int = 0
     told: bool = False
+    accepts: bool = False
 
     def take(self, block: Block, tally: Tally, oracle: Oracle) -> None:
         """Check a block that was handed over, and remember it."""
+        if self.accepts and self.mark is not None and tally.starts is not None and tally.starts > self.mark:
+            self.mark, self.owed, self.delivered, self.given_up = tally.starts, 0, 0, {}
+        self.accepts = False
         if self.mark is not None and block.after != self.mark:
             raise BrokenPromise(f"{self.name}: a block after {block.after} follows the coverage {self.mark}")
         if self.mark is None and not self.told:

@@ -325,8 +325,8 @@ class Troubles(World):
 
     def _oversize(self, action: Action) -> None:
         """The server takes small messages only: rows that do not fit are declared."""
-        most, self.fabric.max_block = self.fabric.max_block, 140
-        self._later(action.number / 3, setattr, self.fabric, "max_block", most)
+        self.fabric.max_block = 140
+        self._later(action.number / 3, setattr, self.fabric, "max_block", self.scenario.max_block)
 
     def _lock_catalog(self, action: Action) -> None:
         """Another program holds the catalog: no change is made."""
