@@ -252,7 +252,7 @@ def test_a_damaged_message_that_was_counted_is_not_declared_again() -> None:
 
 def test_rows_that_come_while_an_inbox_expires_are_sent() -> None:
     """The sending slept while the expiry was on its way, and nothing woke it after that."""
-    scenario = named_scenario("expiring_after_a_move", 610)
+    scenario = named_scenario("expiring_after_a_move", 4)
     assert Simulation(scenario).run().violation is None
     with planted(BY_NAME["nothing wakes the sending after an expiry"]):
         assert "after the last fault u0 has" in str(Simulation(scenario).run().violation)

@@ -14,7 +14,9 @@ from headgate.wire.packing import pack_text, unpack_text
 from headgate.wire.record import Count, read_record, write_record
 from headgate.wire.unsent import add_reasons
 
-_SUMS: Final = "ledger"
+_SUMS: Final = "sums"
+_BY_SUBSCRIPTION: Final = "ledger"
+"""Sums as they were stored before, with counts by subscription."""
 _MOST_SUMS: Final = 1 << 30
 NOBODY: Final = -1
 """The class of a subscription that a commit does not serve."""
@@ -255,7 +257,11 @@ class Matched:
             text = unpack_text(data, _MOST_SUMS)
         except ValueError as error:
             raise WireError(f"these sums cannot be unpacked: {error}") from None
-        found = read_record(_SUMS, cls, text)
+        try:
+            found = read_record(_SUMS, cls, text)
+        except WireError:
+            found = read_record(_BY_SUBSCRIPTION, cls, text)
+            found.recent = [each._replace(counts={}, past=each.counts) for each in found.recent]
         if found.stream != stream:
             raise WireError(f"these are the sums of stream {found.stream!r:.40}")
         return found
