@@ -9,6 +9,7 @@ import pytest
 import yaml
 from tests.live import running, small
 
+from headgate.pipeline.query import QuerySettings
 from headgate.pipeline.sources import generate
 from headgate.service.demo.run import demo_file, readable
 
@@ -127,6 +128,6 @@ def test_subscriptions_come_change_and_go_while_it_runs(tmp_path: Path, nats_url
         from dataclasses import replace
 
         more = replace(stream, source=replace(stream.source, options={**stream.source.options, "limit": str(limit)}))
-        await asyncio.to_thread(live._run, [more], None)
+        await asyncio.to_thread(live._run, [more], QuerySettings(trigger_s=0.1))
 
     asyncio.run(run())
