@@ -63,7 +63,7 @@ def test_rows_of_a_subscriber_that_stays_away_expire_and_are_declared(tmp_path: 
 
 @pytest.mark.long
 def test_a_subscriber_that_reads_nothing_fills_only_its_own_inbox(tmp_path: Path, nats_url: str) -> None:
-    document = small(100, lazy={"site": "leaf"}, keen={"site": "leaf"})
+    document = small(100, lazy={"site": "leaf"}, keen={"site": "leaf", "format": "json"})
     limits = QueueLimits(max_rows=200, linger_s=0.0, idle_s=0.0)
 
     async def run() -> None:

@@ -52,5 +52,5 @@ def test_requests_without_the_right_come_to_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("fault", [*FAULTS])
 def test_a_planted_fault_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     monkeypatch.setattr(*FAULTS[fault])
-    outcome = asyncio.run(campaign(seed=7, requests=200, directory=tmp_path))
+    outcome = asyncio.run(campaign(seed=7, requests=400, directory=tmp_path))
     assert outcome.leaked or outcome.changed
