@@ -75,6 +75,7 @@ def test_files_that_come_after_the_checkpoint_moved_back_are_all_delivered(spark
     asyncio.run(scenario())
 
 
+@pytest.mark.long
 def test_the_generator_goes_on_from_the_root_log(spark, nats_url, tmp_path):
     async def scenario():
         checkpoint = tmp_path / "state" / "checkpoints" / "s"

@@ -42,6 +42,7 @@ def test_all_filters_of_a_user_together_have_a_limit(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.long
 def test_bytes_that_a_user_reads_are_paced_and_nobody_elses(tmp_path: Path) -> None:
     async def run() -> None:
         rate = 10_000

@@ -53,6 +53,7 @@ async def _report(live: Live) -> TuningReport | None:
     return (await read_reports(live.runtime.fabric, TuningReport)).get("_")
 
 
+@pytest.mark.long
 def test_the_chain_becomes_the_star_that_the_constraint_allows_while_rows_flow(tmp_path: Path, nats_url: str) -> None:
     async def work(live: Live) -> None:
         names = [f"at-{site}" for site in SITES[1:]]

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from headgate_studies.testing.house import figures, lines_by_package, walks
 
 ROOT = Path(__file__).parents[2]
@@ -33,5 +35,6 @@ def test_figures_of_a_small_tree(tmp_path: Path) -> None:
     assert walks(tmp_path) == {"A row": (2, 2)}
 
 
+@pytest.mark.long
 def test_nothing_of_the_product_is_dead() -> None:
     assert figures(ROOT)["functions and classes of headgate that nothing mentions"] == 0

@@ -36,6 +36,7 @@ FAULTS: dict[str, tuple[str, Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.nats
 def test_requests_without_the_right_come_to_nothing(tmp_path: Path) -> None:
     outcome = asyncio.run(campaign(seed=7, requests=400, directory=tmp_path))

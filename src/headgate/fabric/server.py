@@ -278,7 +278,7 @@ class EmbeddedServer:
         return (
             f"server_name: {self.name}\nhost: {json.dumps(self._listening.host)}\nport: {self.port}\n"
             "max_payload: 8388608\nmax_pending: 268435456\n"
-            f"jetstream {{ store_dir: {store}, max_file_store: 1TB, sync_interval: {sync} }}\n"
+            f"jetstream {{ store_dir: {store}, max_file_store: 16TB, sync_interval: {sync} }}\n"
             f"{self._listening.configuration}{self._keys.configuration(self.directory, revoked, answering)}"
         )
 
