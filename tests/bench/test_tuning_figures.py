@@ -7,6 +7,7 @@ import pytest
 from headgate_studies.bench.tuning import run
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_small_run_shows_what_it_must(capsys):
     figures = run(

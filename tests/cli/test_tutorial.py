@@ -49,6 +49,7 @@ def test_the_example_is_the_tutorials_file_and_check_says_what_it_shows(
     assert result.output.splitlines() == _printed("check headgate.yaml")
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.nats
 def test_every_step_gives_what_the_tutorial_shows(

@@ -91,6 +91,7 @@ async def _paused(runtime: Runtime, paused: bool) -> bool:
     return said and machine._applied and (machine.paused_ms is not None) is paused
 
 
+@pytest.mark.long
 @pytest.mark.nats
 def test_a_server_that_cannot_write_is_told_by_its_log_and_config_survives(tmp_path: Path) -> None:
     log = Log("L", ("l.>",), 1 << 30)

@@ -110,6 +110,7 @@ def _restart(live: Live, site: str) -> None:
     live.runtime._spawn(RelayNode(live.runtime.fabric, site).run(), f"relay {site}")
 
 
+@pytest.mark.long
 def test_named_versions_stay_for_those_who_are_away_and_all_others_go(tmp_path: Path, nats_url: str) -> None:
     document = small(100, away={"site": "leaf", "select": ["speed"]}, there={"site": "mid"}, other={"site": "root"})
 

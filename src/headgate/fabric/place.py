@@ -155,6 +155,9 @@ class InsistingClient(Client):  # type: ignore[misc]  # nats-py has no types
         """Close the connection of an attempt that failed, which nats-py leaves open."""
         if self._transport is not None:
             self._transport.close()
+            plain = getattr(self._transport, "_bare_io_writer", None)  # the socket below TLS, which ends a little later
+            if plain is not None:
+                plain.close()
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         insists = self._trust is not None and self._trust.insisting
