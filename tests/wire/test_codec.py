@@ -88,7 +88,12 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     pairs = [frozenset((one, other)) for one in sites for other in sites if one < other]
     links = Links(
         draw(numbers),
-        {ends: Link(ends, draw(numbers), draw(st.none() | numbers)) for ends in pairs if draw(st.booleans())},
+        {
+            ends: Link(ends, draw(numbers), draw(st.none() | numbers), follow=draw(st.booleans()))
+            for ends in pairs
+            if draw(st.booleans())
+        },
+        only_listed=draw(st.booleans()),
     )
     plan = None
     if draw(st.booleans()):

@@ -123,17 +123,20 @@ def encode_links(links: Links) -> dict[str, Any]:
     ]
     ordered = sorted(pairs, key=lambda pair: pair[:2])
     found: dict[str, Any] = {"default_delay_s": links.default_delay_s, "pairs": ordered}
+    if links.only_listed:
+        found["only_listed"] = True
     return found if links.queue == LinkQueue() else {**found, "queue": _encode(links.queue)}
 
 
 def decode_links(document: Mapping[str, Any]) -> Links:
     """The inverse of `encode_links`."""
     links = [
-        Link(frozenset((one, other)), delay_s, capacity, LinkQueue(**queue), follow)
-        for one, other, delay_s, capacity, queue, follow in document["pairs"]
+        Link(frozenset((one, other)), delay_s, capacity, LinkQueue(**queue), *follow)
+        for one, other, delay_s, capacity, queue, *follow in document["pairs"]
     ]
     defaults = LinkQueue(**document.get("queue", {}))
-    return Links(document["default_delay_s"], {link.ends: link for link in links}, defaults)
+    pairs = {link.ends: link for link in links}
+    return Links(document["default_delay_s"], pairs, defaults, document.get("only_listed", False))
 
 
 def encode_subscription(subscription: Subscription) -> dict[str, Any]:
