@@ -7,41 +7,24 @@ others fill an inbox of their own, and their policies give up rows for nobody el
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
 from headgate.catalog import Edit
-from headgate.diagnostics import SERVICE, noted
-from headgate.errors import HeadgateError
-from headgate.fabric import Fabric
+from headgate.diagnostics import SERVICE
 from headgate.protocol.acks import read_tally
 from headgate.protocol.reports import RelayReport
 from headgate.relay.core import Key
+from headgate.service.report_watch import ReportWatch
 from headgate.service.reports import read_reports
-from headgate.service.reshaping import Change
 from headgate.wire.snapshot import Snapshot
 
-_EVERY_S: Final = 2.0
 
-Make = Callable[[str, Mapping[str, Any], Change], Awaitable[dict[str, Any]]]
-
-
-class Regrouper:
+class Regrouper(ReportWatch):
     """Looks at the reports of relays, and gives readers that are ahead of others an inbox of their own."""
 
-    def __init__(self, fabric: Fabric, current: Callable[[], Snapshot], make: Make) -> None:
-        """`current` is the catalog in force, `make` makes a change of it."""
-        self._fabric = fabric
-        self._current = current
-        self._make = make
-
-    async def run(self) -> None:
-        """Look again and again, for ever."""
-        while True:
-            await asyncio.sleep(_EVERY_S)
-            with noted(SERVICE, "readers that are held up by others are looked at again later", HeadgateError):
-                await self.look()
+    every_s = 2.0
+    later = "readers that are held up by others are looked at again later"
 
     async def look(self) -> list[list[str]]:
         """Part what the newest reports are about; the subscriptions that were given inboxes together."""

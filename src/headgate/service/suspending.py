@@ -7,41 +7,25 @@ here.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from headgate.catalog import Edit
-from headgate.diagnostics import SERVICE, noted
-from headgate.errors import HeadgateError
-from headgate.fabric import Fabric
+from headgate.diagnostics import SERVICE
 from headgate.protocol.reports import JobReport, SlowClass
+from headgate.service.report_watch import ReportWatch
 from headgate.service.reports import read_reports
-from headgate.service.reshaping import Change
 from headgate.wire.snapshot import Snapshot
 
 STRIKES: Final = 3
 """Micro-batches in a row in which a class takes too long before it is suspended."""
-_EVERY_S: Final = 1.0
-
-Make = Callable[[str, Mapping[str, Any], Change], Awaitable[dict[str, Any]]]
 
 
-class Suspender:
+class Suspender(ReportWatch):
     """Looks at the reports of the Spark job, and suspends what takes too long."""
 
-    def __init__(self, fabric: Fabric, current: Callable[[], Snapshot], make: Make) -> None:
-        """`current` is the catalog in force, `make` makes a change of it."""
-        self._fabric = fabric
-        self._current = current
-        self._make = make
-
-    async def run(self) -> None:
-        """Look again and again, for ever."""
-        while True:
-            with noted(SERVICE, "filters that take too long are looked at again later", HeadgateError):
-                await self.look()
-            await asyncio.sleep(_EVERY_S)
+    every_s = 1.0
+    later = "filters that take too long are looked at again later"
 
     async def look(self) -> list[str]:
         """Suspend what the newest reports are about; the subscriptions that were."""
