@@ -57,7 +57,7 @@ simulate-mutants: $(READY) ## planted faults of the protocol, and whether the si
 
 docs: $(READY) ## docs/reference from the code, then the site in artifacts/site, offline
 	"$(BIN)/python" -m headgate_studies.testing.reference docs/reference
-	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true "$(BIN)/mkdocs" build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true "$(BIN)/mkdocs" build --strict
 
 # Shown by default, and pushed by nobody: DO=1 commits and tags it.
 release: $(READY) ## what a release of VERSION=1.2.0 would change; DO=1 makes it
@@ -69,8 +69,9 @@ lock: ## exact versions and hashes of both distributions, by uv
 	  --generate-hashes --no-emit-package headgate --no-emit-index-url --no-header --no-annotate -q -o requirements.lock
 
 # It needs Chromium, and takes three minutes. Look at every one of them.
-pictures: $(READY) ## pictures of the dashboard for the documentation
+pictures: docs ## pictures of the dashboard and of the site for the documentation
 	"$(BIN)/python" -m headgate_studies.testing.dashboard pictures docs/assets/dashboard
+	"$(BIN)/python" -m headgate_studies.testing.site_pictures artifacts/site docs/assets/site
 
 sbom: $(READY) ## sbom.json: every locked distribution with its hashes, as CycloneDX
 	"$(BIN)/python" -m headgate_studies.testing.bom requirements.lock > sbom.json
@@ -83,7 +84,7 @@ damage: $(READY) ## every kind of stored file with a bit flipped, a byte cut, ta
 	"$(BIN)/python" -m headgate_studies.testing.damage
 
 frozen: $(READY) ## 100 readers over HTTP, one frozen for ten minutes: what that takes of memory
-	"$(BIN)/python" -m headgate_studies.testing.http_frozen --readers 100 --seconds 600
+	"$(BIN)/python" -m headgate_studies.testing.http_frozen --readers 100 --seconds 631
 
 trespass: $(READY) ## 10,000 requests by a user without the right to them
 	"$(BIN)/python" -m headgate_studies.testing.trespass --requests 10000

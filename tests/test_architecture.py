@@ -22,7 +22,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("__init__", "errors", "faults", "diagnostics", "parts", "private"),
     ("model",),
     ("filters",),
-    ("matching", "grid"),
+    ("matching", "grid", "deriving"),
     ("planning", "reduction"),
     ("tuning",),
     ("wire",),
@@ -30,7 +30,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("virtual",),
     ("catalog", "fabric"),
     ("relay", "pipeline", "feeds", "client"),
-    ("spark", "gateway"),
+    ("spark", "gateway", "replicas"),
     ("service",),
     ("replay",),
     ("api",),
@@ -57,8 +57,11 @@ CLOSED = (
     "service/books.py", "service/keeper.py", "service/named_versions.py", "service/purging.py",
     "service/tables_room.py", "service/reports.py", "service/head_repair.py",
 )  # fmt: skip
-RUNNERS = ("relay/node.py", "relay/unit_node.py", "relay/courier.py", "relay/hosted.py")
-ENGINES = ("model", "filters", "matching", "grid", "planning", "reduction", "tuning")
+RUNNERS = (
+    *("relay/node.py", "relay/unit_node.py", "relay/upward_node.py", "relay/courier.py", "relay/hosted.py"),
+    "relay/link_watch.py",
+)
+ENGINES = ("model", "filters", "matching", "grid", "deriving", "planning", "reduction", "tuning")
 MAX_PARAMETERS = 8
 CROWDED = (
     # All but one are options by name, with defaults.

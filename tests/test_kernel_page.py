@@ -11,7 +11,7 @@ from headgate.planning import net
 PAGE = (Path(__file__).parents[1] / "docs" / "kernels.md").read_text()
 
 
-@pytest.mark.parametrize("arrays", [net.Net, tree.Tree])
+@pytest.mark.parametrize("arrays", [net.Net, tree.BoxTree])
 def test_every_array_is_in_the_table(arrays: type) -> None:
     part = PAGE.partition(f"`{arrays.__name__}`\n\n")[2].partition("\n## ")[0]
     named = {name for row in re.findall(r"^\| (`.*?) \|", part, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}

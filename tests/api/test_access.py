@@ -30,6 +30,7 @@ def test_the_token_is_its_owners_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.nats
+@pytest.mark.long
 def test_who_is_let_in(tmp_path: Path, nats_url: str) -> None:
     async def work(api: Api) -> None:
         async with httpx.AsyncClient(base_url=api.address, trust_env=False) as other:

@@ -32,6 +32,7 @@ def page(stage: Stage) -> Iterator[Any]:
         yield found
 
 
+@pytest.mark.long
 def test_a_link_is_shown_as_declared_and_as_used(page: Any) -> None:
     visit(page, "sites?link=london-%3Eship", "Sites and links")
     chosen = page.locator("tr.chosen")
@@ -59,6 +60,7 @@ def test_dead_letters_have_their_reason(page: Any) -> None:
     page.get_by_text("patient string, key").wait_for()
 
 
+@pytest.mark.long
 def test_a_subscription_shows_its_path_its_ledger_and_its_rows(page: Any) -> None:
     visit(page, "subscription/fleet-port", "fleet-port")
     page.locator(".path .stop", has_text="ship").wait_for()
@@ -197,6 +199,7 @@ PAGES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("place", "heading"), PAGES)
 def test_axe_finds_nothing_serious_and_nothing_is_wider_than_the_window(page: Any, place: str, heading: str) -> None:
     visit(page, place, heading)

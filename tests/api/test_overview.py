@@ -99,6 +99,26 @@ def test_what_nobody_wanted_makes_the_share_a_range(tmp_path: Path, nats_url: st
     api_test(tmp_path, nats_url, small(fast={"site": "leaf", "where": "speed > 20"}), work)
 
 
+def test_a_preview_says_who_would_get_less(tmp_path: Path, nats_url: str) -> None:
+    """A link that is full by what is declared: one more subscription takes from those behind it only."""
+    document = small(near={"site": "mid", "where": "speed > 20"}, far={"site": "leaf", "where": "speed < 10"})
+    document["streams"]["fleet"]["rate"] = "1000/s"
+    document["sites"]["mid"] = {"upload": "200 kbit/s"}
+
+    async def work(api: Api) -> None:
+        await api.live.commit("fleet", rows(0, 400), 0)
+        new = {"name": "new", "stream": "fleet", "site": "leaf", "where": "speed between 10 and 30"}
+        costs = (await api.json("POST", "/api/preview", json=new))["parts"][0]["costs"]
+        assert [each["subscription"] for each in costs["losers"]] == ["far"]
+        assert costs["losers"][0]["drop_after"] > costs["losers"][0]["drop_before"]
+        assert (costs["losers_count"], costs["granted"]["site"]) == (1, "leaf")
+        assert costs["granted"]["binds"].startswith("upload of mid")
+        none = (await api.json("POST", "/api/preview", json={**new, "site": "root"}))["parts"][0]["costs"]
+        assert (none["losers"], none["losers_count"]) == ([], 0)
+
+    api_test(tmp_path, nats_url, document, work)
+
+
 def test_a_report_that_takes_long_is_read_behind_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first one waits; later ones get the one before while it is read again, and hear of it when that fails."""
     now_s, read, failing = 100.0, 0, False

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.api.helpers import Api, api_test
-from tests.live import sites
+from tests.live import sites, until
 
 from headgate.api.bodies import read_bodies
 from headgate.catalog import parse_deployment
@@ -135,6 +135,22 @@ def test_a_key_stores_once_and_is_for_one_request(tmp_path: Path, nats_url: str)
         await api.json("POST", path, 409, json=[GOOD], headers=key)
         await api.json("POST", "/api/streams/lines/rows", json=[GOOD], headers=key)
         assert len(await stored(api, "lines")) == 1
+
+    api_test(tmp_path, nats_url, DOCUMENT, work)
+
+
+def test_rows_are_stored_at_a_site_and_taken_by_the_root(tmp_path: Path, nats_url: str) -> None:
+    async def work(api: Api) -> None:
+        rows = [GOOD, {**GOOD, "level": "much"}]
+        found = await api.json("POST", "/api/streams/lines/rows?site=root", json=rows, headers={"Idempotency-Key": "k"})
+        assert (found["stored"], await stored(api, "lines")) == (2, [])
+        await api.json("POST", "/api/streams/lines/rows?site=nowhere", 404, json=GOOD)
+
+        async def taken() -> bool:
+            status = await api.json("GET", "/api/status")
+            return bool(status["streams"]["lines"]["outboxes"].get("root", {}).get("taken") == 2)
+
+        await until(taken)
 
     api_test(tmp_path, nats_url, DOCUMENT, work)
 

@@ -220,6 +220,7 @@ def test_what_was_given_up_is_an_event_of_its_own(tmp_path: Path, nats_url: str)
     asyncio.run(run())
 
 
+@pytest.mark.long
 def test_a_frozen_client_holds_up_nobody_and_costs_little(tmp_path: Path, nats_url: str) -> None:
     many = 30_000
 

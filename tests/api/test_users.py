@@ -149,6 +149,7 @@ def _wish(name: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "stream": "staff", "site": "leaf", **more}
 
 
+@pytest.mark.long
 def test_a_token_is_its_users_and_holds_for_a_while(tmp_path: Path) -> None:
     async def run() -> None:
         async with world(tmp_path) as here, served(here) as (address, _):

@@ -31,6 +31,7 @@ print(revisions)
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_two_processes_are_serialised(url: str, deployment: Deployment) -> None:
     with Catalog.open(url) as catalog:

@@ -51,6 +51,7 @@ def test_subscriptions_of_one_change_share_too(catalog: Catalog, deployment: Dep
         {"owner": "ann"},
         {"every_s": 2.0},
         {"at_most_rows_per_s": 5.0},
+        {"average_s": 5.0},
         {"site": "oslo"},
     ],
 )

@@ -44,6 +44,7 @@ def test_texts_are_masked_in_errors_too(text: str, shown: str) -> None:
     assert str(HeadgateError(f"no {text}", where=text, hint=f"try {text}")) == f"{shown}: no {shown} (try {shown})"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_an_address_that_does_not_answer(tmp_path: Path) -> None:
     file = tmp_path / "headgate.yaml"

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from headgate.cli.sheets import Sheet
-from headgate.cli.status import ledger_table, notes, service_line
+from headgate.cli.status_sheets import ledger_table, notes, service_line
 
 TERMS = ("matched", "delivered", "reduced", "expired", "in_flight", "difference")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from tests.live import Live, running
 
-from headgate.cli.status import differences
+from headgate.cli.status_sheets import differences
 from headgate.client import Client, Delivery
 from headgate.client.delivery import closing
 from headgate.pipeline.sources import generate

@@ -115,6 +115,7 @@ async def later(live: Live, site: str, than_ms: int) -> bool:
     return await report_time(live, site) > than_ms
 
 
+@pytest.mark.long
 def test_a_message_that_is_no_acknowledgement_harms_nobody(tmp_path: Path, nats_url: str) -> None:
     async def work(live: Live) -> None:
         fabric = live.client.fabric

@@ -54,7 +54,8 @@ def test_published_rows_arrive_and_what_cannot_be_read_is_a_dead_letter(
             client, logs = live.client, live.client.fabric.logs
             await client.publish("typed", good[:2])
             await client.publish("typed", pd.DataFrame(good[2:4]))
-            await client.publish("typed", pa.Table.from_pylist(good[4:]))
+            await client.publish("typed", pa.Table.from_pylist(good[4:]), site="leaf")
+            await until(lambda: client.fabric.last(logs.input("typed"), logs.carried("typed")))
             await client.publish("typed", [{"sensor": None, "value": 1.0, "at": NOON}])
             await client.publish("typed", [{"sensor": "s", "value": "much", "at": NOON}])
             await client.fabric.publish(logs.published("typed"), b"\x00 this is not Arrow")

@@ -15,6 +15,7 @@ from tests.live import Live, running, small, until
 from headgate.client import ClientError, Inbox, SyncClient
 from headgate.client.delivery import closing, decode_position
 from headgate.fabric import Crew, cancel_all
+from headgate.protocol.acks import read_tally
 from headgate.relay.node import RelayNode
 from headgate.relay.output import QueueLimits
 from headgate.wire.ledger import Tally
@@ -263,6 +264,28 @@ def test_a_reader_who_only_looks_changes_nothing(tmp_path: Path, nats_url: str) 
             await live.commit("fleet", rows(10, 20), 1)
             assert (await anext(reader)).seqs.tolist() == list(range(11, 21))
         await reader.aclose()
+
+    live_test(tmp_path, nats_url, document, work)
+
+
+def test_a_damaged_message_acknowledges_nothing_that_is_not_confirmed(tmp_path: Path, nats_url: str) -> None:
+    document = small(all={"site": "mid"})
+
+    async def work(live: Live) -> None:
+        await live.commit("fleet", rows(0, ROWS), 0)
+        fabric, number = live.client.fabric, (await live.client.snapshot()).subscription_ids["all"]
+        inbox = await live.client.subscribe("all", confirming=True)
+        got: list[int] = []
+        async for delivery in inbox:
+            if not got:
+                await fabric.publish(fabric.logs.delivery("mid", number), b"not a message")
+                await live.commit("fleet", rows(ROWS, 2 * ROWS), 1)
+            got += seqs([delivery])
+            if len(got) >= 2 * ROWS:
+                break
+        await inbox.close()
+        assert got == list(range(1, 2 * ROWS + 1))
+        assert (await read_tally(fabric, number)).mark == 0
 
     live_test(tmp_path, nats_url, document, work)
 

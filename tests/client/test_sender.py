@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from headgate.client import ClientError
+from headgate.client.entrance import Entrance
 from headgate.client.publishing import to_table
 from headgate.client.sender import Sender, conform
 from headgate.fabric import EmbeddedServer, Fabric, FabricError
@@ -64,7 +65,7 @@ def test_rows_published_while_the_server_is_away_arrive_in_order_and_once(tmp_pa
         try:
             async with _connected(server.url) as fabric:
                 sender = Sender(
-                    fabric,
+                    Entrance.at_home(fabric, STREAM.name),
                     STREAM,
                     {"levels": [{"every": 2}]},
                     max_rows=60,
@@ -113,7 +114,7 @@ class _Forgetful(Fabric):
 def test_a_message_whose_answer_was_lost_is_stored_once(nats_url: str) -> None:
     async def run() -> None:
         async with _connected(nats_url, _Forgetful) as fabric:
-            async with Sender(fabric, STREAM, batch_rows=10) as sender:
+            async with Sender(Entrance.at_home(fabric, STREAM.name), STREAM, batch_rows=10) as sender:
                 sender.publish(_rows(0, 50))
                 assert await sender.flush(20)
             assert await _stored(fabric) == list(range(50))
@@ -137,7 +138,12 @@ def test_what_waits_too_long_is_given_up_and_said(nats_url: str) -> None:
             told: dict[str, int] = {}
             policy = {"levels": [{"every": 2}], "digest": [{"max": "n"}]}
             async with Sender(
-                fabric, STREAM, policy, batch_rows=10, expires_s=0.05, on_digest=lambda counts, _: told.update(counts)
+                Entrance.at_home(fabric, STREAM.name),
+                STREAM,
+                policy,
+                batch_rows=10,
+                expires_s=0.05,
+                on_digest=lambda counts, _: told.update(counts),
             ) as sender:
                 sender.publish(_rows(0, 30))
                 assert await sender.flush(20)
@@ -150,9 +156,11 @@ def test_what_waits_too_long_is_given_up_and_said(nats_url: str) -> None:
             assert declared.show()["max(n)"] == 29
             assert report.declared == 30
             with pytest.raises(ClientError, match="rows cannot wait 7200 s"):
-                Sender(fabric, STREAM, expires_s=7200.0)
+                Sender(Entrance.at_home(fabric, STREAM.name), STREAM, expires_s=7200.0)
             with pytest.raises(ClientError, match="reads from 'generator'"):
-                Sender(fabric, Stream("other", STREAM.schema, Source("generator"), "root"))
+                Sender(
+                    Entrance.at_home(fabric, STREAM.name), Stream("other", STREAM.schema, Source("generator"), "root")
+                )
 
     asyncio.run(run())
 

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from tests.live import running, until
 
-from headgate.cli.status import differences, error_lines
+from headgate.cli.status_sheets import differences, error_lines
+from headgate.client.entrance import Entrance
 from headgate.client.sender import Sender
 from headgate.fabric import Fabric
 from headgate.reduction import Digest
@@ -96,7 +97,7 @@ def test_every_subscriber_hears_what_a_sender_gave_up(spark: Any, nats_url: str,
             stream = live.runtime.catalog.snapshot().deployment.streams["readings"]
             policy = {"levels": [{"every": 2}], "digest": [{"max": "n"}]}
             async with await _Away.connect(nats_url, live.address.logs) as fabric:
-                async with Sender(fabric, stream, policy, max_rows=100) as sender:
+                async with Sender(Entrance.at_home(fabric, stream.name), stream, policy, max_rows=100) as sender:
                     sender.publish([{"n": number} for number in range(1, 161)])
                     fabric.away = False
                     assert await sender.flush(20)
@@ -105,7 +106,7 @@ def test_every_subscriber_hears_what_a_sender_gave_up(spark: Any, nats_url: str,
                 await live.run_queries()
                 await live.settle()
                 fabric.away = True
-                async with Sender(fabric, stream, expires_s=0.01) as sender:
+                async with Sender(Entrance.at_home(fabric, stream.name), stream, expires_s=0.01) as sender:
                     sender.publish([{"n": 1000}])
                     await until(_expired(sender))
                     fabric.away = False
@@ -113,7 +114,7 @@ def test_every_subscriber_hears_what_a_sender_gave_up(spark: Any, nats_url: str,
                 await live.run_queries()  # a batch without rows: subscribers hear of it with the next one
                 status = await live.runtime.status()
                 assert status["streams"]["readings"]["unsent"] == {"every": lost, "expired": 1}
-                async with Sender(fabric, stream) as sender:
+                async with Sender(Entrance.at_home(fabric, stream.name), stream) as sender:
                     sender.publish([{"n": 2000}])
                     assert await sender.flush(20)
             await live.run_queries()

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from tests.live import Live, running, until
 
-from headgate.cli.status import differences
+from headgate.cli.status_sheets import differences
 from headgate.pipeline.sources import generate
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

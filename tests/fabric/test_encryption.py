@@ -230,6 +230,7 @@ async def _published(fabric: Fabric) -> bool:
     return False
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_the_http_api_shows_no_row_where_tls_is_on(tmp_path: Path, encrypted: bool) -> None:
     certificates, recorder = Certificates(tmp_path / "tls"), Recorder()

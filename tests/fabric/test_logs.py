@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from nats.js import api
 
 from headgate.fabric import EmbeddedServer, Fabric, FabricError, FencedError, LogFullError, SyncFabric
 from headgate.wire.logs import Log, Logs
@@ -99,6 +101,26 @@ def test_only_the_latest_value_of_a_state_is_kept(nats_url: str) -> None:
         for number in range(5):
             await fabric.publish(fabric.logs.ack(1), b"%d" % number)
         assert [each.data for each in await fabric.read(fabric.logs.state, fabric.logs.ack(1), 0)] == [b"4"]
+
+    with_fabric(nats_url, work)
+
+
+def test_a_state_log_that_made_room_for_new_values_refuses_them_from_now_on(nats_url: str) -> None:
+    """One of an earlier version deleted its oldest value when it was full, which may be the head of the catalog."""
+
+    async def work(fabric: Fabric) -> None:
+        log = replace(fabric.logs.state, max_bytes=2_000)
+        subjects = list(log.subjects)
+        old = api.StreamConfig(name=log.name, subjects=subjects, max_msgs_per_subject=1, discard=api.DiscardPolicy.OLD)
+        await fabric._js.add_stream(old)
+        await fabric.publish(fabric.logs.head, b"7")
+        await fabric.ensure(log)
+        await fabric.publish(fabric.logs.ack(1), b"x" * 1_500)
+        with pytest.raises(LogFullError):
+            await fabric.publish(fabric.logs.ack(2), b"x" * 1_500)
+        assert [each.data for each in await fabric.read(log, fabric.logs.head, 0)] == [b"7"]
+        await fabric.publish(fabric.logs.head, b"8")
+        assert [each.data for each in await fabric.read(log, fabric.logs.head, 0)] == [b"8"]
 
     with_fabric(nats_url, work)
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
 from headgate.fabric import Fabric
-from headgate.model import Deployment
-from headgate.protocol.published import head_revision, load_snapshot
+from headgate.model import Deployment, Schema, Site, Source, Stream, Subscription
+from headgate.protocol.published import head_revision, load_snapshot, newest_readable
 from headgate.relay.tables import Tables, publish_snapshot
+from headgate.wire.identity import Identity
 from headgate.wire.logs import Logs
-from headgate.wire.snapshot import Snapshot
+from headgate.wire.snapshot import Snapshot, SnapshotWriter, base_revision
 from headgate.wire.unreadable import UnreadableError
 
 pytestmark = pytest.mark.nats
@@ -69,5 +71,62 @@ def test_garbage_in_the_place_of_a_coming_revision_is_replaced_by_it(nats_url: s
         assert found.deployment.options == {"a": "x" * 200}
         assert await head_revision(fabric) == 4
         assert [each.subject for each in fabric.quarantine.messages] == [logs.table(4)]
+
+    published(nats_url, work)
+
+
+def changed(revision: int, others: int = 300) -> Snapshot:
+    """A revision of many subscriptions that differs from others by one of them."""
+    wanted = {f"n{k * 7919 % 10_007:05}": f"x > {k * k * 7919}" for k in range(others)} | {"z": f"x > {revision}"}
+    found = {name: Subscription(name, "s", "lab", where) for name, where in sorted(wanted.items())}
+    ids = {name: k for k, name in enumerate(found)}
+    stream = Stream("s", Schema.of({"x": "int"}), Source("generator"), "lab")
+    deployment = Deployment({"s": stream}, {"lab": Site("lab")}, subscriptions=found)
+    return Snapshot(revision, deployment, None, ids, ids)
+
+
+def test_revisions_are_published_as_changes_and_read_alike(nats_url: str) -> None:
+    async def work(fabric: Fabric) -> None:
+        logs, writer = fabric.logs, SnapshotWriter()
+        made = [changed(revision) for revision in range(10, 20)]
+        for each in made:
+            await publish_snapshot(fabric, each, writer=writer)
+        stored = {each.revision: await fabric.last(logs.tables, logs.table(each.revision)) for each in made}
+        bases = {revision: base_revision(found.data) for revision, found in stored.items() if found is not None}
+        assert bases == {10: None} | {revision: revision - 1 for revision in range(11, 20)}
+        for each in reversed(made):
+            async with await Fabric.connect(nats_url, logs) as reader:  # which has read nothing
+                assert await load_snapshot(reader, each.revision) == each
+        assert [await load_snapshot(fabric, each.revision) for each in made] == made
+
+        # After a restore another revision has the number of one that was read before.
+        other = [
+            replace(changed(each.revision, 250), identity=Identity(mark=f"again-{each.revision}")) for each in made
+        ]
+        again = SnapshotWriter()
+        await fabric.purge(logs.tables, logs.any_table, 1 << 62)
+        for each in other:
+            await publish_snapshot(fabric, each, writer=again)
+        fabric.revisions.keep(made[-2])
+        assert await load_snapshot(fabric, 19) == other[-1]
+        await fabric.purge(logs.tables, logs.table(18), 1 << 62)
+        await publish_snapshot(fabric, made[-2])
+        async with await Fabric.connect(nats_url, logs) as reader:
+            with pytest.raises(UnreadableError, match=r"version 18 is another one than it is a change of"):
+                await load_snapshot(reader, 19)
+
+        # What a change stands on is gone, or is something else: that is named, and the newest that reads is taken.
+        await fabric.purge(logs.tables, logs.table(15), 1 << 62)
+        async with await Fabric.connect(nats_url, logs) as reader:
+            with pytest.raises(UnreadableError, match=r"tables\.16.*version 15, which it is a change of, is gone"):
+                await load_snapshot(reader, 17)
+            assert await head_revision(reader) == 18
+            assert await newest_readable(reader) == 18
+        await fabric.publish(logs.table(15), b"garbage")
+        async with await Fabric.connect(nats_url, logs) as reader:
+            with pytest.raises(UnreadableError, match=r"tables\.15"):
+                await load_snapshot(reader, 17)
+            await publish_snapshot(reader, other[5])  # whole, from the catalog, in its place
+            assert await load_snapshot(reader, 17) == other[7]
 
     published(nats_url, work)

@@ -97,6 +97,7 @@ def test_a_consumer_that_is_gone_is_made_again(nats_url: str) -> None:
     streaming(nats_url, work)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_server_that_is_killed_costs_nothing(tmp_path: Path) -> None:
     with EmbeddedServer(tmp_path) as server:

@@ -19,6 +19,7 @@ BODIES = ["Storm ahead", "heavy, RAIN", "storm drill", None, "calm"]
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_executors_match_as_the_driver_does(spark):
     profiles = [compile_profile(kind, where, SCHEMA, context_types(CONTEXT)) for kind, where in WISHES]
     rows = [(n, TOPICS[n % len(TOPICS)], BODIES[n % len(BODIES)]) for n in range(60)]

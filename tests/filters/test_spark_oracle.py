@@ -33,6 +33,7 @@ def interpreted(spark):
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_three_hundred_generated_expressions_agree_with_spark(interpreted):
     seed = 22
     batch = table(seed, ROWS)

@@ -82,6 +82,7 @@ def test_live_rows_are_read_once_for_all(tmp_path: Path, nats_url: str, monkeypa
     live_test(tmp_path, nats_url, small(**SEVERAL), work)
 
 
+@pytest.mark.long
 def test_who_falls_behind_reads_the_log_and_comes_back(
     tmp_path: Path, nats_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -157,6 +157,27 @@ def test_an_overloaded_region_spreads_and_comes_back_when_the_crowd_leaves():
     assert overlay.connections == 0, "five queries fit where the data is"
 
 
+@pytest.mark.long
+@quick
+@given(st.integers(0, 2**32 - 1))
+def test_replicas_go_back_when_readers_were_moved_on_by_what_was_measured_and_left_then(seed):
+    rng = np.random.default_rng(seed)
+    overlay = ServingOverlay(Partition.squares(SPACE, 2), 120, limit=SPACE.digits)
+    for identity in range(24):
+        overlay.ask("s3", query(identity, [0, 0, 0, 0], [2, 1, 4, 2]))
+        overlay.run()
+        if rng.random() < 0.3:
+            overlay.measure(f"s{rng.integers(4)}", int(rng.integers(16, 200)))
+            overlay.run()
+    for identity in range(24):
+        overlay.cancel(identity)
+    for _ in range(4):
+        overlay.run(until=overlay.now + 6.0)
+        overlay.tick()
+    overlay.run()
+    assert (overlay.client_load, overlay.replication, overlay.connections) == (0, 0, 0)
+
+
 def test_a_crowd_on_one_smallest_region_is_served_by_all_sites():
     overlay = ServingOverlay(Partition.squares(SPACE, 4), 110, limit=SPACE.digits)
     for identity in range(1_600):

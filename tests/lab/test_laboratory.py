@@ -133,6 +133,7 @@ def _alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.long
 def test_the_command_makes_hosts_and_removes_them(tmp_path: Path) -> None:
     name = f"c{os.getpid()}"
     file = tmp_path / "two.yaml"

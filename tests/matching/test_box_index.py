@@ -239,6 +239,7 @@ def test_bad_boxes_and_changes_are_refused_with_nothing_changed():
         Attribute("x", pa.list_(pa.int64()))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_benchmark_agrees_with_brute_force_at_small_size(capsys):
     from headgate_studies.bench.matching import run

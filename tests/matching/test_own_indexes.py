@@ -12,6 +12,7 @@ from headgate.matching.compiled.saved import SavedIndexes
 from headgate.matching.definitions import ClassDefinition, RowReading, grouped
 from headgate.matching.evaluated import OWN_FROM, Evaluated
 from headgate.matching.live import LiveIndex
+from headgate.matching.metering import Meter
 from headgate.model import Schema
 
 SCHEMA = Schema.of({"topic": "string", "text": "string", "x": "double"})
@@ -166,3 +167,23 @@ def test_a_handful_is_evaluated_and_an_id_names_one_class():
         own.add([spec])
     own.remove([0, 77])
     assert own.classes.tolist() == []
+
+
+def test_classes_of_a_types_own_index_are_hidden_from_rows_beyond_their_share():
+    rng = np.random.default_rng(3)
+    batch = rows(rng, 160)
+    definitions = [ClassDefinition(k, json.dumps(["modulo", f"{2 + k % 4} {k % 2}"]), {}) for k in range(OWN_FROM)]
+    index = LiveIndex.build(READING, grouped(definitions))
+    meter = Meter(lambda: 0.0)
+    index.measure(meter)
+    everything = index.match(batch)
+    meter.serve({0: 0.25, 1: 1 / 64}, 0)
+    found = index.match(batch)
+    left_out = {each: spent.left_out for each, spent in meter.take().items()}
+    assert left_out == {0: 120, 1: 157}
+    for row in range(160):
+        gone = {each for each, seen in ((0, 40), (1, 3)) if row >= seen}
+        assert set(found.row(row).tolist()) == set(everything.row(row).tolist()) - gone
+    assert everything.slice(40, 160).class_counts()[0].tolist()[:2] == [0, 1]
+    meter.serve({}, 1)
+    assert index.match(batch).same(everything)

@@ -45,6 +45,7 @@ def manifests(live):
         return [decode_manifest(each.data) for each in fabric.read(logs.root("s"), logs.commit("s"), 0)]
 
 
+@pytest.mark.long
 def test_files_that_come_after_the_checkpoint_moved_back_are_all_delivered(spark, nats_url, tmp_path):
     async def scenario():
         folder = tmp_path / "in"

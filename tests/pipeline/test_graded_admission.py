@@ -5,11 +5,12 @@ import asyncio
 import pytest
 from tests.live import running, small
 
-from headgate.cli.status import error_lines
+from headgate.cli.status_sheets import error_lines
 
 pytestmark = [pytest.mark.spark, pytest.mark.nats]
 
 
+@pytest.mark.long
 def test_nobody_misses_more_than_tolerated_and_the_most_tolerant_go_first(tmp_path, nats_url, spark):
     document = small(
         600,

@@ -103,6 +103,7 @@ def test_steps_appear_whole_and_at_their_rate():
     assert np.unique(times).tolist() == [5_000_000, 7_000_000, 9_000_000]
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_file_is_a_stream_with_exact_offsets(spark, tmp_path):
     stream = recorded(pace="none", max_rows_per_trigger=25)

@@ -127,6 +127,7 @@ def test_a_key_that_no_grid_row_has_is_refused():
         gridding_of(keyed)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.nats
 def test_subscribers_get_the_grid_of_every_closed_step(spark, nats_url, tmp_path):

@@ -16,6 +16,7 @@ from headgate.pipeline.sources.declarations import UNSENT, take_declarations
 from headgate.pipeline.sources.nats import GAP, NatsReader, NatsSettings, SourceGapError, subject_pattern
 from headgate.pipeline.validate import DEAD, validate
 from headgate.wire.logs import Logs
+from headgate.wire.parcel import Parcel, ParcelItem, SiteIntake
 from headgate.wire.unsent import Unsent, encode_unsent
 
 READINGS = Schema.of({"station": "string", "n": "int"})
@@ -224,6 +225,7 @@ def run(frame, directory):
     return rows, [progress["numInputRows"] for progress in query.recentProgress]
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_published_rows_arrive_once_over_a_restart(spark, nats_url, filled, fabric, tmp_path):
     stream = Stream(filled, READINGS, Source("nats"), "root", ("station",))
@@ -285,3 +287,28 @@ def test_a_log_that_moved_backwards_is_refused_or_declared(nats_url, fabric, fil
     assert len(numbers(lenient, end, later)) == (500 if anew else 0)
     ahead = reader(nats_url, stream=filled, start="100")
     assert ahead.latestOffset(ahead.initialOffset(), ReadAllAvailable()) == ahead.initialOffset()
+
+
+def test_what_was_published_at_sites_is_read_in_its_place_and_the_last_parcel_stays(nats_url, fabric, filled):
+    carried, rows = (
+        fabric.logs.carried(filled),
+        [ParcelItem(7, "rows", "a-1", message(400)), ParcelItem(9, "rows", "", message(410))],
+    )
+    fabric.publish(carried, Parcel(filled, "paris", 0, 9, rows, {"paris": SiteIntake(9, 2, 0)}).encode())
+    large = [ParcelItem(11, "large", "", b"9000000")]
+    fabric.publish(carried, Parcel(filled, "paris", 9, 11, large, {"paris": SiteIntake(11, 3, 0)}).encode())
+    fabric.publish(carried, b"garbage")
+    fabric.publish_all(fabric.logs.published(filled), [message(420)])
+    source = reader(nats_url, stream=filled)
+    found = numbers(source, source.initialOffset(), at(source, 44))
+    assert [row["n"] for row in found if row["_error"] is None] == list(range(430))
+    errors = [row["_error"] for row in found if row["_error"] is not None]
+    assert "a message of 9000000 bytes, published at paris, fits no parcel" in errors[0]
+    assert "message 43" in errors[1]
+    source.commit(at(source, 44))
+    kept = fabric.read(fabric.logs.input(filled), ">", 0)
+    assert [(stored.sequence, stored.subject) for stored in kept] == [
+        (43, carried),
+        (44, fabric.logs.published(filled)),
+    ]
+    source.stop()

@@ -275,6 +275,7 @@ def test_json_files_give_good_rows_and_dead_letters_with_reasons(spark, tmp_path
     check_dead(rows, json_lines)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_json_messages_are_judged_like_json_files(spark, json_lines):
     stream = Stream("s", READINGS, Source("kafka", {"payload": "json"}), "root", ("station",), "at")

@@ -7,7 +7,7 @@ import pytest
 from tests.live import expected, running, small, until
 from tests.pipeline.replaying import replay
 
-from headgate.cli.status import error_lines
+from headgate.cli.status_sheets import error_lines
 from headgate.fabric import SyncFabric
 from headgate.matching.admission import compare_lists
 from headgate.pipeline.commit import pin_batch

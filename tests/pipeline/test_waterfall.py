@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.cli.status import notes
+from headgate.cli.status_sheets import notes
 from headgate.pipeline.waterfall import STAGES, BatchTimes
 
 SPARK = {"latestOffset": 20, "getBatch": 5, "walCommit": 30, "queryPlanning": 10, "addBatch": 400}

@@ -86,7 +86,7 @@ def test_a_generator_and_the_paper_form(tmp_path: Path) -> None:
     [
         (["advise", "rows.xls"], "of no known kind"),
         (["advise", "none.csv"], "cannot read"),
-        (["advise", "generator:pulse", "--target", "50/s"], "without --rate"),
+        (["advise", "generator:pulse", "--target", "50/s"], "how fast the rows come is not known"),
         (["advise", "generator:plse"], "did you mean 'pulse'?"),
         (["check", "generator:pulse", "--policy", "none.yaml"], "cannot read"),
     ],

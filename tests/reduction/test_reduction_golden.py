@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from tests.reduction.reduction_rows import batch
 
@@ -76,17 +77,31 @@ def test_filter_keeps(case: dict[str, Any]) -> None:
         assert weights[mask].tolist() == case["weights"]
 
 
+def _kept_in_parts(case: dict[str, Any], found: ReductionFilter, delivered: bool) -> list[int]:
+    """The rows in the parts of `splits`, on with what `keep` returns, or as a queue with what `delivered` does."""
+    rows = batch(Schema.of(case["columns"]), case["rows"])
+    state, masks = None, []
+    for start, stop in itertools.pairwise([0, *case["splits"], rows.num_rows]):
+        part = rows.slice(start, stop - start)
+        mask, after = found.keep(part, state, Moment.of(part))
+        masks.append(mask)
+        state = found.delivered(part.filter(pa.array(mask)), state) if delivered else after
+    return np.concatenate(masks).astype(int).tolist()
+
+
 @pytest.mark.parametrize("case", [each for each in _cases("filters") if "splits" in each.values[0]])
 def test_state_carries_over_batches(case: dict[str, Any]) -> None:
-    rows = batch(Schema.of(case["columns"]), case["rows"])
-    found, state = _filter(case), None
-    masks = []
-    cuts = [0, *case["splits"], rows.num_rows]
-    for start, stop in itertools.pairwise(cuts):
-        part = rows.slice(start, stop - start)
-        mask, state = found.keep(part, state, Moment.of(part))
-        masks.append(mask)
-    assert np.concatenate(masks).astype(int).tolist() == case["keep"]
+    assert _kept_in_parts(case, _filter(case), delivered=False) == case["keep"]
+
+
+@pytest.mark.parametrize(
+    "case", [each for each in _cases("filters") if "splits" in each.values[0] and "queue" not in each.values[0]]
+)
+def test_a_queue_has_the_same_memory(case: dict[str, Any]) -> None:
+    """A queue goes on with the state of `delivered`, not of `keep`; `"queue": "anew"` says that it has no memory."""
+    found = _filter(case)
+    kept = _kept_in_parts(case, found, delivered=True)
+    assert kept == case["keep"], f"{type(found).__name__}.delivered does not give the memory that keep returns"
 
 
 @pytest.mark.parametrize("case", _cases("digesters"))

@@ -112,6 +112,7 @@ def _run(
     return {each: float(found[1] / found.sum()) for each, found in steady.items()}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("part", "settled_s", "off"), [(0.5, 15, 0.03), (0.9, 60, 0.02), (0.15, 15, 0.04)])
 def test_links_and_classes_lose_the_same_part(part: float, settled_s: float, off: float) -> None:

@@ -225,3 +225,26 @@ def test_an_unknown_plan_and_four_variants_are_refused(tmp_path: Path) -> None:
         make_variants(fleet(tmp_path), ["bush"], [])
     with pytest.raises(HeadgateError, match="four deployments"):
         make_variants(fleet(tmp_path), ["brush", "chain"], [tmp_path / "a", tmp_path / "b"])
+
+
+def test_averages_of_windows_are_what_duckdb_finds_and_the_rows_behind_them_are_accounted_for(tmp_path: Path) -> None:
+    deployment, table = fleet(tmp_path), rows(3000)
+    hourly = replace(deployment.subscriptions["fast"], name="hourly", average_s=2.0)
+    deployment = replace(deployment, subscriptions={"hourly": hourly})
+    (report,) = run(make_variants(deployment, [], []), table, Pace(), tmp_path / "out")
+    recorded = table
+    windows = duckdb.sql(
+        """WITH fast AS (SELECT *, floor(epoch_us("at") / 2e6) AS w FROM recorded WHERE speed > 60),
+        ends AS (SELECT unit AS u, max(w) AS newest FROM fast GROUP BY unit)
+        SELECT unit, w * 2e6, round(avg(speed), 6), arg_max(zone, "at") FROM fast JOIN ends ON unit = u
+        WHERE w < newest AND w > (SELECT arg_min(w, "at") FROM fast) GROUP BY unit, w ORDER BY ALL"""
+    ).fetchall()
+    (path,) = (tmp_path / "out" / "received").glob("*/hourly.parquet")
+    got = duckdb.sql(f"SELECT unit, epoch_us(\"at\"), round(speed, 6), zone FROM '{path}' ORDER BY ALL").fetchall()
+    assert got == windows
+    assert len(got) > 300
+    line = report["subscriptions"]["hourly"]
+    assert line["reduced"] == {"average": line["matched"] - line["delivered"]}
+    assert line["delivered"] == len(got)
+    assert report["difference"] == report["in_flight"] == 0
+    assert recorded is table

@@ -16,7 +16,7 @@ from rich.console import Console
 from tests.live import running, small, until
 
 from headgate.catalog import DeploymentError, parse_deployment
-from headgate.cli.status import print_alerts
+from headgate.cli.status_sheets import print_alerts
 from headgate.fabric import Crew
 from headgate.model.alerts import AlertRules
 from headgate.pipeline.sources import GENERATOR_SCHEMAS
@@ -138,6 +138,7 @@ def receiver() -> Iterator[Receiver]:
         thread.join()
 
 
+@pytest.mark.long
 @pytest.mark.nats
 def test_a_silent_site_is_told_to_a_webhook_and_a_program_and_so_is_its_return(
     tmp_path: Path, nats_url: str, receiver: Receiver

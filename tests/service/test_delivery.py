@@ -66,6 +66,7 @@ def test_every_subscription_of_the_demo_gets_what_spark_sql_answers(tmp_path: Pa
     assert compared == 41
 
 
+@pytest.mark.long
 def test_a_restart_with_another_partition_count_goes_on_where_it_was(tmp_path: Path, nats_url: str, spark: Any) -> None:
     document = small(400, all={"site": "leaf"}, some={"site": "mid", "where": "speed > 40"})
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from tests.live import running, small, until
 
-from headgate.cli.status import differences
+from headgate.cli.status_sheets import differences
 from headgate.fabric import Crew, FabricError
 from headgate.pipeline.sources import generate
 from headgate.relay.core import Key, Send

@@ -15,7 +15,7 @@ NOW = 1_000_000_000
 LATE = NOW - PATIENCE_MS - 1
 SOUND: dict[str, Any] = {
     "time_ms": NOW,
-    "job": {"state": "ready", "time_ms": NOW - 100, "pid": 7},
+    "jobs": {"": {"state": "ready", "time_ms": NOW - 100, "pid": 7, "streams": ["fleet"]}},
     "streams": {
         "fleet": {
             "root": "oslo", "head": 40, "difference": 0, "job": {"state": "running", "time_ms": NOW - 9e6},
@@ -75,7 +75,12 @@ def test_a_sound_deployment_with_a_reader_who_is_away_has_none() -> None:
             Kind.STALLED,
             "the relay of 'oslo' has not reported for 60 s",
         ),
-        ({"job__time_ms": LATE}, Kind.STALLED, "the Spark job has not reported for 30 s"),
+        ({"jobs____time_ms": LATE}, Kind.STALLED, "all streams: the Spark job has not reported for 30 s"),
+        (
+            {"jobs__night": {"state": "ready", "time_ms": LATE, "streams": ["feeds"]}},
+            Kind.STALLED,
+            "feeds: the Spark job night has not reported for 30 s",
+        ),
         (
             {"streams__fleet__waiting": waiting(count=1200, oldest_s=90.0)},
             Kind.BEHIND,
@@ -116,12 +121,12 @@ def test_a_site_that_is_cut_off_is_a_note_with_its_age(changes: dict[str, Any]) 
     "changes",
     [
         {"streams__fleet__unpassed_ms": NOW - PATIENCE_MS + 1},
-        {"job__time_ms": NOW - PATIENCE_MS},
+        {"jobs____time_ms": NOW - PATIENCE_MS},
         {"streams__fleet__waiting": waiting(count=5, oldest_s=PATIENCE_MS / 1000)},
         {"standing": standing("sub~fleet~1~0", since_ms=NOW - PATIENCE_MS + 1)},
         {"standing": standing("sub~fleet~1~0", time_ms=LATE - 1)},
         {"standing": standing("sub~fleet~1~0"), "subscriptions__map__detached_ms": 5},
-        {"sites__oslo__time_ms": LATE, "sites__bergen__time_ms": LATE, "job__time_ms": LATE},
+        {"sites__oslo__time_ms": LATE, "sites__bergen__time_ms": LATE, "jobs____time_ms": LATE},
     ],
     ids=["just committed", "just reported", "just arrived", "just stopped", "old report", "detached", "nothing runs"],
 )

@@ -135,6 +135,16 @@ def test_rows_go_from_server_to_server_and_are_all_accounted_for(tmp_path: Path)
                 assert info.state.consumer_count == 1
             assert await leaf.own.last(LOGS.site("leaf"), link) is not None
 
+            # What the kernels of both hosts know of a link, one of which leads from home and one from a host.
+            async def seen() -> bool:
+                links = (await here.runtime.status())["links"]
+                return all(links.get(each, {}).get("resent") is not None for each in ("root->mid", "mid->leaf"))
+
+            await until(seen)
+            for each in (await here.runtime.status())["links"].values():
+                assert 0 < each["round_trip_s"] < 5
+                assert each["unanswered"] == 0
+
     asyncio.run(run())
 
 

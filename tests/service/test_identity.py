@@ -158,6 +158,7 @@ async def test_a_store_that_is_gone_is_refused_and_its_loss_declared(place: Path
 
 
 @sync
+@pytest.mark.long
 async def test_an_older_store_is_refused(place: Path) -> None:
     shutil.copytree(place / "nats", place / "backup")
     async with up(place) as (runtime, _):
@@ -189,6 +190,7 @@ async def tail(place: Path, *words: str) -> tuple[int | None, str, str]:
     return program.returncode, output.decode(), " ".join(errors.decode().split())
 
 
+@pytest.mark.long
 @sync
 async def test_one_stream_that_lost_its_log_leaves_the_other_alone(tmp_path: Path) -> None:
     async with up(tmp_path) as (runtime, client):
@@ -213,6 +215,7 @@ async def test_one_stream_that_lost_its_log_leaves_the_other_alone(tmp_path: Pat
         assert [each["difference"] for each in status["subscriptions"].values()] == [0, 0]
 
 
+@pytest.mark.long
 @sync
 async def test_state_of_two_deployments_is_not_exchanged(place: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
@@ -231,6 +234,7 @@ async def test_state_of_two_deployments_is_not_exchanged(place: Path, tmp_path: 
     assert "--accept-loss" not in text
 
 
+@pytest.mark.long
 @sync
 async def test_a_catalog_that_is_gone_is_rebuilt_as_it_was(place: Path, position: str) -> None:
     async with up(place) as (runtime, client):
@@ -255,6 +259,7 @@ async def test_a_catalog_that_is_gone_is_rebuilt_as_it_was(place: Path, position
     assert "start without --rebuild-catalog" in await refused(place, rebuild_catalog=True)
 
 
+@pytest.mark.long
 @sync
 async def test_an_older_catalog_is_refused_and_rebuilt(place: Path) -> None:
     shutil.copy(place / "catalog.db", place / "backup.db")

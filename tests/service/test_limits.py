@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import nats
 import pytest
 from tests.live import until
 from tests.service.test_grants import read, world
 
 from headgate.client import Client, ClientError
 from headgate.fabric import FabricError
+from headgate.fabric.keys import read_claims, statement_of
 from headgate.service.allowances import BURST_S
+from headgate.service.requests import Answers, Request
+from headgate.wire.sizes import USER_REQUEST_BYTES as LIMIT
 
 pytestmark = pytest.mark.nats
 
@@ -106,3 +112,57 @@ def test_connections_above_the_limit_are_not_answered(tmp_path: Path) -> None:
                 assert (await ada.control("mine"))["subscriptions"] == {}
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(("size", "refused"), [(LIMIT - 1, False), (LIMIT, False), (LIMIT + 1, True)])
+def test_a_request_of_a_user_that_is_too_large_is_not_read(size: int, refused: bool) -> None:
+    read: list[Request] = []
+
+    def admit(request: Request) -> Request:
+        read.append(request)
+        return request
+
+    async def handler(_: Request) -> dict[str, Any]:
+        return {"done": True}
+
+    async def run() -> None:
+        data = b'{"x":"' + b"y" * (size - 8) + b'"}'
+        answer = json.loads(await Answers().answering(handler, admit=admit)(data))
+        assert ("a user's may have 1,048,576" in answer.get("error", "")) is refused
+        assert answer.get("kind") == ("too-large" if refused else None)
+        assert len(read) == (0 if refused else 1)
+        assert json.loads(await Answers().answering(handler)(data)) == {"done": True}  # an operator's
+
+    asyncio.run(run())
+
+
+def test_the_server_ends_a_connection_that_sends_more_than_a_request_may_have(tmp_path: Path) -> None:
+    """So that nobody has to take it in; those who publish rows may send as much as there is."""
+
+    async def run() -> None:
+        async with world(tmp_path) as here, await here.user("ada") as ada:
+            with pytest.raises(FabricError, match="a user's may have"):
+                await ada.fabric.request(ada.fabric.logs.control("subscribe"), b"x" * (LIMIT + 1))
+            ended = asyncio.Event()
+
+            async def failed(_: Exception) -> None:
+                ended.set()
+
+            raw = await nats.connect(
+                here.runtime.listens_at,
+                user_credentials=str(here.directory / "ada.creds"),
+                error_cb=failed,
+                allow_reconnect=False,
+            )
+            await raw.publish("hg.as.ada.subscribe", b"x" * (LIMIT + 1))
+            await asyncio.wait_for(ended.wait(), 20)
+            assert (await ada.control("mine"))["subscriptions"] == {}
+            answer = await here.operator.control("user-add", name="bob", subscribe=["staff"], publish=["staff"])
+            assert nats_limits(answer["credentials"])["payload"] == -1
+
+    asyncio.run(run())
+
+
+def nats_limits(credentials: str) -> dict[str, Any]:
+    """What credentials say that a user may send and hold."""
+    return dict(read_claims(statement_of(credentials))["nats"])

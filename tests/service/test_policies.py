@@ -92,6 +92,7 @@ def test_a_slow_link_gives_up_by_the_policies_below_it(tmp_path: Path, nats_url:
     asyncio.run(run())
 
 
+@pytest.mark.long
 def test_max_rows_of_a_subscription_holds_behind_a_slow_link(tmp_path: Path, nats_url: str) -> None:
     """A bounded subscription shares the link, and even its class, with one that is not bounded and loses nothing."""
     document = small(100, bounded={"site": "leaf", "policy": {"max_rows": 60}}, whole={"site": "mid"})

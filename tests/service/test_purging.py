@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,11 @@ from tests.live import Live, running, small, until
 from headgate import faults
 from headgate.client.errors import ClientError
 from headgate.fabric import Fabric, FabricError, SyncFabric
-from headgate.model import Deployment, Schema, Site, Source, Stream
+from headgate.model import Deployment, Schema, Site, Source, Stream, Subscription
 from headgate.pipeline.commit import pin_batch
 from headgate.pipeline.sources import generate
 from headgate.protocol.port import GoneError
+from headgate.protocol.published import load_snapshot
 from headgate.protocol.records import Pin, Purging, RangeRequest
 from headgate.protocol.reports import RelayReport
 from headgate.relay.asking import fetch_blocks
@@ -29,7 +31,7 @@ from headgate.service.tables_room import TablesRoom
 from headgate.wire.logs import Logs
 from headgate.wire.message import block_range
 from headgate.wire.sealed import read_number
-from headgate.wire.snapshot import Snapshot
+from headgate.wire.snapshot import Snapshot, SnapshotWriter
 
 pytestmark = pytest.mark.nats
 RULES = TableRules(keep=2, every_s=3600.0, start=0.0, rest=0.0)
@@ -255,16 +257,16 @@ def test_a_kill_in_the_middle_leaves_nothing_that_hurts(nats_url: str) -> None:
             ended = await asyncio.to_thread(subprocess.run, command, env=environment, timeout=60, check=False)
             assert ended.returncode == -9
             left = await fabric.subjects(logs.tables, f"{logs.namespace}.tables.*")
-            assert logs.table(1) not in left
-            assert logs.table_part(1, 1) not in left
-            assert logs.table_part(1, 2) in left
+            assert logs.table(4) not in left
+            assert logs.table_part(4, 1) not in left
+            assert logs.table_part(4, 2) in left
             with pytest.raises(GoneError):
-                await Tables(fabric).snapshot(1)
-            for version in (2, 3, 4, 5, 6):
+                await Tables(fabric).snapshot(4)
+            for version in (1, 2, 3, 5, 6):
                 assert (await Tables(fabric).snapshot(version)).revision == version
             assert await look(fabric) == [1, 3, 4]
             assert await _versions(fabric) == [2, 5, 6]
-            assert not [each for each in await fabric.subjects(logs.tables, "*.tables.*") if ".1-" in each]
+            assert not [each for each in await fabric.subjects(logs.tables, "*.tables.*") if ".4-" in each]
 
             # Who stated what it uses before it was announced keeps it; who comes later sees the announcement.
             holds = HeldRanges(fabric, "lab")
@@ -286,3 +288,39 @@ def test_a_kill_in_the_middle_leaves_nothing_that_hurts(nats_url: str) -> None:
         assert pin_batch(fabric, "s", 3).version == 8
         fabric.publish(logs.pin("s"), Pin(3, batch=4).encode())
         assert pin_batch(fabric, "s", 4).version == 8
+
+
+def test_what_others_are_changes_of_stays(nats_url: str) -> None:
+    """Whole are 1, 5 and 9; the rest are changes of the one before."""
+    logs = Logs("changespurge")
+
+    async def publish(fabric: Fabric) -> None:
+        for log in (logs.state, logs.tables, logs.root("s")):
+            await fabric.ensure(log)
+        names = [f"n{k * 7919 % 1009:04}" for k in range(200)]
+        others = {name: Subscription(name, "s", "lab", f"x > {k * k}") for k, name in enumerate(names)}
+        writer = SnapshotWriter()
+        for version in range(1, 12):
+            if version in (5, 9):
+                writer = SnapshotWriter()
+            wanted = others | {"z": Subscription("z", "s", "lab", f"x > {version}")}
+            ids = {name: k for k, name in enumerate(wanted)}
+            deployment = replace(DEPLOYMENT, subscriptions=wanted)
+            await publish_snapshot(fabric, Snapshot(version, deployment, None, ids, ids), writer=writer)
+
+    async def work() -> None:
+        async with await Fabric.connect(nats_url, logs) as fabric:
+            await publish(fabric)
+            purger = Purger(fabric, Tables(fabric), TablesRoom(fabric.logs.tables_bytes), RULES)
+            await fabric.publish(logs.pin("s"), Pin(7, batch=3).encode())
+            assert await purger.look() + await purger.look() == [1, 2, 3, 4, 8]
+            for version in (5, 6, 7, 9, 10, 11):
+                async with await Fabric.connect(nats_url, logs) as reader:
+                    found = await load_snapshot(reader, version)
+                    assert found is not None
+                    assert found.deployment.subscriptions["z"].where == f"x > {version}"
+            await fabric.publish(logs.pin("s"), Pin(11, batch=4).encode())
+            assert await purger.look() + await purger.look() == [5, 6, 7]
+            assert await _versions(fabric) == [9, 10, 11]
+
+    asyncio.run(work())

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from headgate.catalog import parse_deployment
 from headgate.cli.groups import Program
 from headgate.cli.plan import register
-from headgate.cli.status import planner_line
+from headgate.cli.status_sheets import planner_line
 from headgate.model import Plan, Tree
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.planning.replan import Effort
@@ -55,6 +55,7 @@ async def _commit_until(live: Live, batch: int, seen: Any) -> int:
     return batch
 
 
+@pytest.mark.long
 def test_a_plan_made_of_assumptions_gives_way_to_one_made_of_measurements(tmp_path: Path, nats_url: str) -> None:
     rules = Rules(every_s=0.3, confirm=2, rest_s=0.0, window_s=0.5, effort=Effort(move_gain=0.05))
 

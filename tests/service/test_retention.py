@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 from tests.live import Live, running, small, until
 
-from headgate.cli.status import error_lines
+from headgate.cli.status_sheets import error_lines
 from headgate.pipeline.control import UpdateController
 from headgate.pipeline.sources import generate
 from headgate.relay.output import QueueLimits

@@ -23,7 +23,8 @@ from headgate.fabric.registry import User
 from headgate.fabric.rolebook import ROLE_FILE, RoleBook
 from headgate.fabric.roled import RoleFabric
 from headgate.fabric.rolekeys import credentials_of
-from headgate.fabric.roles import site_rights
+from headgate.fabric.roles import GET, job_rights, site_rights
+from headgate.model import Column, Schema, Source, Stream
 from headgate.pipeline.sources import generate
 from headgate.protocol.records import RangeRequest
 from headgate.protocol.reports import RelayReport
@@ -169,7 +170,7 @@ async def _misbehave(mid: RoleFabric, number: int) -> int:
         (LOGS.root("fleet"), LOGS.commit("fleet")),
         (LOGS.site("leaf"), LOGS.held("leaf", "1")),
         (LOGS.state, LOGS.filed),
-        (LOGS.state, LOGS.stats("relay", "leaf")),
+        (LOGS.state, LOGS.stats("relay", "root")),
     ):
         await _refused(mid.last(log, subject))
         await _refused(Fabric.read(mid, log, "hg.>", 0))
@@ -443,3 +444,45 @@ def test_a_site_writes_to_units_in_its_own_name_and_only_where_the_tuner_owns_th
         "hg.tune.leaf.mid",
     }
     assert {"hg.tune.mid", "hg.tune.mid.*"} <= set(tuned.answers)
+
+
+def test_a_site_sends_up_in_its_own_name_and_only_a_root_takes_into_the_input() -> None:
+    notes = Stream("notes", Schema((Column("text", "string"),)), Source("nats"), "root")
+    root, mid = (
+        site_rights(LOGS, site, [notes], (), ("mid",), (), above) for site, above in (("root", ()), ("mid", ["root"]))
+    )
+    assert {each for each in mid.services if each.startswith("hg.up.")} == {"hg.up.root.mid"}
+    assert not [each for each in mid.services if each.startswith(("hg.in.", "hg.outbox.", "hg.door."))]
+    assert {"hg.in.notes.carried", "hg.door.notes.*"} <= set(root.services)
+    assert not [each for each in root.services if each.startswith("hg.outbox.")]
+    made = Stream("made", notes.schema, Source("generator"), "root")
+    assert not [each for each in site_rights(LOGS, "root", [made], ()).services if "outbox" in each.lower()]
+    job = job_rights(LOGS, [notes], {}).services
+    assert f"{GET}.HG_IN_notes.hg.in.notes.carried" in job
+    assert "hg.in.notes.carried" not in job
+
+
+def test_what_a_site_may_write_is_its_own_and_the_site_logs_of_its_children() -> None:
+    """All of it, for a site between the root and two children of which only one gets the stream from it."""
+    made = Stream("made", Schema((Column("n", "int"),)), Source("generator"), "root")
+    edges = [("made", "root", "mid"), ("made", "mid", "leaf"), ("made", "root", "other")]
+    asked = {each for each in site_rights(LOGS, "mid", [made], edges).services if not each.startswith(f"{GET}.")}
+    stored = {each for each in asked if not each.startswith("$JS.")}
+    assert stored == {
+        "hg.site.leaf.in.made.mid",  # its child's site log
+        "hg.inbox.mid.*",  # its own inboxes
+        "hg.site.mid.held.*",  # what it has decided about them
+        "hg.stats.relay.mid",  # its reports
+        "hg.stats.process.relay-mid",
+        "hg.stats.links.mid",
+        "hg.hold.mid",
+        "hg.quarantine.relay-mid",
+        "hg.repair.root.mid",  # a question to its parent, in its own name
+        "hg.linked.leaf.made.mid",  # what it has sent to its child, read for it
+    }
+    assert {each for each in asked - stored if "PURGE" in each} == {
+        "$JS.API.STREAM.PURGE.HG_SITE_mid",
+        "$JS.API.STREAM.PURGE.HG_INBOX_mid",
+    }
+    reads = {each for each in site_rights(LOGS, "mid", [made], edges).services if ".HG_STATE.hg.stats." in each}
+    assert {each.rsplit(".", 1)[1] for each in reads} == {"mid", "leaf"}  # its own reports, and of its children

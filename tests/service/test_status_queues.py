@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.relay.test_bounds import block, child, receiver
 
-from headgate.cli.status import queue_tables
+from headgate.cli.status_sheets import queue_tables
 from headgate.model import Deployment, Plan, Site, Subscription, Tree
 from headgate.protocol.reports import RelayReport
 from headgate.relay.output import Output, QueueLimits

@@ -122,3 +122,43 @@ def test_whoever_takes_more_than_its_share_of_a_stream_that_is_behind_is_served_
                 assert (line["matched"], line["difference"]) == (got.num_rows, 0)
 
     asyncio.run(run())
+
+
+@pytest.mark.nats
+def test_whoever_matches_more_than_its_share_in_the_index_is_served_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forty filters that boxes decide: nothing evaluates them one by one, so their matches tell what they take."""
+    monkeypatch.setattr(fair_shares, "HEAVY", 0.0)
+
+    async def run() -> None:
+        deployment = parse_deployment(yaml.safe_dump(DOCUMENT), "test.yaml")
+        async with (
+            open_runtime(Settings(state_dir=tmp_path / "state", job=False), deployment) as runtime,
+            await Client.connect(state_dir=tmp_path / "state") as operator,
+        ):
+            here = World(runtime, operator, tmp_path)
+            assert runtime.server is not None
+            async with await here.user("ada") as ada, await here.user("bob") as bob:
+                wish = {"stream": "staff", "site": "root", "select": ["n"]}
+                many = {f"every-{k}": {**wish, "where": f"n >= -{k}"} for k in range(1, 41)}
+                await ada.control("subscribe", subscriptions=many, change=False)
+                await (await bob.subscribe("fine", stream="staff", site="root", where="n >= 0", select=["n"])).close()
+                with DirectCommits(Address(runtime.server.url, Logs()), "test") as direct:
+                    direct.shares["staff"] = MatchingShares("staff", 1e-4)  # every micro-batch is late
+                    for batch in range(4):
+                        part = pa.record_batch({"n": pa.array(range(400)), "text": ["a"] * 400})
+                        await asyncio.to_thread(direct.commit, "staff", part, batch)
+                everything, nothing = await read(bob, "fine", 1600)
+                assert (everything.num_rows, nothing) == (1600, {})
+                got, told = await read(ada, "every-7", 1600)
+                assert 400 < got.num_rows < 1500
+                assert told == {"unevaluated": 1600 - got.num_rows}
+                status = await runtime.status()
+                shares = {each["identity"]: each for each in status["streams"]["staff"]["job"]["shares"]}
+                assert shares["ada"]["gets_us"] < shares["ada"]["needs_us"]
+                assert shares["bob"]["gets_us"] == shares["bob"]["needs_us"]
+                line = await here.ledger("every-7")
+                assert (line["matched"], line["difference"]) == (got.num_rows, 0)
+
+    asyncio.run(run())

@@ -121,6 +121,7 @@ def test_a_user_makes_reads_and_ends_a_subscription_of_its_own(tmp_path: Path) -
     asyncio.run(run())
 
 
+@pytest.mark.long
 def test_nobody_reaches_what_is_anothers(tmp_path: Path) -> None:
     async def run() -> None:
         async with (

@@ -12,6 +12,7 @@ from headgate_studies.testing.garbage import run
 pytestmark = [pytest.mark.nats, pytest.mark.live]
 
 
+@pytest.mark.long
 def test_nothing_ends_by_a_message_that_cannot_be_read(tmp_path: Path) -> None:
     outcome = asyncio.run(run(24, 7, tmp_path, relay=False, tell=lambda _: None))
     assert outcome.wrong == []

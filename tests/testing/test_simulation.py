@@ -307,8 +307,57 @@ def test_who_is_below_a_dead_parent_gets_everything_without_another_plan(seed: i
     assert result.delivered > 100
 
 
+def _into_a_small_root_log(**changes: object) -> Scenario:
+    """Twenty commits, of which ten fill the root log; one subscriber stops reading after a second."""
+    readers = {"u0": Subscription("u0", "t0", "s1"), "u1": Subscription("u1", "t0", "s2")}
+    loads = [Action(0.5 + each / 2, "commit", "t0", number=60.0) for each in range(20)]
+    return small(3, readers, *loads, Action(1.0, "stall_reader", "s2", number=12.0), root_bytes=16_000, **changes)
+
+
+def test_a_root_log_that_a_few_commits_fill_takes_more_of_them() -> None:
+    """Settled commits were kept for sites that may ask for them, by their number: few large ones filled the log."""
+    assert Simulation(_into_a_small_root_log()).run().violation is None
+    with planted(BY_NAME["the last commits stay in a root log that they fill"]):
+        found = Simulation(_into_a_small_root_log()).run().violation
+    assert found is not None
+    assert "of 1203 rows" in found
+
+
+def test_manifests_of_rows_that_are_under_way_stay_in_a_full_root_log() -> None:
+    """Without them nobody knew that rows were owed: a site that had to ask for them passed over them."""
+    scenario = named_scenario("small_logs_everywhere", 1)
+    assert Simulation(scenario).run().violation is None
+    with planted(BY_NAME["manifests go as soon as the ledger has them"]):
+        found = Simulation(scenario).run().violation
+    assert found is not None
+
+
+def test_a_site_asks_nobody_for_what_its_own_log_holds() -> None:
+    """Whom it asks may not have it any more."""
+    scenario = named_scenario("small_logs_everywhere", 8)
+    assert Simulation(scenario).run().violation is None
+    with planted(BY_NAME["messages that are still in the log are forgotten with those that are purged"]):
+        found = Simulation(scenario).run().violation
+    assert found is not None
+    assert "which lies in its own log" in found
+
+
 def test_a_dead_parent_that_is_not_noticed_is_shown() -> None:
     """The check of the scenario can fail."""
     with planted(BY_NAME["a dead parent is not noticed"]):
         result = Simulation(named_scenario("dead_parent", 0)).run()
     assert "while a parent is dead" in str(result.violation)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_with_two_paths_come_once_and_without_waiting_for_the_one_that_is_cut(seed: int) -> None:
+    result = Simulation(named_scenario("two_paths", seed)).run()
+    assert result.violation is None
+    assert result.delivered > 50
+
+
+def test_a_second_path_that_is_not_asked_for_is_shown() -> None:
+    """The check of the scenario can fail."""
+    with planted(BY_NAME["a second path is not asked for"]):
+        found = [str(Simulation(named_scenario("two_paths", seed)).run().violation) for seed in range(6)]
+    assert any("while a parent is dead" in each for each in found)

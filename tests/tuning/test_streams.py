@@ -68,6 +68,7 @@ def test_what_is_proposed_holds_over_all_trees(text):
         assert _kept(missed, [limit.of(views) for limit in simulation.settings.limits])
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_no_step_breaks_a_bound_that_counts_all_trees():
     overlays, shapes = stream_trees(np.random.default_rng(0), 10, 3)

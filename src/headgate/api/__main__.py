@@ -15,7 +15,7 @@ from headgate.client import Client
 from headgate.diagnostics import SERVICE, configure
 from headgate.errors import HeadgateError
 from headgate.fabric import cancel_all, keep_quarantine
-from headgate.fabric.vitals import keep_vitals
+from headgate.fabric.vitals import freeze_startup, keep_vitals
 from headgate.service.access import read_token
 from headgate.service.http_process import CONFIG, FaceConfig
 
@@ -36,6 +36,7 @@ async def run(config: FaceConfig) -> None:
                 if config.mqtt:
                     bridge = Bridge(gateway, config.url, state_dir / "nats")
                     work.append(asyncio.create_task(bridge.run(), name="MQTT"))
+                freeze_startup()
                 await stop.wait()
                 await cancel_all(work)
 

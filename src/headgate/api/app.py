@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from headgate import __version__
 from headgate.api import (
+    advice,
     changing,
     metrics,
     overview,
@@ -51,7 +52,7 @@ def make_app(gateway: Gateway, access: Access, hosts: Iterable[str]) -> FastAPI:
     app.state.access = access
     problems.install(app)
     app.add_middleware(HostGuard, hosts=hosts)
-    served = (overview, previews, subscriptions, changing, receiving, publishing, reports, metrics, pages)
+    served = (overview, previews, advice, subscriptions, changing, receiving, publishing, reports, metrics, pages)
     for module in served if gateway.part.site is None else (receiving,):
         app.include_router(module.routes)
     sockets.install(app)

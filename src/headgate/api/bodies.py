@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -64,7 +64,8 @@ class _Given:
 
 
 def read_bodies(data: bytes, headers: Mapping[str, str], stream: Stream) -> list[Body]:
-    """The rows of a request: one body, or one for each CloudEvent of it."""
+    """The rows of a request: one body, or one for each CloudEvent of it. They have the columns of a source."""
+    stream = replace(stream, schema=stream.source_schema)
     kind = headers.get("content-type", JSON).partition(";")[0].strip().lower()
     if kind == ARROW:
         return [_arrow(data, stream)]

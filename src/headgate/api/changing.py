@@ -159,7 +159,6 @@ async def change_objective(here: Here, body: ObjectivePatch, key: RequestKey = N
 
 @routes.post("/subscriptions/{name}/pause", summary="Let a subscription take no rows for now")
 @open_to_users
-@open_to_users
 async def pause_subscription(here: Here, name: str, key: RequestKey = None) -> dict[str, Any]:
     """It keeps its id, its reader and what was on its way. Rows that come meanwhile are not matched for it."""
     await here.client.control("pause", request=request_id(key, "pau"), name=name)
@@ -168,7 +167,6 @@ async def pause_subscription(here: Here, name: str, key: RequestKey = None) -> d
 
 @routes.post("/subscriptions/{name}/resume", summary="Let a subscription take rows again")
 @open_to_users
-@open_to_users
 async def resume_subscription(here: Here, name: str, key: RequestKey = None) -> dict[str, Any]:
     await here.client.control("resume", request=request_id(key, "res"), name=name)
     return await here.subscription(name)
@@ -176,13 +174,11 @@ async def resume_subscription(here: Here, name: str, key: RequestKey = None) -> 
 
 @routes.post("/bulk/pause", summary="Pause many subscriptions as one revision")
 @open_to_users
-@open_to_users
 async def pause_many(here: Here, body: BulkUnsubscribe, key: RequestKey = None) -> dict[str, Any]:
     return await here.client.control("pause", request=request_id(key, "blp"), names=body.names)
 
 
 @routes.post("/bulk/resume", summary="Resume many subscriptions as one revision")
-@open_to_users
 @open_to_users
 async def resume_many(here: Here, body: BulkUnsubscribe, key: RequestKey = None) -> dict[str, Any]:
     return await here.client.control("resume", request=request_id(key, "blr"), names=body.names)

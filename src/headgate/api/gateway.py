@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from headgate.api.deliveries import RowTexts
 from headgate.api.keys import IdempotencyKeys
+from headgate.api.pacing import PacedQuestions
 from headgate.api.problems import ApiError
 from headgate.api.readers import MOST_OF_USER, HttpReaders
 from headgate.api.recent import RecentStreams
@@ -18,7 +19,7 @@ from headgate.api.series import Rates, Series
 from headgate.api.users import Users
 from headgate.api.views import status_for
 from headgate.client import Client
-from headgate.client.client import known_names
+from headgate.client.names import known_names
 from headgate.client.reader import Reading
 from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError, nearest
@@ -29,6 +30,7 @@ from headgate.filters import FilterError
 from headgate.gateway.feeds import Feeds
 from headgate.gateway.memory import MEMORY_BYTES
 from headgate.planning import PlanResult
+from headgate.planning.covering import Comparisons
 from headgate.protocol.port import Stored
 from headgate.protocol.reports import PlannerReport
 from headgate.service.attainment import Attained, attainment
@@ -129,6 +131,10 @@ class Gateway:
         self._status = Recent(self._read_status)
         self._granted: tuple[tuple[int, int], PlanResult | None] | None = None
         self._evaluating: asyncio.Task[None] | None = None
+        self.compared = Comparisons()
+        """Which delivery classes contain which, remembered from one evaluation of the plan to the next."""
+        self.questions = PacedQuestions(rest=0.0)
+        """Questions of those who come through this gateway that take the processor for a moment."""
         self.asking = asyncio.Lock()
         """Held by a question that takes seconds of the processor: one is answered at a time."""
         self.describe: Callable[[], dict[str, Any]] = dict
@@ -216,7 +222,7 @@ class Gateway:
         return None if self._granted is None else self._granted[1]
 
     async def _evaluate(self, key: tuple[int, int], snapshot: Snapshot, planner: Mapping[str, Any]) -> None:
-        self._granted = key, await asyncio.to_thread(granted, snapshot, measured_sizes(planner))
+        self._granted = key, await asyncio.to_thread(granted, snapshot, measured_sizes(planner), self.compared)
 
     async def subscription(self, name: str) -> dict[str, Any]:
         """All that is known of a subscription: as it was written, what its filter means, and what the plan grants it.
@@ -265,6 +271,7 @@ class UserGateway(Gateway):
         self.readers = HttpReaders(self.client, MOST_OF_USER, self.part.site)
         self.user = user
         self.whole = whole
+        self.questions = PacedQuestions()
         self.texts, self.users = whole.texts, whole.users
         whole.feeds.adopt(self.client, self._shown)
 

@@ -108,6 +108,15 @@ def _streams(streams: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
         for stage, seconds in (each["job"].get("stages") or {}).items()
     )
     yield gauge("batch_stage_seconds", "Parts of the last micro-batch.", ("stream", "stage"), stages)
+    derived = {name: each["job"]["derived"] for name, each in streams.items() if each["job"].get("derived")}
+    for key, about in (
+        ("keys", "Keys that derived columns remember."),
+        ("rows", "Rows that derived columns remember."),
+        ("forgotten_keys", "Keys that derived columns had no room for."),
+        ("unknown_rows", "Rows of which a derived column cannot be known."),
+    ):
+        rows = (((name,), each[key]) for name, each in derived.items())
+        yield gauge(f"derived_{key}", about, ("stream",), rows)
 
 
 def _sites(status: Mapping[str, Any]) -> Iterator[Metric]:

@@ -14,7 +14,8 @@ from headgate.api.gateway import Gateway, known
 from headgate.api.problems import ApiError
 from headgate.api.routing import Here, open_to_users, router
 from headgate.client import ClientError
-from headgate.client.publishing import check_published, to_table
+from headgate.client.entrance import Entrance
+from headgate.client.publishing import to_table
 from headgate.model import Stream
 from headgate.wire.message import json_text
 
@@ -39,6 +40,9 @@ Key = Annotated[
         description="Rows that are sent again under the same key, within two hours, are stored once.",
     ),
 ]
+AtSite = Annotated[
+    str | None, Query(description="Store them at this site, from where they go up to the root of the stream.")
+]
 
 
 @routes.post(
@@ -47,12 +51,14 @@ Key = Annotated[
     openapi_extra={"requestBody": {"required": True, "content": {kind: {"schema": {}} for kind in KINDS}}},
 )
 @open_to_users
-async def publish(request: Request, here: Here, name: str, check: Check = "none", key: Key = None) -> dict[str, Any]:
+async def publish(
+    request: Request, here: Here, name: str, check: Check = "none", key: Key = None, site: AtSite = None
+) -> dict[str, Any]:
     """Answered once all rows are stored. A CloudEvent is stored once by its source and id."""
     stream = known((await here.snapshot()).deployment.streams, name, "stream")
-    if here.user is not None and not here.user.may_publish(name):
+    if here.user is not None and not here.user.may_publish(name, site):
         raise ApiError(f"user {here.user.name!r} may not publish into {name!r}", hint="an operator may", kind="denied")
-    check_published(stream.source, name)
+    entrance = await here.client.entrance(name, site)
     data = await request.body()
     digest = hashlib.sha256(data).hexdigest()
     if key is not None:
@@ -64,25 +70,29 @@ async def publish(request: Request, here: Here, name: str, check: Check = "none"
     stored, sequence = 0, 0
     for number, body in enumerate(bodies):
         identity = body.key if key is None else f"{key}\n{digest}\n{number}"
-        count, place = await store_body(here, stream, body, identity, dead=check == "none")
+        count, place = await store_body(here, stream, body, identity, dead=check == "none", entrance=entrance)
         stored, sequence = stored + count, max(sequence, place)
     if misfits and check == "each":
         raise _refused(misfits, stored=stored)
     return {"stored": stored, "misfits": [each.document() for each in misfits[:_NAMED]], "sequence": sequence}
 
 
-async def store_body(here: Gateway, stream: Stream, body: Body, identity: str | None, *, dead: bool) -> tuple[int, int]:
+async def store_body(
+    here: Gateway, stream: Stream, body: Body, identity: str | None, *, dead: bool, entrance: Entrance | None = None
+) -> tuple[int, int]:
     """Store the rows of a body, with `dead` also those that will be dead letters; how many, and the last sequence."""
     whose = "" if here.user is None else f"{here.user.name}\n"  # nobody's keys make another's rows a repetition
     key = None if identity is None else hashlib.sha256(f"{whose}{stream.name}\n{identity}".encode()).hexdigest()[:40]
     stored, place = body.rows.num_rows, 0
     if stored:
-        place = await here.client.publish(stream.name, body.rows, key=key)
-    subject = here.client.fabric.logs.published(stream.name)
+        place = await here.client.publish(
+            stream.name, body.rows, key=key, site=None if entrance is None else entrance.site
+        )
+    entrance = entrance or Entrance.at_home(here.client.fabric, stream.name)
     for number, row in enumerate(body.raw if dead else ()):
         message = _as_written(row, arrow=stream.source.options.get("payload", "arrow") == "arrow")
         identity = None if key is None else f"{key}-{number}"
-        place = await here.client.fabric.publish(subject, message, message_id=identity)
+        place = await entrance.fabric.publish(entrance.rows, message, message_id=identity)
         stored += 1
     return stored, place
 

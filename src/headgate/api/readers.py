@@ -15,9 +15,10 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from headgate.client import ClientError, Delivery, Inbox
-from headgate.client.client import Client, known_names
+from headgate.client.client import Client
 from headgate.client.delivery import read_position
 from headgate.client.merged import MergedInbox, split_positions
+from headgate.client.names import known_names
 from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import cancel_all

@@ -15,7 +15,7 @@ from headgate.api.gateway import UserGateway, known
 from headgate.api.problems import ApiError
 from headgate.api.routing import After, Here, Limit, open_to_users, page, router, tagged
 from headgate.api.views import series_for
-from headgate.client.client import known_names
+from headgate.client.names import known_names
 from headgate.model import Deployment
 from headgate.planning.document import plan_document
 from headgate.service.dead_letters import read_dead_letters

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from headgate.api.problems import ApiError
 from headgate.api.routing import MOST, After, Here, Limit, open_to_users, page, router, tagged
 from headgate.catalog.file_writing import merged
-from headgate.client.client import known_names
+from headgate.client.names import known_names
 from headgate.service.describing import sharing, subscription_document
 from headgate.service.requests import MAX_ID
 

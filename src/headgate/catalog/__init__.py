@@ -9,7 +9,7 @@ from headgate.catalog.database import CatalogBusyError, CatalogError
 from headgate.catalog.deployment_file import load_deployment, parse_deployment
 from headgate.catalog.edit import Edit
 from headgate.catalog.problems import DeploymentError, FileProblem
-from headgate.catalog.request import parse_subscription
+from headgate.catalog.request import parse_subscription, parse_subscriptions
 from headgate.catalog.store import Catalog
 
 __all__ = [
@@ -22,4 +22,5 @@ __all__ = [
     "load_deployment",
     "parse_deployment",
     "parse_subscription",
+    "parse_subscriptions",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import sqlalchemy as sa
@@ -17,8 +17,9 @@ from headgate.catalog.database import CatalogError, writing
 from headgate.catalog.difference import Start
 from headgate.catalog.positions import dotted
 from headgate.catalog.problems import suggestion
-from headgate.catalog.profiles import row_limit_us
+from headgate.catalog.profiles import BoundFilter, read_filter, row_limit_us
 from headgate.catalog.sharing import SharedInboxes, is_shared
+from headgate.filters.limits import is_number
 from headgate.model import Stream, Subscription
 from headgate.model.sharing import can_share, next_stay, wants_same
 from headgate.wire import codec
@@ -30,12 +31,16 @@ MAX_LEFT: Final = 64
 
 @dataclass(slots=True)
 class Change:
-    """A change under way. `revision` is the one it makes if `made` is set; `result` is the head afterwards."""
+    """A change under way. `revision` is the one it makes if `made` is set; `result` is the head afterwards.
+
+    `mark` tells that revision from another one of its number.
+    """
 
     connection: sa.Connection
     revision: int
     start: Start
     made: bool = False
+    mark: str = field(default_factory=new_id)
 
     @property
     def result(self) -> int:
@@ -54,7 +59,7 @@ def changing(engine: sa.Engine, what: str, keep: int) -> Iterator[Change]:
         change = Change(connection, connection.execute(locked).scalar_one() + 1, Start.of(connection))
         yield change
         if change.made:
-            versions.record(connection, change.revision, what, new_id())
+            versions.record(connection, change.revision, what, change.mark)
             connection.execute(sa.update(tables.head).values(revision=change.revision))
             versions.forget(connection, change.revision - keep)
 
@@ -101,15 +106,45 @@ def class_of(connection: sa.Connection, subscription: Subscription, around: Cata
 
 
 def classes_of(connection: sa.Connection, subscriptions: Sequence[Subscription], around: CatalogView) -> list[int]:
-    """The delivery classes of subscriptions that agree with the streams and sites; a wrong one is refused."""
-    texts = []
+    """The delivery classes of subscriptions that agree with the streams and sites; a wrong one is refused.
+
+    Of many, those that differ in names and numbers of contexts only are checked once.
+    """
+    texts, limit_us = [], around.row_limit_us
+    read: dict[str, BoundFilter] = {}
+    plain: dict[str, str] = {}
     for each in subscriptions:
-        what = f"subscription {each.name!r}"
-        refuse(what, check_name(each.name))
-        refuse(what, check_subscription(each, around.streams, around.sites, around.row_limit_us))
-        texts.append(definition(each, around.streams[each.stream], around.row_limit_us))
+        refuse(f"subscription {each.name!r}", check_name(each.name))
+        likeness = _likeness(each) if len(subscriptions) > 1 else None
+        bound = None if likeness is None else read.get(likeness)
+        if bound is None or likeness is None:
+            refuse(f"subscription {each.name!r}", check_subscription(each, around.streams, around.sites, limit_us))
+            bound = read_filter(each, around.streams[each.stream].schema, limit_us)
+        elif each.context:
+            bound = replace(bound, context={name: each.context[name] for name in bound.context})
+        text = None if likeness is None else plain.get(likeness)
+        text = text or definition(each, around.streams[each.stream], limit_us, bound)
+        texts.append(text)
+        if likeness is not None:
+            read[likeness] = bound
+            if not each.context:
+                plain[likeness] = text
     known = class_ids(connection, texts)
     return [known[text] for text in texts]
+
+
+def _likeness(subscription: Subscription) -> str | None:
+    """A text that is equal for subscriptions which are checked alike; None where its name or its values decide."""
+    context = subscription.context
+    if subscription.context_from is not None:
+        return None
+    if context and (subscription.region or subscription.resolution or not all(map(is_number, context.values()))):
+        return None
+    types = {name: type(value).__name__ for name, value in context.items()}
+    try:
+        return body_of(replace(subscription, context=types) if context else subscription)
+    except ValueError:  # a value that cannot be stored, which its check will say
+        return None
 
 
 def living(connection: sa.Connection, name: str) -> versions.SubscriptionLife:

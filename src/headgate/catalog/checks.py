@@ -17,9 +17,11 @@ import pyarrow as pa
 
 from headgate.catalog.engines import (
     check_admission,
+    check_derived,
     check_grid,
     check_policy,
     check_regions,
+    check_tile,
     check_update_victims,
     read_constraint,
     read_grid,
@@ -33,14 +35,15 @@ from headgate.errors import HeadgateError, nearest
 from headgate.filters import FilterError
 from headgate.filters.cost import ROW_US
 from headgate.filters.limits import check_context
+from headgate.filters.ranking import deal_ranking
 from headgate.model import Links, Plan, Schema, Site, Stream, Subscription, Tree, parse_duration, type_name
 from headgate.model.roots import members_of
 
 _KEYS: tuple[Callable[[pa.DataType], bool], ...] = (pa.types.is_nested, pa.types.is_binary)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
-DURATIONS = frozenset(("shed_after", "replan_every", "tuner_every", ROW_COST))
+DURATIONS = frozenset(("shed_after", "replan_every", "tuner_every", "replicas_ahead", ROW_COST))
 """Options of a whole deployment that are durations."""
-SWITCHES = frozenset(("replan_approve",))
+SWITCHES = frozenset(("replan_approve", "replicas"))
 """Options of a whole deployment that are true or false."""
 CHOICES = {
     "planner": ("central", "tuner"),
@@ -52,7 +55,8 @@ PARTS = frozenset(("replan_move_gain", "tuner_approximate"))
 SHARES = "matching_shares"
 """The option of a whole deployment that gives users other shares of the matching than 1."""
 FORMATS = (
-    "generator", "nats", "netcdf", "zarr", "json", "csv", "xml", "text", "parquet", "orc", "avro", "kafka",
+    "generator", "nats", "nats-core", "mqtt", "netcdf", "zarr", "kafka",
+    "json", "csv", "xml", "text", "parquet", "orc", "avro",
     "rate", "rate-micro-batch", "socket", "binaryFile",
 )  # fmt: skip
 """Formats of sources that come with Headgate or with Spark."""
@@ -60,7 +64,7 @@ PACKAGED = frozenset(
     ("delta", "deltaSharing", "iceberg", "hudi", "kinesis", "pulsar", "eventhubs", "pubsub", "mqtt", "redis", "mongodb")
 )
 """Formats of well-known Spark packages, which are no misspellings of others."""
-_DOCUMENTS = ("roots", "gridding", "grid", "admission", "region", "resolution", "policy")
+_DOCUMENTS = ("derive", "roots", "gridding", "grid", "admission", "region", "resolution", "policy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,10 @@ def check_stream(stream: Stream, sites: Collection[str]) -> Iterator[Flaw]:
         check_grid(stream)
     except HeadgateError as error:
         yield _inside(error, "grid")
+    try:
+        check_derived(stream)
+    except HeadgateError as error:
+        yield _inside(error, "derive")
     try:
         check_admission(stream)
     except HeadgateError as error:
@@ -217,10 +225,17 @@ def _check_thinning(subscription: Subscription, stream: Stream) -> Iterator[Flaw
     """Rows are thinned where they are delivered, so what they are thinned by has to be among what is delivered."""
     asked = [
         name
-        for name, value in (("every", subscription.every_s), ("at_most", subscription.at_most_rows_per_s))
+        for name, value in (
+            ("every", subscription.every_s),
+            ("at_most", subscription.at_most_rows_per_s),
+            ("average", subscription.average_s),
+        )
         if value is not None
     ]
-    needed = [*(stream.key if "every" in asked else ()), *([stream.event_time] if stream.event_time else [])]
+    if "average" in asked and len(asked) > 1:
+        what = f"`average` gives one row of each key and window, so there is nothing to thin by `{asked[0]}`"
+        yield Flaw(("average",), what, f"leave one of `average` and `{asked[0]}` out")
+    needed = [*(stream.key if asked != ["at_most"] else ()), *([stream.event_time] if stream.event_time else [])]
     for name in needed if asked and subscription.select is not None else ():
         if name not in (subscription.select or ()):
             what = "the event time" if name == stream.event_time else "the key"
@@ -239,20 +254,60 @@ def _check_wishes(subscription: Subscription, stream: Stream, limit_us: float) -
             yield Flaw(("select", index), f"column {name!r} is selected twice", "name each column once")
         seen.add(name)
     yield from _check_thinning(subscription, stream)
+    yield from _check_group(subscription, stream)
     if subscription.profile in PROFILES:
         yield from _check_filter(subscription, schema, limit_us)
-    for key, alone in (
-        ("region", replace(subscription, resolution=None)),
-        ("resolution", replace(subscription, region=None)),
-    ):
+    alone = []
+    if subscription.region is not None:
+        alone.append(("region", replace(subscription, resolution=None)))
+    if subscription.resolution is not None:
+        alone.append(("resolution", replace(subscription, region=None)))
+    for key, each in alone:
         try:
-            read_grid(alone, stream)
+            read_grid(each, stream)
         except HeadgateError as error:
             yield _inside(error, key)
+    yield from _check_served(subscription, stream)
     try:
         check_policy(subscription, stream)
     except HeadgateError as error:
         yield _inside(error, "policy")
+
+
+def _check_served(subscription: Subscription, stream: Stream) -> Iterator[Flaw]:
+    """Findings about a part of a grid that a site serves: it is a whole box, at every resolution."""
+    if subscription.serves_bytes_per_s is None:
+        return
+    less = {
+        "where": subscription.where != "true",
+        "select": subscription.select is not None,
+        "resolution": subscription.resolution is not None,
+        "every": subscription.every_s is not None,
+        "at_most": subscription.at_most_rows_per_s is not None,
+        "average": subscription.average_s is not None,
+        "group": subscription.group is not None,
+    }
+    for key in (name for name, given in less.items() if given):
+        yield Flaw((key,), "a part that a site serves has all rows of its box", f"leave out `{key}`, or `serves`")
+    try:
+        check_tile(subscription, stream)
+    except HeadgateError as error:
+        yield _inside(error, "region")
+
+
+def _check_group(subscription: Subscription, stream: Stream) -> Iterator[Flaw]:
+    """Findings about how a group's rows are dealt out."""
+    rule = subscription.group
+    if rule is None or not {*(subscription.select or ())} <= {*stream.schema.names}:
+        return
+    yield from _check_values(("group", "context"), rule.context)
+    try:
+        deal_ranking(rule, stream.schema.select(subscription.select))
+    except FilterError as error:
+        what = f"{error.message}, at character {error.position + 1} of {rule.deal[:80]!r}"
+        yield Flaw(("group", "deal"), what, error.hint, error.position)
+    except HeadgateError as error:
+        yield Flaw(("group", "deal"), error.message, error.hint)
 
 
 def _check_filter(subscription: Subscription, schema: Schema, limit_us: float) -> Iterator[Flaw]:
@@ -277,7 +332,9 @@ def _inside(error: HeadgateError, key: str) -> Flaw:
     place = next((part for part in (error.where or "").split(", ") if part.startswith(_DOCUMENTS)), key)
     parts = re.findall(r"[^.\[\]]+|\[\d+\]", place)
     path: Path = tuple(int(part[1:-1]) if part.startswith("[") else part for part in parts)
-    return Flaw(path, error.message, error.hint)
+    position = getattr(error, "position", None)
+    placed = "" if position is None else f", at character {position + 1}"
+    return Flaw(path, error.message + placed, error.hint, position)
 
 
 def _check_values(path: Path, values: Mapping[str, Any]) -> Iterator[Flaw]:

@@ -15,23 +15,26 @@ import sqlalchemy as sa
 
 from headgate.catalog import tables
 from headgate.catalog.engines import misses_at_most, read_grid
-from headgate.catalog.profiles import read_filter
+from headgate.catalog.profiles import BoundFilter, read_filter
 from headgate.model import Stream, Subscription
 from headgate.wire import codec
 
 _AT_A_TIME: Final = 500  # databases limit how many values a question may have
 
 
-def definition(subscription: Subscription, stream: Stream, limit_us: float = math.inf) -> str:
+def definition(
+    subscription: Subscription, stream: Stream, limit_us: float = math.inf, bound: BoundFilter | None = None
+) -> str:
     """The one text of a subscription's delivery class: stream, profile, filter, bound context, resolution, region.
 
     A class that may miss less, or more, than others of its stream is another one than theirs of the same filter.
 
-    `limit_us` is what its filter was accepted by.
+    `limit_us` is what its filter was accepted by. Who has read the filter gives it as `bound`.
 
     Site, columns, policy, format and quality belong to the subscription and are not part of it.
     """
-    bound, grid = read_filter(subscription, stream.schema, limit_us), read_grid(subscription, stream)
+    bound = bound or read_filter(subscription, stream.schema, limit_us)
+    grid = read_grid(subscription, stream)
     context = {**bound.context, **({} if grid is None else grid.context)}
     parts: list[Any] = [stream.name, subscription.profile, bound.text, context, None if grid is None else grid.text]
     share = misses_at_most(subscription, stream)

@@ -8,6 +8,8 @@ from typing import Any
 
 from headgate.catalog.document import (
     AdmissionEntry,
+    GroupEntry,
+    JobEntry,
     LinksEntry,
     QualityEntry,
     QueueEntry,
@@ -23,6 +25,7 @@ from headgate.model import (
     PRESETS,
     Admission,
     Column,
+    GroupRule,
     Link,
     LinkQueue,
     Links,
@@ -32,6 +35,7 @@ from headgate.model import (
     Schema,
     Site,
     Source,
+    SparkJob,
     Stream,
     Subscription,
     parse_rate,
@@ -39,6 +43,7 @@ from headgate.model import (
 )
 from headgate.model.alerts import AlertRules
 from headgate.model.roots import OPTION, RootRegion, member_name
+from headgate.model.stream import DERIVE, DERIVE_STATE
 
 
 def to_schema(columns: SchemaEntry) -> Schema:
@@ -47,17 +52,17 @@ def to_schema(columns: SchemaEntry) -> Schema:
 
 
 def to_stream(name: str, entry: StreamEntry, schema: Schema, options: Mapping[str, str]) -> Stream:
-    """A stream; `options` are those of its source, as they are written."""
+    """A stream; `options` are those of its source, as they are written, and `schema` what that gives."""
     return Stream(
         name=name,
-        schema=schema,
+        schema=_with_derived(schema, entry),
         source=Source(entry.source.format, dict(options)),
         root=entry.root or "",
         key=tuple(entry.key),
         event_time=entry.event_time,
         rate_rows_per_s=_rate(entry, options),
         admission=to_admission(entry.admission),
-        options={**entry.options, **_given(grid=entry.grid, gridding=entry.gridding)},
+        options={**entry.options, **_given(grid=entry.grid, gridding=entry.gridding, **_derived(entry))},
         keep_s=entry.keep,
     )
 
@@ -86,6 +91,19 @@ def to_roots(whole: Stream, entry: StreamEntry, sources: Mapping[str, Source]) -
             options={**whole.options, OPTION: mine.document},
         )
     return found
+
+
+def _with_derived(schema: Schema, entry: StreamEntry) -> Schema:
+    """The columns of the source, and behind them those that are derived."""
+    if not entry.derive:
+        return schema
+    from headgate.deriving import with_derived
+
+    return with_derived(schema, entry.derive, entry.event_time)
+
+
+def _derived(entry: StreamEntry) -> dict[str, Any]:
+    return {DERIVE: entry.derive and dict(entry.derive), DERIVE_STATE: entry.derive_state and dict(entry.derive_state)}
 
 
 def _given(**documents: Any) -> dict[str, Any]:
@@ -129,6 +147,11 @@ def to_links(entry: LinksEntry) -> Links:
     ]
     pairs = {link.ends: link for link in links}
     return Links(entry.default_delay, pairs, _to_queue(entry), only_listed=entry.only is not None)
+
+
+def to_job(name: str, entry: JobEntry) -> SparkJob:
+    """A Spark job."""
+    return SparkJob(name, tuple(entry.streams), entry.master, entry.trigger, entry.partitions, dict(entry.spark))
 
 
 def to_nats(entry: NatsEntry) -> NatsPlace:
@@ -177,6 +200,11 @@ def to_quality(entry: QualityEntry) -> Quality:
     )
 
 
+def to_group(entry: GroupEntry | None) -> GroupRule | None:
+    """How a group's rows are dealt out, None for a subscription with one reader."""
+    return None if entry is None else GroupRule(entry.deal, entry.lease, dict(entry.context))
+
+
 def to_subscription(name: str, entry: SubscriptionEntry) -> Subscription:
     """A subscription."""
     return Subscription(
@@ -201,4 +229,8 @@ def to_subscription(name: str, entry: SubscriptionEntry) -> Subscription:
         require=to_requirement(entry.require),
         every_s=entry.every,
         at_most_rows_per_s=entry.at_most,
+        serves_bytes_per_s=entry.serves,
+        group=to_group(entry.group),
+        average_s=entry.average,
+        paths=entry.paths,
     )

@@ -25,6 +25,7 @@ from headgate.catalog.checks import (
 )
 from headgate.catalog.convert import (
     to_alerts,
+    to_job,
     to_limits,
     to_links,
     to_nats,
@@ -37,6 +38,7 @@ from headgate.catalog.convert import (
 from headgate.catalog.document import (
     NO_ROOT,
     DeploymentEntry,
+    JobEntry,
     LinksEntry,
     PairEntry,
     SettingsEntry,
@@ -46,6 +48,7 @@ from headgate.catalog.document import (
     SubscriptionEntry,
 )
 from headgate.catalog.entry import describe
+from headgate.catalog.job_checks import check_jobs
 from headgate.catalog.positions import MAX_BYTES, Document, Path, dotted, read_document
 from headgate.catalog.problems import DeploymentError, suggestion
 from headgate.catalog.profiles import row_limit_us
@@ -122,6 +125,9 @@ class _Reading:
                 for finding in check_victims(stream, subscriptions.values()):
                     self._report(("streams", name), finding)
         links = self._links()
+        jobs = {name: to_job(name, entry) for name, entry, _ in self._sound("jobs", JobEntry)}
+        for finding in check_jobs(jobs, {**self._part("streams"), **streams}, streams):
+            self._report(("jobs",), finding)
         plan = self._plan(streams, subscriptions, links, sites)
         settings = salvage(SettingsEntry, {key: value[key] for key in SettingsEntry.model_fields if key in value})
         if settings is not None:
@@ -138,6 +144,7 @@ class _Reading:
             objective=whole.objective,
             constraints=tuple(whole.constraints),
             options=dict(whole.options),
+            jobs=jobs,
             nats=to_nats(whole.nats),
             limits=to_limits(whole.limits),
             alerts=to_alerts(whole.alerts),

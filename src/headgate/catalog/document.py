@@ -27,6 +27,7 @@ from headgate.catalog.entry import (
 from headgate.catalog.server_entry import AlertsEntry, LimitsEntry, NatsEntry
 from headgate.errors import HeadgateError
 from headgate.model import QualityTable, parse_type
+from headgate.model.group import LEASE_S
 from headgate.model.start import parse_start
 
 ANY_DELAY_S = 1e9
@@ -53,6 +54,10 @@ def _preset(value: Any) -> Any:
     return {"preset": value} if isinstance(value, str) else value
 
 
+def _group(value: Any) -> Any:
+    return {} if value is True else {"deal": value} if isinstance(value, str) else value
+
+
 def _start(value: Any) -> str:
     try:
         return parse_start(value)
@@ -77,7 +82,7 @@ class SourceEntry(DocumentEntry):
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
     format: str = Field(
-        description="`generator`, `nats`, `netcdf`, `zarr`, or any Spark streaming format such as `json` or `kafka`."
+        description="`generator`, `nats`, `nats-core`, `mqtt`, `netcdf`, `zarr`, or a format of Spark such as `json`."
     )
 
 
@@ -168,6 +173,18 @@ class StreamEntry(DocumentEntry):
     )
     gridding: dict[str, JsonValue] | None = Field(
         default=None, description="Where the source gives irregular stations: how they become a complete grid."
+    )
+    derive: dict[Annotated[str, Field(pattern=COLUMN)], str] | None = Field(
+        default=None,
+        min_length=1,
+        description="Columns made of earlier rows of the key: `previous(COLUMN)`, `changed(COLUMN)`, "
+        "`avg(COLUMN) over last 5 min` (also `count`, `sum`, `min`, `max`), `(A) then (B) within 30 s`; each may end "
+        "in `by COLUMN`, default: the stream's `key`.",
+    )
+    derive_state: dict[str, JsonValue] | None = Field(
+        default=None,
+        description="What is remembered for them: `late`, how much later than the newest of its key a row may come "
+        "(`10 s`), at most `rows` of each key (1,000), and at most `keys` (100,000).",
     )
     admission: Annotated[AdmissionEntry, BeforeValidator(_empty)] = Field(
         default=AdmissionEntry(), description="What happens under overload."
@@ -267,6 +284,21 @@ class QualityEntry(DocumentEntry):
     table: QualityTableEntry | None = Field(default=None, description="A QoS function of one's own.")
 
 
+class GroupEntry(DocumentEntry):
+    """How rows are dealt to the members of a group; `true` and a bare text, which is `deal`, are short forms."""
+
+    deal: str = Field(
+        default="round-robin",
+        description="`round-robin`, or an expression over columns and `$values` of members: the largest gets the row.",
+    )
+    lease: Duration = Field(
+        default=LEASE_S, gt=0, description="How long a member may take for a row before another member gets it."
+    )
+    context: dict[Annotated[str, Field(pattern=CONTEXT)], JsonValue] = Field(
+        default_factory=dict, description="The values that members may set, as they are for one that does not."
+    )
+
+
 class SubscriptionEntry(DocumentEntry):
     """Who wants which rows and columns of a stream, and how well."""
 
@@ -303,6 +335,23 @@ class SubscriptionEntry(DocumentEntry):
         default=None, gt=0, description="At most one row of each key in so much event time, such as `10 s`, always."
     )
     at_most: Rate | None = Field(default=None, gt=0, description="At most so many rows, such as `10/s`, always.")
+    serves: Bandwidth = Field(
+        default=None,
+        gt=0,
+        description="The site owns this box of a gridded stream and answers readers from it, with at most so much "
+        "bandwidth, such as `2 Mbit/s`.",
+    )
+    group: Annotated[GroupEntry, BeforeValidator(_group)] | None = Field(
+        default=None, description="Deal the rows out to several members: each row goes to one of them."
+    )
+    average: Duration | None = Field(
+        default=None,
+        gt=0,
+        description="One row of each key and so much event time, such as `1 h`, with its means, always.",
+    )
+    paths: Literal[1, 2] = Field(
+        default=1, description="2: over two paths without a site in common, where the plan has them; each row once."
+    )
     profile: str = Field(default="relational", description="The language of `where`.")
     require: Annotated[RequirementEntry, BeforeValidator(_preset)] | None = Field(
         default=None,
@@ -329,6 +378,18 @@ class SettingsEntry(DocumentEntry):
     options: dict[str, JsonValue] = Field(default_factory=dict, description="Settings of the whole deployment.")
 
 
+class JobEntry(DocumentEntry):
+    """A Spark job: a process of its own, which is restarted alone. What is left out is as `up` was told."""
+
+    streams: Names = Field(min_length=1, description="The streams that it runs.")
+    master: str | None = Field(default=None, description="Its Spark master, such as `local[1]`.")
+    trigger: Duration | None = Field(default=None, gt=0, description="At most so long between two micro-batches.")
+    partitions: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="Repartition every micro-batch to so many tasks."
+    )
+    spark: dict[str, str] = Field(default_factory=dict, description="Options of Spark, over those of `up --spark`.")
+
+
 class DeploymentEntry(SettingsEntry):
     """A whole deployment file."""
 
@@ -342,6 +403,10 @@ class DeploymentEntry(SettingsEntry):
     )
     plan: dict[str, dict[str, str]] | None = Field(
         default=None, description="Fixed delivery trees: for a stream, the parent of each site. Default: planned."
+    )
+    jobs: dict[Name, JobEntry] = Field(
+        default_factory=dict,
+        description="Spark jobs by name, to spread streams over processes; other streams run in a job without a name.",
     )
     nats: NatsEntry = Field(default=NatsEntry(), description="Where NATS is and how to be let in.")
     limits: LimitsEntry = Field(default=LimitsEntry(), description="What one identity may take.")

@@ -19,7 +19,7 @@ from headgate.catalog.identity import put_incarnation
 from headgate.catalog.revision_reading import KnownRevision, read_newer
 from headgate.catalog.sharing import SharedInboxes
 from headgate.model import Deployment, Plan, Subscription
-from headgate.model.sharing import next_stay
+from headgate.model.sharing import can_share, next_stay
 from headgate.wire import codec
 from headgate.wire.identity import Incarnation
 from headgate.wire.snapshot import Snapshot
@@ -33,7 +33,8 @@ class Edit:
 
     def __init__(self, change: Change, known: KnownRevision | None = None, keep: int = 0) -> None:
         """`known` is a revision before it, of which `keep` are readable: what it says need not be read again."""
-        self._change = change
+        self._under_way = change
+        self._draft: Snapshot | None = None
         self._known = known
         self._keep = keep
         self._connection = change.connection
@@ -44,16 +45,29 @@ class Edit:
     @property
     def made(self) -> bool:
         """Whether anything was changed so far."""
-        return self._change.made
+        return self._under_way.made
 
     @property
     def revision(self) -> int:
         """The revision in force afterwards; what changes nothing makes no new one."""
-        return self._change.result
+        return self._under_way.result
+
+    @property
+    def draft(self) -> Snapshot | None:
+        """The catalog as it was last read, None where it was not or something was changed since."""
+        return self._draft
+
+    @property
+    def _change(self) -> Change:
+        """The change, for a step that changes something: what was read before is no longer so."""
+        self._draft = None
+        return self._under_way
 
     def snapshot(self) -> Snapshot:
         """The catalog as this change leaves it, as far as it has come."""
-        return read_newer(self._connection, self._known, self.revision, self._keep)
+        if self._draft is None:
+            self._draft = read_newer(self._connection, self._known, self.revision, self._keep)
+        return self._draft
 
     def apply(self, deployment: Deployment, incarnations: Mapping[str, Incarnation] | None = None) -> None:
         """Make the catalog agree with a deployment file; see `Catalog.apply`."""
@@ -84,11 +98,19 @@ class Edit:
         classes = classes_of(self._connection, subscriptions, world(self._connection))
         ids = versions.new_ids(self._connection, names, "live", self._change.revision)
         inboxes, lives = SharedInboxes(self._connection, classes), []
+        placed: dict[str, str] = {}  # those that want the same share one inbox: it is looked for once
         for each, found in zip(subscriptions, classes, strict=True):
+            body = body_of(each)
+            if body in placed:
+                lives.append((each.name, found, placed[body]))
+                continue
             shared = inboxes.find(each, found)
+            lives.append((each.name, found, body if shared is None else body_of(replace(each, shared=shared))))
             if shared is None:
                 inboxes.add(ids[each.name], found, each)
-            lives.append((each.name, found, body_of(replace(each, shared=shared))))
+                shared = (ids[each.name], each.stay)
+            if can_share(each):
+                placed[body] = body_of(replace(each, shared=shared))
         versions.begin_lives(self._connection, ids, lives, self._change.revision)
         self._change.made = True
         return ids
@@ -172,7 +194,7 @@ class Edit:
 
     def difference(self) -> list[Changed]:
         """Every document that was changed so far, before and after, but for contexts that were taken over."""
-        found = difference(self._connection, self._change.start, self._change.revision)
+        found = difference(self._connection, self._under_way.start, self._under_way.revision)
         folded = {(versions.SUBSCRIPTION, name): body for name, body in self._folded.items()}
         return [
             each

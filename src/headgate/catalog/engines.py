@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from headgate.filters import FilterError, parse_filter
 from headgate.model import Stream, Subscription
+from headgate.model.stream import DERIVE, DERIVE_STATE
 from headgate.wire import codec
 
 
@@ -32,6 +33,26 @@ def check_grid(stream: Stream) -> None:
 
         layout_of(stream)
         gridding_of(stream)
+
+
+def check_tile(subscription: Subscription, stream: Stream) -> None:
+    """Refuse a part to serve that is no box along the cells of the stream's grid."""
+    from headgate.grid import GridError, layout_of
+    from headgate.grid.serving.served_grid import ServedGrid
+
+    layout = layout_of(stream)
+    if layout is None:
+        raise GridError(f"stream {stream.name!r} has no grid to serve parts of", hint="give the stream a `grid:`")
+    ServedGrid(layout).tile(subscription.region)
+
+
+def check_derived(stream: Stream) -> None:
+    """Refuse derived columns that cannot be read, and a key or an event time that is one."""
+    if DERIVE not in stream.options and DERIVE_STATE not in stream.options:
+        return
+    from headgate.deriving import derivation_of
+
+    derivation_of(stream)
 
 
 def check_admission(stream: Stream) -> None:

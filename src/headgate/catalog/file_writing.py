@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headgate.model import Admission, Deployment, LinkQueue, Links, Site, Source, Stream
+from headgate.model import Admission, Deployment, LinkQueue, Links, Site, Source, SparkJob, Stream
 from headgate.model.roots import OPTION, members_of, root_region
+from headgate.model.stream import DERIVE, DERIVE_STATE
 from headgate.wire.codec import encode_schema
 
-_OWN_KEYS = ("grid", "gridding")
+_OWN_KEYS = ("grid", "gridding", DERIVE, DERIVE_STATE)
 """Options of a stream that have keys of their own in the file."""
 
 
@@ -22,6 +23,7 @@ def deployment_document(deployment: Deployment) -> dict[str, Any]:
         "objective": deployment.objective,
         "constraints": list(deployment.constraints),
         "options": dict(deployment.options),
+        **({"jobs": {name: _job(job) for name, job in deployment.jobs.items()}} if deployment.jobs else {}),
     }
 
 
@@ -59,7 +61,7 @@ def _stream(stream: Stream) -> dict[str, Any]:
         root=stream.root,
         schema={
             name: kind if not unit else {"type": kind, "unit": unit[0]}
-            for name, kind, *unit in encode_schema(stream.schema)
+            for name, kind, *unit in encode_schema(stream.source_schema)
         },
         source=_source(stream.source),
         key=list(stream.key),
@@ -69,6 +71,16 @@ def _stream(stream: Stream) -> dict[str, Any]:
         keep=_with_unit(stream.keep_s, " s"),
         options=options,
         **{key: stream.options.get(key) for key in _OWN_KEYS},
+    )
+
+
+def _job(job: SparkJob) -> dict[str, Any]:
+    return _given(
+        streams=list(job.streams),
+        master=job.master,
+        trigger=_with_unit(job.trigger_s, " s"),
+        partitions=job.partitions,
+        spark=dict(job.spark),
     )
 
 

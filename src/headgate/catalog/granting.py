@@ -19,8 +19,10 @@ from headgate.filters import FilterError, context_types, covers, intersection, p
 from headgate.filters.cost import ROW_US
 from headgate.filters.profiles import compile_profile, relational
 from headgate.model import Grant, Narrowed, Stream, Subscription
+from headgate.model.stream import DERIVE, DERIVE_STATE
 
 _GRID: Final = ("grid", "gridding")
+_UNSAID: Final = ("gridding", DERIVE, DERIVE_STATE)
 _ASKED: Final = ("where", "profile", "select", "policy", "region", "resolution")
 
 
@@ -68,7 +70,7 @@ def stream_for(stream: Stream, grant: Grant) -> Stream:
         return stream
     names = [name for name in stream.schema.names if grant.shows(name)]
     timed, keyed = stream.event_time is None or grant.shows(stream.event_time), all(map(grant.shows, stream.key))
-    options = {name: value for name, value in stream.options.items() if name != "gridding"}
+    options = {name: value for name, value in stream.options.items() if name not in _UNSAID}
     found = replace(
         stream,
         schema=stream.schema.select(names),

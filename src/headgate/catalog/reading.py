@@ -15,6 +15,7 @@ from headgate.model import Deployment, Links, Plan
 from headgate.wire import codec
 from headgate.wire.identity import Incarnation
 from headgate.wire.snapshot import Snapshot, decode_settings
+from headgate.wire.subscription_texts import SubscriptionTexts
 
 
 def read_head(connection: sa.Connection) -> int:
@@ -73,6 +74,7 @@ def read_snapshot(connection: sa.Connection, revision: int, *, subscriptions: bo
     for (kind, name), body in sorted(versions.bodies(connection, revision).items()):
         parts.setdefault(kind, {})[name] = json.loads(body)
     lives = {life.name: life for life in versions.lives(connection, revision)} if subscriptions else {}
+    texts = SubscriptionTexts()
     trees = parts.get(versions.TREE)
     plan = None if trees is None else codec.decode_plan(trees)
     links = parts.get(versions.LINKS, {}).get("")
@@ -80,7 +82,7 @@ def read_snapshot(connection: sa.Connection, revision: int, *, subscriptions: bo
         streams={name: codec.decode_stream(name, body) for name, body in parts.get(versions.STREAM, {}).items()},
         sites={name: codec.decode_site(name, body) for name, body in parts.get(versions.SITE, {}).items()},
         links=Links() if links is None else codec.decode_links(links),
-        subscriptions={name: codec.decode_subscription(name, json.loads(life.body)) for name, life in lives.items()},
+        subscriptions={name: texts.read(name, life.body) for name, life in lives.items()},
         plan=plan,
         **decode_settings(parts.get(versions.SETTINGS, {}).get("", {})),
     )

@@ -6,17 +6,16 @@ publish it, so whoever holds an older revision only looks at rows that were writ
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
 from headgate.catalog import tables, versions
-from headgate.catalog.identity import read_mark
+from headgate.catalog.identity import read_identity, read_mark
 from headgate.catalog.reading import read_head, read_snapshot
 from headgate.model import Subscription
-from headgate.wire import codec
 from headgate.wire.snapshot import Snapshot
+from headgate.wire.subscription_texts import SubscriptionTexts
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +27,28 @@ class KnownRevision:
     content: int
 
 
-def read_known(connection: sa.Connection, known: KnownRevision | None, keep: int) -> KnownRevision:
-    """The current revision; what it changed since an older one that is still kept is all that is read."""
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A revision as the change that made it read it last; `mark` tells it from another of its number."""
+
+    snapshot: Snapshot
+    mark: str
+
+
+def read_known(
+    connection: sa.Connection, known: KnownRevision | None, keep: int, draft: Draft | None = None
+) -> KnownRevision:
+    """The current revision; what it changed since an older one that is still kept is all that is read.
+
+    Where it is that of a `draft` nothing is read again but what a revision gets when it is made.
+    """
     # First where contents end: one that is written meanwhile is then read twice, and not left out.
     newest = connection.execute(sa.select(sa.func.max(tables.subscription_version.c.id))).scalar() or 0
     revision = read_head(connection)
     mark = read_mark(connection, revision)
+    if draft is not None and draft.mark == mark and draft.snapshot.revision == revision:
+        identity = read_identity(connection, revision, draft.snapshot.identity.incarnations)
+        return KnownRevision(replace(draft.snapshot, identity=identity), mark, int(newest))
     return KnownRevision(read_newer(connection, known, revision, keep), mark, int(newest))
 
 
@@ -50,8 +65,9 @@ def read_newer(connection: sa.Connection, known: KnownRevision | None, revision:
         for each in (subscriptions, ids, classes):
             each.pop(name, None)
     fresh: dict[str, Subscription] = {}
+    texts = SubscriptionTexts()
     for life in versions.lives(connection, revision, after=known.content):
-        fresh[life.name] = codec.decode_subscription(life.name, json.loads(life.body))
+        fresh[life.name] = texts.read(life.name, life.body)
         ids[life.name], classes[life.name] = life.id, life.class_id
     rest = read_snapshot(connection, revision, subscriptions=False)
     deployment = replace(rest.deployment, subscriptions={**subscriptions, **fresh})

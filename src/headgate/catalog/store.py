@@ -19,7 +19,7 @@ from headgate.catalog.database import REPAIR, CatalogError, open_database, repor
 from headgate.catalog.edit import Edit
 from headgate.catalog.identity import add_run, read_mark, read_runs, read_witness, write_witness
 from headgate.catalog.reading import PlanChange, read_answer, read_head, read_plans, read_snapshot
-from headgate.catalog.revision_reading import KnownRevision, read_known
+from headgate.catalog.revision_reading import Draft, KnownRevision, read_known
 from headgate.model import Deployment, Plan, Subscription
 from headgate.wire.identity import Incarnation, Run
 from headgate.wire.snapshot import Snapshot
@@ -41,6 +41,7 @@ class Catalog:
         self._engine = engine
         self._keep = keep
         self._known: KnownRevision | None = None
+        self._draft: Draft | None = None
         self.guard: Callable[[], None] | None = None
         """Asked before a revision is made, inside of its transaction: what it raises leaves everything as it was."""
         self.recorder: Callable[[str, Edit], None] | None = None
@@ -81,7 +82,8 @@ class Catalog:
                 raise CatalogError(f"revision {wanted} is not kept", hint=f"revisions {oldest} to {head} are")
             if wanted < head:
                 return read_snapshot(connection, wanted)
-            self._known = known = read_known(connection, self._known, self._keep)
+            self._known = known = read_known(connection, self._known, self._keep, self._draft)
+            self._draft = None
             return known.snapshot
 
     def plans(self, limit: int) -> list[PlanChange]:
@@ -205,6 +207,7 @@ class Catalog:
                 self.guard()
             if change.made and self.recorder is not None:
                 self.recorder(what, edit)
+        self._draft = Draft(edit.draft, change.mark) if change.made and edit.draft is not None else None
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:

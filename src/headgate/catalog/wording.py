@@ -37,10 +37,20 @@ _PATTERNS = {
 }
 
 
+_adapters: dict[type[Any], TypeAdapter[Any]] = {}
+
+
+def _adapter(kind: type[T]) -> TypeAdapter[T]:
+    """What reads values of a kind; making one takes longer than reading a subscription."""
+    if kind not in _adapters:
+        _adapters[kind] = TypeAdapter(kind)
+    return _adapters[kind]
+
+
 def validate(kind: type[T], document: Document, path: Path, value: Any) -> tuple[T | None, list[FileProblem]]:
     """The value at a path as that kind, or None and its problems."""
     try:
-        return TypeAdapter(kind).validate_python(value), []
+        return _adapter(kind).validate_python(value), []
     except ValidationError as error:
         return None, [_problem(kind, document, path, detail) for detail in error.errors(include_url=False)]
 
@@ -50,7 +60,7 @@ def salvage(kind: type[T], value: Any, stand_ins: Mapping[str, Any] | None = Non
 
     A key that it cannot be without and that is broken or missing has its stand-in, if there is one.
     """
-    adapter = TypeAdapter(kind)
+    adapter = _adapter(kind)
     if not isinstance(value, dict):
         return None
     broken = broken_keys(kind, value)
@@ -66,7 +76,7 @@ def salvage(kind: type[T], value: Any, stand_ins: Mapping[str, Any] | None = Non
 def broken_keys(kind: type[Any], value: Any) -> set[str | int]:
     """The keys of a value that are missing or cannot be read as that kind."""
     try:
-        TypeAdapter(kind).validate_python(value)
+        _adapter(kind).validate_python(value)
     except ValidationError as error:
         return {detail["loc"][0] for detail in error.errors(include_url=False) if detail["loc"]}
     return set()

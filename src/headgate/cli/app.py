@@ -44,6 +44,7 @@ COMMANDS: tuple[str, ...] = (
     "headgate.cli.feeds",
     "headgate.cli.policy",
     "headgate.cli.replay",
+    "headgate.cli.parts",
     "headgate.cli.picture",
     "headgate.cli.gridding",
     "headgate.cli.job",

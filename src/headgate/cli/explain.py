@@ -99,14 +99,29 @@ def _statistics(deployment: Deployment, files: dict[str, Path], sample: int) -> 
 def _rows(stream: Stream, path: Path | None, sample: int) -> list[pa.RecordBatch]:
     """Rows of a file, of the stream's generator, or none."""
     if path is not None:
-        return _read(path, stream.schema)
+        return _derived(stream, _read(path, stream.source_schema))
     if stream.source.format != "generator":
         return []
     from headgate.pipeline.sources import generate
 
     options = dict(stream.source.options)
     kind, seed = options["kind"], int(options.get("seed", 0))
-    return [generate(kind, seed, 0, sample, rate=stream.rate_rows_per_s or 1.0).cast(stream.schema.arrow)]
+    rows = generate(kind, seed, 0, sample, rate=stream.rate_rows_per_s or 1.0).cast(stream.source_schema.arrow)
+    return _derived(stream, [rows])
+
+
+def _derived(stream: Stream, batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Rows with the columns that the stream derives, as its job adds them."""
+    from headgate.deriving import History, add_columns, derivation_of
+
+    derivation = derivation_of(stream)
+    if derivation is None:
+        return batches
+    found, history = [], History.empty(derivation)
+    for batch in batches:
+        rows, history = add_columns(derivation, history, batch)
+        found.append(rows.cast(stream.schema.arrow))
+    return found
 
 
 def _read(path: Path, schema: Schema) -> list[pa.RecordBatch]:

@@ -76,7 +76,7 @@ async def _run(place: GatewayPlace, at: o.ConnectionOptions, tell: Teller) -> No
     from headgate.api.gateway import ServedPart
     from headgate.api.server import serving
     from headgate.fabric import cancel_all, keep_quarantine
-    from headgate.fabric.vitals import keep_vitals
+    from headgate.fabric.vitals import freeze_startup, keep_vitals
     from headgate.service.access import make_token
     from headgate.service.http_process import address_of, are_users_limited, listen
 
@@ -95,5 +95,6 @@ async def _run(place: GatewayPlace, at: o.ConnectionOptions, tell: Teller) -> No
                 asyncio.create_task(keep_vitals(client.fabric, f"gateway-{site}")),
             ]
             tell(f"gateway of {site} at {address_of(listening, encrypted=tls is not None)}")
+            freeze_startup()
             await first_of(stop)
             await cancel_all(work)

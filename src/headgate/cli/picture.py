@@ -45,11 +45,21 @@ def register(app: typer.Typer) -> None:
 
 
 def view(
-    names: Annotated[list[str], typer.Argument(help="A subscription of a gridded stream; several make one field.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(help="A subscription of a gridded stream; several make one field. With --served a stream."),
+    ],
     png: Annotated[Path, typer.Option(help="The picture to write.")],
     value: Annotated[str | None, typer.Option(help="The column to draw; default: the first measurement.")] = None,
     zarr: Annotated[Path | None, typer.Option(help="Also write the field to this Zarr store.")] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="How long to read what comes in.")] = 5.0,
+    served: Annotated[
+        str | None,
+        typer.Option(help="Ask this site for a stream that sites serve parts of, instead of reading a subscription."),
+    ] = None,
+    query: Annotated[
+        str, typer.Option(help='With --served, what to ask for: {"region": …, "resolution": …} as JSON; default: all.')
+    ] = "{}",
     at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Draw what a subscriber of a running deployment has, and what comes in meanwhile. Nothing is acknowledged.
@@ -61,8 +71,14 @@ def view(
 
     async def work() -> dict[str, Any]:
         async with await at.connect() as client:
-            field = await read_field(client, names, value, seconds)
-            share = asked_share(await client.snapshot(), names)
+            if served is not None:
+                asked = _read_query(query)
+                field = await read_served(client, names[0], value, seconds, at=served, **asked)
+                resolution = asked.get("resolution")
+                share = float(parse_resolution(resolution).space.length) if resolution else 1.0
+            else:
+                field = await read_field(client, names, value, seconds)
+                share = asked_share(await client.snapshot(), names)
         draw(field, ", ".join(names), png, share)
         if zarr is not None:
             field.to_zarr(zarr)
@@ -70,6 +86,31 @@ def view(
         return {"png": str(png), "value": shown, "rows": field.points, "share": round(field.share(shown), 4)}
 
     typer.echo(json.dumps(o.run(work())))
+
+
+def _read_query(text: str) -> dict[str, Any]:
+    """What `--query` asks for."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise HeadgateError(f"--query is no JSON: {error}", hint='write {"resolution": {"space": "1/4"}}') from error
+    if not isinstance(found, dict) or not found.keys() <= {"region", "resolution"}:
+        raise HeadgateError("--query has a region and a resolution", hint='write {"resolution": {"space": "1/4"}}')
+    return found
+
+
+async def read_served(client: Client, name: str, value: str | None, seconds: float, **asked: Any) -> Field:
+    """What the sites that serve a stream have of a query, and what comes in meanwhile, as one field."""
+    query = await client.query(name, **asked)
+    layout = layout_of(query.stream)
+    assert layout is not None  # only such streams are served
+    field = Field(layout, (choose_value(value, layout, query.stream.schema, query.stream.key),), steps=_STEPS)
+    async with query:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                async for rows in query:
+                    field.add(rows)
+    return field
 
 
 def members(snapshot: Snapshot, names: Sequence[str]) -> list[str]:

@@ -144,7 +144,8 @@ def plan(
 def _live(at: o.ConnectionOptions, as_json: bool) -> None:
     """What the planner of a running deployment last said."""
     from headgate.cli.plan_live import live_tables
-    from headgate.cli.status import planner_line, read_document
+    from headgate.cli.status import read_document
+    from headgate.cli.status_sheets import planner_line
 
     found = o.run(read_document(at))["planner"]
     if not found:

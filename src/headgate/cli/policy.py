@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headgate.cli import options as o
 from headgate.cli.groups import Program
 from headgate.errors import HeadgateError
 from headgate.model import Schema, parse_rate
@@ -16,12 +17,19 @@ from headgate.model import Schema, parse_rate
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from headgate.client.client import Client
     from headgate.reduction import Policy
     from headgate.reduction.advise import Advice, LevelAdvice
 
 PolicyFile = Annotated[Path, typer.Option("--policy", help="The policy: a YAML document, or the XML form (.xml).")]
 RowsFile = Annotated[
     str, typer.Argument(help="Recorded rows: a Parquet, CSV or JSON-lines file, or generator:KIND (pulse, fleet, ...).")
+]
+AnyRows = Annotated[
+    str,
+    typer.Argument(
+        help="Rows: a Parquet, CSV or JSON-lines file, generator:KIND (pulse, fleet, ...), or subscription:NAME."
+    ),
 ]
 
 
@@ -60,7 +68,7 @@ def check(
 
 @policy.command("advise")
 def advise_command(
-    rows: RowsFile,
+    rows: AnyRows,
     file: Annotated[
         Path | None, typer.Option("--policy", help="The policy; none tries one made for the columns.")
     ] = None,
@@ -71,34 +79,50 @@ def advise_command(
     window: Annotated[int, typer.Option(help="Rows that a queue holds when it is packed.", min=1)] = 1000,
     key: Annotated[str | None, typer.Option(help="Key column for a policy made here.")] = None,
     count: Annotated[int, typer.Option("--rows", help="How many rows a generator gives.")] = 20_000,
+    at: o.ConnectionOptions = o.HERE,
 ) -> None:
-    """Show what each level drops of recorded rows and propose an order; the last line is one JSON object."""
-    from headgate.reduction.advise import advise, candidates
+    """Show what each level drops of recorded rows and propose an order; the last line is one JSON object.
 
-    recorded = read_rows(rows, count)
+    `subscription:NAME` are the rows that a subscription of the running deployment got lately, judged by its own policy
+    where none is given.
+    """
+    from headgate.reduction import parse_policy
+    from headgate.reduction.advise import advise, candidates, kept_share
+
+    share = kept_share(target, None if rate is None else parse_rate(rate))
+    kind, _, name = rows.partition(":")
+    document: dict[str, Any] | None = None
+    if kind == "subscription":
+        recorded, document = at.run(lambda client: _lately(client, name))
+    else:
+        recorded = read_rows(rows, count)
     schema = schema_of(recorded)
-    found = candidates(schema, recorded, key) if file is None else read_policy(file, schema)
-    advice = advise(found, recorded, _target(target, rate), window)
+    if file is not None:
+        found = read_policy(file, schema)
+    else:
+        found = candidates(schema, recorded, key) if document is None else parse_policy(document, schema)
+    advice = advise(found, recorded, share, window)
     _print(advice)
     if file is None:
         typer.echo("tried: " + found.text)
     typer.echo(json.dumps(asdict(advice)))
 
 
-def _target(target: str, rate: str | None) -> float:
-    """The fraction of rows that may stay."""
-    if rate is None:
-        try:
-            fraction = float(target)
-        except ValueError:
-            fraction = -1.0
-        if not 0 < fraction <= 1:
-            raise HeadgateError(f"{target!r} is no target without --rate", hint="a fraction such as 0.3, or add --rate")
-        return fraction
-    full = parse_rate(rate)
-    if full <= 0:
-        raise HeadgateError(f"{rate!r} is no rate", hint="for example --rate 200/s")
-    return min(1.0, parse_rate(target) / full)
+async def _lately(client: Client, name: str) -> tuple[pa.RecordBatch, dict[str, Any] | None]:
+    """The rows that a subscription of a running deployment got lately, and its policy."""
+    from headgate.client.names import known_names
+    from headgate.service.advising import subscription_rows
+    from headgate.service.previewing import read_recent
+
+    snapshot = await client.snapshot()
+    if known_names(name, snapshot) != [name]:
+        raise HeadgateError(f"{name!r} has a part at each root of its stream", hint="name one of them")
+    found = snapshot.deployment.subscriptions[name].resume()
+    stream = snapshot.deployment.streams[found.stream]
+    rows = subscription_rows(await read_recent(client.fabric, stream), found, stream)
+    if not rows.num_rows:
+        raise HeadgateError(f"no row of {name!r} came lately", hint="ask again when rows flow")
+    return rows, None if found.policy is None else dict(found.policy)
 
 
 def _print(advice: Advice) -> None:

@@ -24,7 +24,7 @@ from headgate.fabric.environment import nats_options
 from headgate.fabric.listening import Listening
 from headgate.fabric.membership import server_directory
 from headgate.fabric.place import HOST
-from headgate.fabric.vitals import keep_vitals
+from headgate.fabric.vitals import freeze_startup, keep_vitals
 from headgate.wire.identity import DEPLOYMENT_KEY
 from headgate.wire.logs import Logs
 
@@ -90,7 +90,7 @@ def relay(
 
 async def _as_site(site: str, at: o.ConnectionOptions) -> Client:
     """A connection with the rights of a site: by its credentials, or by the keys of a server on this machine."""
-    from headgate.client.client import find_url
+    from headgate.client.connection import find_url
     from headgate.fabric.address import directory_of
     from headgate.fabric.connecting import join
     from headgate.fabric.rolebook import RoleBook
@@ -134,6 +134,7 @@ async def run_relay(
     from headgate.protocol.trace import Trace
     from headgate.relay.node import RelayNode
     from headgate.relay.unit_node import UnitNode
+    from headgate.replicas.node import ReplicaNode
 
     async with await connecting as client:
         snapshot = await client.snapshot()
@@ -147,11 +148,13 @@ async def run_relay(
             relay = RelayNode(fabric, site, tracer=tracer, connecting=place.options)
             node = asyncio.create_task(relay.run())
             unit = asyncio.create_task(UnitNode(fabric, site, relay.tables).run())
+            parts = asyncio.create_task(ReplicaNode(fabric, site, relay.tables, connecting=place.options).run())
             aside = asyncio.create_task(keep_quarantine(home, f"relay-{site}"))
+            freeze_startup()
             vitals = asyncio.create_task(keep_vitals(home, f"relay-{site}"))
             where = snapshot.deployment.sites[site].nats
             tell(f"relay {site} is up" + (f", its server at {where}" if where else ""))
             await first_of(stop, node)
             if node.done():
                 await node
-            await cancel_all([node, unit, aside, vitals])
+            await cancel_all([node, unit, parts, aside, vitals])

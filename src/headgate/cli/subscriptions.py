@@ -39,6 +39,16 @@ class RowOptions:
     site: Annotated[str | None, typer.Option(help="The site that it is delivered at.")] = None
     where: Annotated[str | None, typer.Option(help="Which rows, as a SQL expression; default: all.")] = None
     select: Annotated[str | None, typer.Option(help="Which columns, separated by commas; default: all.")] = None
+    group: Annotated[
+        bool, typer.Option("--group", help="Deal the rows out to members: each row goes to one of them.")
+    ] = False
+    deal: Annotated[
+        str | None,
+        typer.Option(help="With --group: an expression over columns and `$values` of members; the largest gets a row."),
+    ] = None
+    lease: Annotated[
+        str | None, typer.Option(help="With --group: how long a member may take for a row; default: 30 s.")
+    ] = None
     option: Annotated[
         list[str] | None,
         typer.Option("--set", help="Any other key of the deployment file, as KEY=YAML; repeatable."),
@@ -70,6 +80,8 @@ def subscribe(
     document = read_keys({key: value for key, value in given.items() if value is not None})
     for key, value in o.key_values(rows.option or []).items():
         document[key] = yaml.safe_load(value)
+    if rows.group or rows.deal is not None or rows.lease is not None:
+        document["group"] = _group_document(document.get("group"), rows)
     if from_ is not None:
         wanted = {each: {**document, **found} for each, found in read_subscriptions(from_).items()}
         typer.echo(json.dumps(at.run(lambda client: client.subscribe_many(wanted, change=change))))
@@ -91,6 +103,13 @@ def subscribe(
     starts = answer["starts"]
     if starts is None or (isinstance(starts, dict) and None in starts.values()):
         typer.echo("no rows came meanwhile: it is counted from the next batch on, see `headgate ledger`", err=True)
+
+
+def _group_document(given: Any, rows: RowOptions) -> dict[str, Any]:
+    """The `group` of a subscription, from the options for it and what --set says."""
+    found = dict(given) if isinstance(given, dict) else {}
+    named = {"deal": rows.deal, "lease": rows.lease}
+    return {**found, **{key: value for key, value in named.items() if value is not None}}
 
 
 async def _starts(client: Any, name: str, timeout_s: float) -> int | None:
@@ -172,6 +191,9 @@ def publish(
     ] = None,
     buffer: Annotated[int, typer.Option(help="With --live: how many rows may wait.", min=1)] = 100_000,
     expires: Annotated[str, typer.Option(help="With --live: how long a row may wait.")] = "10 min",
+    site: Annotated[
+        str | None, typer.Option(help="Store the rows at this site; they go up to the stream's root from there.")
+    ] = None,
     at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Publish rows into a stream; returns once they are stored.
@@ -183,21 +205,23 @@ def publish(
         if str(file) != "-":
             raise HeadgateError("--live reads lines as they come", hint="give `-` as the file")
         document = yaml.safe_load(policy.read_text("utf-8")) if policy is not None else None
-        sending = _send_lines(at.connect(), stream, document, buffer, expires)
+        from headgate.model import parse_duration
+
+        limits = {"max_rows": buffer, "expires_s": parse_duration(expires)}
+        sending = _send_lines(at.connect(), stream, document, site, limits)
         typer.echo(json.dumps(o.run(sending)))
         return
     rows = _read_rows(file)
-    typer.echo(json.dumps({"stored": at.run(lambda client: client.publish(stream, rows)), "rows": len(rows)}))
+    stored = at.run(lambda client: client.publish(stream, rows, site=site))
+    typer.echo(json.dumps({"stored": stored, "rows": len(rows), **({} if site is None else {"site": site})}))
 
 
 async def _send_lines(
-    connecting: Awaitable[Client], stream: str, policy: Any, buffer: int, expires: str
+    connecting: Awaitable[Client], stream: str, policy: Any, site: str | None, limits: dict[str, Any]
 ) -> dict[str, Any]:
     """Send JSON lines from standard input until it ends, and report."""
-    from headgate.model import parse_duration
-
     async with await connecting as client:
-        sender = await client.sender(stream, policy, max_rows=buffer, expires_s=parse_duration(expires))
+        sender = await client.sender(stream, policy, site=site, **limits)
         async with sender:
             while line := await asyncio.to_thread(sys.stdin.readline):
                 if line.strip():
@@ -205,7 +229,7 @@ async def _send_lines(
                         sender.publish([json.loads(line)])
                     except ValueError as error:
                         raise HeadgateError(f"not a JSON line: {error}", where=line[:60]) from error
-            await sender.flush(parse_duration(expires))
+            await sender.flush(limits["expires_s"])
         return asdict(sender.report())
 
 

@@ -42,13 +42,30 @@ def tail(
     after_loss: Annotated[
         bool, typer.Option("--after-loss", help="Read on although the stream began anew: rows in between are lost.")
     ] = False,
+    member: Annotated[
+        str | None, typer.Option("--member", help="Be the member of this name of a group subscription.")
+    ] = None,
+    value: Annotated[
+        list[str] | None,
+        typer.Option("--value", help="A value of the member for the group's `deal`, as NAME=YAML; repeatable."),
+    ] = None,
     at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Print a subscription's rows as they come, and what was given up at its place.
 
     Rows that were printed are acknowledged: the next `tail` goes on after them. A subscription has one reader at a
-    time; a second one takes over, unless it says --peek.
+    time; a second one takes over, unless it says --peek. A group has several: each --member gets rows of its own.
     """
+    if member is not None:
+        import yaml
+
+        if peek or after_loss:
+            raise HeadgateError("a member of a group takes rows of its own", hint="leave --peek and --after-loss out")
+        context = {key: yaml.safe_load(text) for key, text in o.key_values(value or []).items()}
+        o.run(_tail_as_member(at.connect(), name, member, context, count, as_json=as_json))
+        return
+    if value:
+        raise HeadgateError("--value is for members of a group", hint="give --member too")
     connecting = at.connect()
     o.run(_tail(connecting, name, count, as_json=as_json, peek=peek, after_loss=after_loss))
 
@@ -79,6 +96,29 @@ async def _tail(
                         inbox.max_rows = count
                     if count == 0:
                         inbox.done()
+                        return
+
+
+async def _tail_as_member(
+    connecting: Awaitable[Client], name: str, member: str, context: dict[str, Any], count: int | None, *, as_json: bool
+) -> None:
+    async with await connecting as client:
+        room = 256 if count is None else min(count, 256)
+        async with Crew() as crew, client.join(name, member, context=context, max_rows=room) as joined:
+            waiting = WaitingNotice(client, name)
+            crew.spawn(waiting.run())
+            async for delivery in joined:
+                waiting.heard()
+                for seq, row in zip(delivery.seqs.tolist(), delivery.to_pylist(), strict=True):
+                    _print_row(seq, row, as_json)
+                for given_up in delivery.notes:
+                    note = {"given_up": given_up.reasons, "after": given_up.after, "upto": given_up.upto}
+                    typer.echo(json.dumps(note) if as_json else f"-- given up: {note}", err=not as_json)
+                if count is not None:
+                    count -= len(delivery)
+                    joined.max_rows = min(max(count, 1), 256)
+                    if count <= 0:
+                        joined.done()
                         return
 
 

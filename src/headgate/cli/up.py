@@ -260,10 +260,12 @@ async def _serve(
     stop: asyncio.Event,
     started: asyncio.Event,
 ) -> None:
+    from headgate.fabric.vitals import freeze_startup
     from headgate.service.runtime import open_runtime
 
     tell("starting NATS, the catalog and the relays (the first start on a machine compiles the planner)")
     async with open_runtime(settings, deployment) as runtime:
+        freeze_startup()
         started.set()
         tell(f"NATS at {runtime.listens_at}, state in {runtime.settings.state_dir}")
         if runtime.server is not None and runtime.server.fingerprint is not None:
@@ -340,13 +342,14 @@ def _text(path: Path) -> str:
 
 
 async def _watch_job(runtime: Runtime, tell: Teller) -> None:
-    """Say when the Spark job has ended by itself."""
-    said = 0
-    while runtime.job is not None:
+    """Say when a Spark job has ended by itself."""
+    said: dict[str, int] = {}
+    while runtime.settings.job:
         await asyncio.sleep(_WATCH_S)
-        if runtime.job.restarts > said:
-            said = runtime.job.restarts
-            log = runtime.settings.state_dir / "job.log"
-            lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            last = f": {lines[-1][:200]}" if lines else ""
-            tell(f"the Spark job ended and is started again ({log}{last})")
+        for name, process in list(runtime.jobs.processes.items()):
+            if process.restarts > said.get(name, 0):
+                said[name] = process.restarts
+                lines = process.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+                last = f": {lines[-1][:200]}" if lines else ""
+                what = f"the Spark job {name}" if name else "the Spark job"
+                tell(f"{what} ended and is started again ({process.log}{last})")

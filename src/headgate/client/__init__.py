@@ -4,10 +4,12 @@
 """
 
 from headgate.client.buffer import Buffered, LocalBuffer
-from headgate.client.client import BusyError, Client
+from headgate.client.client import Client
+from headgate.client.connection import BusyError
 from headgate.client.delivery import Delivery, Inbox
 from headgate.client.errors import ClientError
 from headgate.client.lineage_check import LossError
+from headgate.client.member import GroupMember, MemberDelivery
 from headgate.client.sender import Sender, Sent
 from headgate.client.sync import SyncClient
 
@@ -17,9 +19,11 @@ __all__ = [
     "Client",
     "ClientError",
     "Delivery",
+    "GroupMember",
     "Inbox",
     "LocalBuffer",
     "LossError",
+    "MemberDelivery",
     "Sender",
     "Sent",
     "SyncClient",

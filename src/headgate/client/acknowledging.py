@@ -47,6 +47,11 @@ class Acknowledger:
         return self._sequence or 0
 
     @property
+    def mark(self) -> int:
+        """The end of what the consumer is done with."""
+        return self._mark
+
+    @property
     def floor(self) -> int:
         """The boundary that was acknowledged before."""
         return self._floor
@@ -64,7 +69,7 @@ class Acknowledger:
         """The consumer is done with everything in a tally: store it soon."""
         if self._sequence is None or tally.boundary < self._floor:
             return
-        self.pending = tally.encode()
+        self.pending, self._mark = tally.encode(), tally.mark
         if self._port is not None and (self._task is None or self._task.done):
             self._task = self._port.machine.spawn(self._soon(self._port), "acknowledge")
 

@@ -55,11 +55,6 @@ def check_published(source: Source, stream: str) -> None:
         )
 
 
-def is_published(source: Source) -> bool:
-    """Whether a stream reads what is published into it."""
-    return source.format == "nats" and not {"url", "log", "subject"} & set(source.options)
-
-
 def to_table(rows: Any) -> pa.Table:
     """A record batch, a table, a pandas frame or a list of dicts as a table."""
     match rows:

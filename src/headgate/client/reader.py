@@ -154,9 +154,13 @@ class ReaderMachine(Machine):
                     inbox = place if piece.upto == block.upto else place - 1
                     told = reading.account.add(piece, inbox, int(self._port.wall_s * 1000))
                     reading.taken = False
-                    await self._port.hand_over(told)
+                    await self._hand_over(told)
                     if not reading.confirming:
                         reading.acks.note(reading.account.tally)
+
+    async def _hand_over(self, block: Block) -> None:
+        """Give a block to the consumer, and wait until that is done with it."""
+        await self._port.hand_over(block)
 
     def _enter(self, stay: Stay) -> None:
         """Read on in the inbox of a stay: those before it are finished with."""
@@ -201,9 +205,14 @@ class ReaderMachine(Machine):
                 yield block, stored.sequence if block.upto == whole.upto else stored.sequence - 1
 
     def _pass(self, place: int) -> None:
-        """Acknowledge the place of a message that cannot be read: an inbox full of such ones would take no other."""
-        self._reading.account.tally.inbox = place
-        self._reading.acks.note(self._reading.account.tally)
+        """Acknowledge the place of a message that cannot be read: an inbox full of such ones would take no other.
+
+        Where the consumer confirms and is not done with what came before, its next confirmation says so.
+        """
+        reading = self._reading
+        reading.account.tally.inbox = place
+        if not reading.confirming or reading.acks.mark >= reading.account.tally.mark:
+            reading.acks.note(reading.account.tally)
 
     async def _decode(self, data: Any) -> Block:
         """A message of the inbox, in the columns of the version that it came under."""

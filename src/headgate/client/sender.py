@@ -26,10 +26,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headgate.client.entrance import Entrance
 from headgate.client.errors import ClientError
 from headgate.client.publishing import check_published, cut_rows, to_table
 from headgate.diagnostics import CLIENT, noted
-from headgate.fabric import Fabric, FabricError, cancel_all
+from headgate.fabric import FabricError, cancel_all
 from headgate.model import Stream
 from headgate.reduction import ReductionQueue, merged, parse_policy
 from headgate.reduction.digest import DigestTable
@@ -92,7 +93,7 @@ class Sender:
 
     def __init__(
         self,
-        fabric: Fabric,
+        entrance: Entrance,
         stream: Stream,
         policy: Mapping[str, Any] | None = None,
         *,
@@ -109,7 +110,7 @@ class Sender:
             )
         check_published(stream.source, stream.name)
         self.stream = stream
-        self._fabric = fabric
+        self._entrance = entrance
         self._queue = ReductionQueue(parse_policy(policy, stream.schema, "policy"), stream.schema, max_rows)
         self._batch_rows = batch_rows
         self._expires_s = expires_s
@@ -141,6 +142,19 @@ class Sender:
             await cancel_all([self._task])
             self._task = None
         return self.report()
+
+    def move(self, entrance: Entrance) -> None:
+        """Publish at another site from now on (`Client.entrance`); the client before may be closed afterwards.
+
+        What may have been stored at the site before is sent again under the same id: the root of the stream takes it
+        once. It knows the messages of sites only, so a sender that is to move begins at a site.
+        """
+        if self._entrance.site is None or entrance.site is None:
+            raise ClientError(
+                f"a sender into {self.stream.name!r} moves from one site to another, not to or from its root",
+                hint="open it at a site: client.sender(stream, site=...)",
+            )
+        self._entrance = entrance
 
     async def flush(self, timeout_s: float) -> bool:
         """Wait until nothing waits any more; False when that took too long."""
@@ -201,7 +215,9 @@ class Sender:
         if self._unsent is not None:
             self._declaring, self._unsent = _Declaration(uuid.uuid4().hex, self._unsent), None
         start, table = 0, pa.Table.from_batches([taken.rows])
-        for count, data in cut_rows(table, self.stream.source, self._fabric.max_payload) if len(taken.seqs) else ():
+        for count, data in (
+            cut_rows(table, self.stream.source, self._entrance.fabric.max_payload) if len(taken.seqs) else ()
+        ):
             assert since is not None
             self._counts.messages += 1
             identity, seqs = f"{self._name}-{self._counts.messages}", taken.seqs[start : start + count]
@@ -230,8 +246,8 @@ class Sender:
             assert digest is not None
             self._give_up(digest)
             return
-        self._counts.again += message.tried_s is not None and self._fabric.connected
-        if await self._published(self._fabric.logs.published(self.stream.name), message.data, message):
+        self._counts.again += message.tried_s is not None and self._entrance.fabric.connected
+        if await self._published(self._entrance.rows, message.data, message):
             self._under_way.popleft()
             self._counts.stored += count
 
@@ -242,17 +258,17 @@ class Sender:
             declaration.digest, self._unsent = merged(declaration.digest, self._unsent) or declaration.digest, None
         elif time.time() - tried_s > ID_WINDOW_S / 2:
             declaration.id, declaration.tried_s = uuid.uuid4().hex, None
-        subject = self._fabric.logs.unsent(self.stream.name)
-        if await self._published(subject, encode_unsent(declaration.digest), declaration):
+        if await self._published(self._entrance.unsent, encode_unsent(declaration.digest), declaration):
             self._declaring = None
             self._counts.declared += declaration.digest.count
 
     async def _published(self, subject: str, data: bytes, message: _Message | _Declaration) -> bool:
         """Whether a message is stored now; a message is tried when it may be."""
-        if self._fabric.connected:
+        fabric = self._entrance.fabric
+        if fabric.connected:
             message.tried_s = message.tried_s or time.time()
             with noted(CLIENT, "a message is sent again", FabricError):  # and counted in `again`
-                await self._fabric.publish(subject, data, message_id=message.id, timeout_s=_ATTEMPT_S)
+                await fabric.publish(subject, data, message_id=message.id, timeout_s=_ATTEMPT_S)
                 return True
         await asyncio.sleep(_RETRY_S)
         return False

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 
 from headgate.client.client import Client
 from headgate.client.delivery import Delivery, OnDigest, Readable
+from headgate.client.entrance import Entrance
 from headgate.client.reader import OnGap
 from headgate.client.sender import Sender, Sent
 from headgate.fabric.sync import LoopThread
@@ -40,6 +41,10 @@ class SyncSender:
             self._sender.publish(rows)
 
         self._run(work())
+
+    def move(self, entrance: Entrance) -> None:
+        """Publish at another site from now on, as `Sender.move`."""
+        self._sender.move(entrance)
 
     def report(self) -> Sent:
         """What has become of everything so far."""
@@ -167,9 +172,13 @@ class SyncClient:
         """Give a running subscription another resolution, or `add` what it lacks; returns what is still missing."""
         return self._run(self._client.refine(name, add=add, **resolution))
 
-    def publish(self, stream: str, rows: Any, *, key: str | None = None) -> int:
+    def publish(self, stream: str, rows: Any, *, key: str | None = None, site: str | None = None) -> int:
         """Publish rows into a stream, as `Client.publish`; returns once they are stored."""
-        return self._run(self._client.publish(stream, rows, key=key))
+        return self._run(self._client.publish(stream, rows, key=key, site=site))
+
+    def entrance(self, stream: str, site: str | None = None) -> Entrance:
+        """Where rows are published into a stream, as `Client.entrance`; a sender moves there."""
+        return self._run(self._client.entrance(stream, site))
 
     def sender(self, stream: str, policy: Mapping[str, Any] | None = None, **options: Any) -> SyncSender:
         """A sender that goes on while the connection is away, as `Client.sender`; a context manager."""

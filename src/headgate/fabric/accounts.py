@@ -30,10 +30,11 @@ from headgate.errors import HeadgateError
 from headgate.fabric.devices import Device
 from headgate.fabric.keys import KeyPair, credentials_text, read_claims, seed_of, statement_of
 from headgate.fabric.place import write_whole
-from headgate.fabric.registry import User
+from headgate.fabric.registry import ANY, AT, User
 from headgate.fabric.roles import EXPORTS, NEWS, SEVERAL_ANSWERS, Rights, local_subject
 from headgate.protocol.port import FabricError
 from headgate.wire.logs import Logs
+from headgate.wire.sizes import USER_REQUEST_BYTES
 
 KEY_FILE: Final = "keys.json"
 OPERATOR_FILE: Final = "operator.creds"
@@ -51,7 +52,7 @@ ROLE_TAG: Final = "headgate:role:"
 """Tells a client that its credentials are those of a role, which is named after it: `site leaf`, `job`."""
 # What people may ask of `home`, in any namespace; which of it, their credentials say.
 _REQUESTS: Final = "*.as.*.>"
-_SERVICES: Final = (_REQUESTS, "*.in.*", "*.in.*.unsent")
+_SERVICES: Final = (_REQUESTS, "*.in.*", "*.in.*.unsent", "*.outbox.*.*.rows", "*.outbox.*.*.unsent")
 _UNLIMITED: Final = {
     **dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), -1),
     "wildcards": True,
@@ -213,12 +214,11 @@ class Keys:
         if user.program:
             rights["tags"] = [ROLE_TAG + user.program]
         elif not user.operator:
-            streams = ["*"] if "*" in user.publishes else list(user.publishes)
-            inputs = [logs.published_any if each == "*" else logs.published(each) for each in streams]
-            told = [f"{each}.unsent" for each in inputs]
-            rights["pub"] = {"allow": [logs.asked_by(user.name), *inputs, *told]}
+            rights["pub"] = {"allow": [logs.asked_by(user.name), *_inputs(user, logs)]}
             rights["sub"] = {"allow": [f"{inbox_prefix(user.name)}.>"]}
             rights["tags"] = [PEOPLE_TAG]
+            if not user.publishes:  # the server ends a connection that sends more, before anybody has to read it
+                rights["payload"] = USER_REQUEST_BYTES
         claims = _claims(pair.public, user.name, rights, user.issued_s)
         if user.expires_s is not None:
             claims["exp"] = user.expires_s
@@ -226,6 +226,18 @@ class Keys:
         if user.program:
             account = self.role(logs.namespace, user.program)
         return credentials_text(account.sign(claims), pair.seed)
+
+
+def _inputs(user: User, logs: Logs) -> list[str]:
+    """Where a user may publish: into a stream, at its root and at any site, or at one site only."""
+    found: list[str] = []
+    for each in user.publishes:
+        stream, _, site = each.partition(AT)
+        if not site:
+            home = logs.published_any if stream == ANY else logs.published(stream)
+            found += [home, f"{home}.unsent"]
+        found += [logs.published_at(site or ANY, stream), logs.unsent_at(site or ANY, stream)]
+    return found
 
 
 def _allowed(subjects: tuple[str, ...]) -> dict[str, list[str]]:

@@ -75,13 +75,12 @@ class Administration(ABC):
         A log that is made gets `marks`, and those of the connection, as its metadata, and `first` as the sequence of
         its first message. One that exists keeps its own.
         """
-        discard = api.DiscardPolicy.OLD if log.latest_only else api.DiscardPolicy.NEW
         config = api.StreamConfig(
             name=log.name,
             subjects=list(log.subjects),
             retention=api.RetentionPolicy.LIMITS,
             storage=api.StorageType.FILE,
-            discard=discard,
+            discard=api.DiscardPolicy.NEW,
             discard_new_per_subject=log.max_per_subject > 0 and not log.latest_only,
             max_bytes=log.max_bytes,
             max_msgs_per_subject=log.max_per_subject,

@@ -27,6 +27,7 @@ from headgate.fabric.place import connect
 from headgate.fabric.roles import GET
 from headgate.fabric.serving import FAILED, Guard, RequestCall, receive, serve, serve_others
 from headgate.fabric.streaming import LogStream, Opener, open_reader, stored_at
+from headgate.fabric.tcp_figures import ConnectionFigures, address_of, figures_of
 from headgate.protocol.codec import Codec, WireCodec
 from headgate.protocol.port import (
     CARRIED,
@@ -39,6 +40,7 @@ from headgate.protocol.port import (
     TooLargeError,
 )
 from headgate.protocol.quarantine import Quarantine
+from headgate.protocol.revisions import Revisions
 from headgate.wire.logs import Log, Logs
 from headgate.wire.sizes import EXPECTED, header_bytes
 
@@ -47,6 +49,7 @@ _POLL_S: Final = 1.0
 _WRONG_LAST = frozenset({10071, 10164})
 _FULL = frozenset({10047, 10054, 10077, 10122})
 _STORE_FAILED: Final = 10077
+_ID: Final = "Nats-Msg-Id"
 LASTS: Final = 512
 _WILD: Final = frozenset("*>")
 _LET_IN: Final = (
@@ -68,8 +71,11 @@ class Fabric(Administration):
         self.logs = logs
         self.codec: Codec = WireCodec()
         self.quarantine = Quarantine(time.time)
+        self.revisions = Revisions()
         self.user = "operator"
         """Who is connected, by its credentials."""
+        self.near: dict[str, Fabric] = {}
+        """Servers of sites that are on this host, by site; they are closed with this connection."""
         self.guards: dict[str, Guard] = {}
         """By the subject of a service, what other sites may ask of it; nothing where there is none."""
         self.streams = True
@@ -122,7 +128,9 @@ class Fabric(Administration):
         """End what this does on a connection that others use too."""
 
     async def close(self) -> None:
-        """Close the connection."""
+        """Close the connection, and those to servers of sites."""
+        for each in self.near.values():
+            await each.close()
         await self._client.close()
 
     @property
@@ -134,6 +142,37 @@ class Fabric(Administration):
     def connected(self) -> bool:
         """Whether the server can be reached at the moment."""
         return bool(self._client.is_connected)
+
+    @property
+    def port(self) -> int:
+        """The port of the server that this is connected to, 0 while it is not."""
+        url = self._client.connected_url
+        return 0 if url is None else int(url.port or 0)
+
+    @property
+    def local_address(self) -> str:
+        """Where this end of the connection is, as ADDRESS:PORT; empty while there is none."""
+        return address_of(self._socket)
+
+    @property
+    def figures(self) -> ConnectionFigures | None:
+        """What the kernel knows of the connection."""
+        return figures_of(self._socket)
+
+    @property
+    def _socket(self) -> Any:
+        transport = getattr(self._client, "_transport", None)  # nats-py does not show it otherwise
+        writer = getattr(transport, "_io_writer", None)
+        return None if writer is None else writer.get_extra_info("socket")
+
+    async def ping(self, timeout_s: float) -> float | None:
+        """How long the server takes to answer a few bytes; None where it does not."""
+        began_s = time.perf_counter()
+        try:
+            await self._client.flush(timeout=timeout_s)
+        except (NatsError, OSError, TimeoutError):
+            return None
+        return time.perf_counter() - began_s
 
     async def publish(
         self,
@@ -152,7 +191,7 @@ class Fabric(Administration):
         """
         headers = {} if expect is None else {EXPECTED: str(expect)}
         if message_id is not None:
-            headers["Nats-Msg-Id"] = message_id
+            headers[_ID] = message_id
         if replace:
             headers["Nats-Rollup"] = "sub"
         return await self._append(subject, data, headers, timeout_s)
@@ -334,15 +373,21 @@ class Fabric(Administration):
         return time.time()
 
     async def listen(self, subject: str, *wake: asyncio.Event) -> Callable[[], Awaitable[None]]:
-        """Set events whenever something is published on a subject: a hint to read again. Returns what ends it."""
+        """Set events whenever something is published on a subject, and when the connection is back after a break.
+
+        A hint to read again. Returns what ends it.
+        """
 
         async def woken(_: Any) -> None:
             for event in wake:
                 event.set()
 
         hints = await self._client.subscribe(subject, cb=woken)
+        listening: set[asyncio.Event] = self._client.listening
+        listening.update(wake)
 
         async def end() -> None:
+            listening.difference_update(wake)
             if not self._client.is_closed:
                 await hints.unsubscribe()
 
@@ -407,7 +452,7 @@ def _stored(log: Log, message: Any) -> Stored | None:
         raise FabricError(f"cannot read {log.name}: {headers.get('Description', status)}")
     stored_s, came_s = stored_at(headers, datetime.fromisoformat(headers["Nats-Time-Stamp"]).timestamp())
     place = int(headers["Nats-Sequence"]), headers["Nats-Subject"]
-    return Stored(*place, message.data, stored_s, header_bytes(headers), came_s)
+    return Stored(*place, message.data, stored_s, header_bytes(headers), came_s, headers.get(_ID, ""))
 
 
 async def _log(error: Exception) -> None:

@@ -19,7 +19,7 @@ from headgate.fabric.client import Fabric
 from headgate.fabric.crew import cancel_all
 from headgate.protocol.port import FabricError, FencedError, LogFullError, LogInfo, NoAnswerError
 from headgate.wire.logs import Log, Logs
-from headgate.wire.sizes import EXPECTED
+from headgate.wire.sizes import EXPECTED, USER_REQUEST_BYTES
 
 SUBJECT: Final = "Headgate-Subject"
 """The header of a request that says which subject it is about."""
@@ -61,6 +61,11 @@ class GatedFabric(Fabric):
         if subject.startswith(repair):
             return (await self._answered("repair", data, {SUBJECT: subject}, timeout_s))[0]
         if subject.startswith(control):
+            if len(data) > USER_REQUEST_BYTES:
+                raise FabricError(
+                    f"the request has {len(data):,} bytes, a user's may have {USER_REQUEST_BYTES:,}",
+                    hint="ask for fewer things at a time",
+                )
             return await super().request(self._asked(subject.removeprefix(control)), data, timeout_s)
         raise FabricError(f"user {self.user!r} may not ask {subject}")
 
@@ -87,7 +92,7 @@ class GatedFabric(Fabric):
         timeout_s: float | None = None,
     ) -> int:
         """Publish rows into a stream, or store an acknowledgement through the service."""
-        if subject.startswith(self.logs.published_any[:-1]):
+        if subject.startswith((self.logs.published_any[:-1], self.logs.outboxes)):
             return await super().publish(
                 subject, data, expect=expect, replace=replace, message_id=message_id, timeout_s=timeout_s
             )

@@ -19,7 +19,7 @@ from headgate.fabric.accounts import SYSTEM_FILE, Keys
 from headgate.fabric.client import Fabric
 from headgate.fabric.keys import KeyPair
 from headgate.fabric.placed import HostFabric
-from headgate.fabric.roles import SITE, guest_rights
+from headgate.fabric.roles import SITE, Rights, grid_rights, guest_rights
 from headgate.fabric.server import EmbeddedServer
 from headgate.fabric.serving import RequestCall
 from headgate.protocol.port import FabricError, Stored
@@ -90,21 +90,27 @@ class Hosting:
         return msgspec.msgpack.encode(found)
 
     async def _enter(self, call: RequestCall) -> bytes:
-        """Let another site in: to its own link log, and nothing else."""
+        """Let another site in: to its own link log and nothing else, or to the parts of grids that are served here."""
         child, asked = call.subject.rsplit(".", 1)[1], EntryRequest.decode(call.data)
-        logs, role = self._fabric.logs, f"{SITE} {child}"
+        logs = self._fabric.logs
+        if asked.grid:
+            return await self._let(f"grid {child}", asked.key, grid_rights(logs, self._site, child))
         if asked.after is not None:
             log, links = logs.site(child), logs.links_into(child)
             return Entered(reader=await self._fabric.own.open_reader(log, links, asked.after)).encode()
         await self._fabric.ensure(logs.site(child))
-        account = self._keys.role(logs.namespace, role)
-        if child not in self._let_in:
-            stated = self._keys.role_account(account.public, role, guest_rights(logs, child), {})
+        return await self._let(f"{SITE} {child}", asked.key, guest_rights(logs, child, self._site))
+
+    async def _let(self, role: str, key: str, rights: Rights) -> bytes:
+        """Let the holder of a key in with the rights of a role of this server."""
+        account = self._keys.role(self._fabric.logs.namespace, role)
+        if role not in self._let_in:
+            stated = self._keys.role_account(account.public, role, rights, {})
             answer = json.loads(await self._system.request(_UPDATE, stated.encode()))
             if answer.get("data", {}).get("code") != _OK:
-                raise FabricError(f"the server of {self._site} did not let {child} in: {answer.get('error')}")
-            self._let_in.add(child)
-        statement = self._keys.role_statement(account, KeyPair("", asked.key), role.replace(" ", "-"), role)
+                raise FabricError(f"the server of {self._site} did not let {role!r} in: {answer.get('error')}")
+            self._let_in.add(role)
+        statement = self._keys.role_statement(account, KeyPair("", key), role.replace(" ", "-"), role)
         return Entered(statement=statement, fingerprint=str(self._server.fingerprint or "")).encode()
 
 

@@ -17,10 +17,10 @@ from typing import Any, Final, Self
 from headgate.errors import HeadgateError
 from headgate.fabric.client import Fabric
 from headgate.fabric.connecting import connect_as
+from headgate.fabric.gated import GatedFabric
 from headgate.fabric.keys import KeyPair, credentials_text
 from headgate.fabric.place import write_whole
 from headgate.fabric.server import running_url
-from headgate.fabric.wide import WideFabric
 from headgate.private import make_private
 from headgate.protocol.port import FabricError
 from headgate.wire.logs import Logs
@@ -154,14 +154,14 @@ def server_directory(state_dir: Path, site: str) -> Path:
 async def connect_near(member: Membership, state_dir: Path, options: Mapping[str, Any]) -> Fabric:
     """Connect to home from a host that has joined, with credentials of one's own among the options, or as the site.
 
-    An operator reads the inboxes of the site at the site's own server.
+    An operator reads the inboxes of the site at the site's own server, and whoever may read the state directory
+    publishes there.
     """
     given = {**member.options(state_dir), **options}
     fabric = await connect_as(member.url, Logs(member.namespace), **given)
-    if isinstance(fabric, WideFabric):
-        own = running_url(server_directory(state_dir, member.site))
-        if own is not None:
-            fabric.near[member.site] = await Fabric.connect(own, fabric.logs)
+    own = running_url(server_directory(state_dir, member.site))
+    if own is not None and not isinstance(fabric, GatedFabric):
+        fabric.near[member.site] = await Fabric.connect(own, fabric.logs)
     return fabric
 
 

@@ -7,6 +7,7 @@ anything else.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import random
@@ -135,6 +136,13 @@ class InsistingClient(Client):  # type: ignore[misc]  # nats-py has no types
     def __init__(self, trust: Trust | None) -> None:
         super().__init__()
         self._trust = trust
+        self.listening: set[asyncio.Event] = set()
+        """Set when the connection is back: whatever was announced meanwhile was not heard."""
+
+    async def catch_up(self) -> None:
+        """Wake whoever listens (nats-py's `reconnected_cb`)."""
+        for event in self.listening:
+            event.set()
 
     @property
     def ssl_context(self) -> ssl.SSLContext:
@@ -150,6 +158,17 @@ class InsistingClient(Client):  # type: ignore[misc]  # nats-py has no types
                 raise NatsError(f"the server's certificate is not the one with the fingerprint {wanted}")
         command: bytes = super()._connect_command()
         return command
+
+    async def close(self) -> None:
+        """Close the connection, also where the server has ended before: nats-py leaves its socket open then."""
+        try:
+            await super().close()
+        finally:
+            self.give_up()
+
+    async def _connect_to_server(self, server: Server) -> None:
+        self.give_up()
+        await super()._connect_to_server(server)
 
     def give_up(self) -> None:
         """Close the connection of an attempt that failed, which nats-py leaves open."""
@@ -204,7 +223,7 @@ async def connect(url: str, file: Path | None, trust: Trust | None, **options: A
         client = FollowingClient(file, trust)
         options |= {"reconnect_to_server_handler": client.next_server, "connect_timeout": _CONNECT_S}
     try:
-        await client.connect(url, **options)
+        await client.connect(url, **{"reconnected_cb": client.catch_up, **options})
     except BaseException:
         client.give_up()
         raise

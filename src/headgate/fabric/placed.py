@@ -31,6 +31,7 @@ class HostFabric(Fabric):
         super().__init__(home._client, home.logs)  # noqa: SLF001 # it is one itself
         self.home, self.own, self.directory = home, own, directory
         self.user, self.codec, self.quarantine, self.streams = home.user, home.codec, home.quarantine, own.streams
+        self.revisions = home.revisions
 
     def _at(self, name: str) -> Fabric:
         """Where a log, or a subject, is."""
@@ -108,5 +109,6 @@ class HostFabric(Fabric):
         return await self.home.request(subject, data, timeout_s)
 
     async def serve(self, subject: str, handler: Handler) -> Callable[[], Awaitable[None]]:
-        """Answer requests, through home."""
-        return await self.home.serve(subject, handler)
+        """Answer requests, through home; what sites below send up comes to the site's own server."""
+        at = self.own if subject.startswith(self.logs.upward("x")[:-1]) else self.home
+        return await at.serve(subject, handler)

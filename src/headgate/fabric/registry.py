@@ -22,6 +22,8 @@ from headgate.wire.codec import decode_grant
 USER_FILE: Final = "users.json"
 COPY_FILE: Final = "users-copy.json"
 ANY: Final = "*"
+AT: Final = "@"
+"""Between a stream and the one site at which a user may publish into it: `readings@paris`."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,47}")
 
 
@@ -32,6 +34,8 @@ class UserError(HeadgateError):
 @dataclass(frozen=True, slots=True)
 class User:
     """One user: its public key, and the streams that it may subscribe to and publish into (`*` is any).
+
+    It publishes into `STREAM` at its root and at any site, into `STREAM@SITE` at that site only.
 
     `grants` has the streams of which it may have some rows or columns only.
 
@@ -64,9 +68,15 @@ class User:
         """Whether it may have rows of a stream."""
         return self.operator or bool({stream, ANY} & set(self.subscribes))
 
-    def may_publish(self, stream: str) -> bool:
-        """Whether it may publish rows into a stream."""
-        return self.operator or bool({stream, ANY} & set(self.publishes))
+    def may_publish(self, stream: str, site: str | None = None) -> bool:
+        """Whether it may publish rows into a stream: at its root, or at a site."""
+        wanted = {stream, ANY} | (set() if site is None else {f"{stream}{AT}{site}", f"{ANY}{AT}{site}"})
+        return self.operator or bool(wanted & set(self.publishes))
+
+    @property
+    def published(self) -> frozenset[str]:
+        """The streams that it may publish into, wherever that is."""
+        return frozenset(each.partition(AT)[0] for each in self.publishes)
 
     def grant(self, stream: str) -> Grant:
         """What it may have of a stream."""

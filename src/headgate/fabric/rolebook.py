@@ -44,10 +44,11 @@ class OldLink:
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """The sites of one deployment that have accounts, and its links of earlier plans."""
+    """The sites and the named jobs of one deployment that have accounts, and its links of earlier plans."""
 
     sites: tuple[str, ...] = ()
     old: tuple[OldLink, ...] = ()
+    jobs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,11 @@ class RoleBook:
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
             chapters = {
-                str(name): Chapter(tuple(map(str, each["sites"])), tuple(OldLink(**link) for link in each["old"]))
+                str(name): Chapter(
+                    tuple(map(str, each["sites"])),
+                    tuple(OldLink(**link) for link in each["old"]),
+                    tuple(map(str, each.get("jobs", ()))),
+                )
                 for name, each in found.items()
             }
             return cls(chapters, known=True)

@@ -68,7 +68,8 @@ class RoleFabric(Fabric):
 
     @property
     def _own(self) -> tuple[str, ...]:
-        return (self.logs.site(self.site).name, self.logs.inbox(self.site).name) if self.site else ()
+        logs, site = self.logs, self.site
+        return (logs.site(site).name, logs.inbox(site).name) if site else ()
 
     def _question(self, log: Log, request: Mapping[str, Any]) -> tuple[str, bytes]:
         """Where and what to ask for messages: what was sent to a child, of the service, as the log is the child's."""
@@ -80,7 +81,8 @@ class RoleFabric(Fabric):
     async def request(self, subject: str, data: bytes, timeout_s: float = 10.0) -> bytes:
         """Ask a service; another site is asked in this one's name."""
         logs = self.logs
-        for service, named in ((logs.repair, logs.asked_at), (logs.tune, logs.tuned_by)):
+        named_services = ((logs.repair, logs.asked_at), (logs.tune, logs.tuned_by), (logs.upward, logs.upward_from))
+        for service, named in named_services:
             beginning = service("x")[:-1]
             if self.site and subject.startswith(beginning):
                 subject = named(subject.removeprefix(beginning), self.site)
@@ -88,6 +90,6 @@ class RoleFabric(Fabric):
         return await super().request(subject, data, timeout_s)
 
     async def listen(self, subject: str, *wake: asyncio.Event) -> Callable[[], Awaitable[None]]:
-        """Set events when something comes on a subject; of root logs and site logs, when the server announces it."""
+        """Set events when something comes on a subject; of logs that others write, when the server announces it."""
         kind = subject.split(".")[1]
-        return await super().listen(self.logs.news(subject) if kind in ("root", "site") else subject, *wake)
+        return await super().listen(self.logs.news(subject) if kind in ("root", "site", "outbox") else subject, *wake)

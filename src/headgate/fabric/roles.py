@@ -33,9 +33,14 @@ EXPORTS: Final = (
     "*.catalog.past.*",
     "*.quarantine.*",
     "*.root.*.*",
+    "*.in.*.carried",
+    "*.door.*.*",
+    "*.up.*.*",
     "*.repair.*.*",
     "*.tune.*.*",
     "*.tuner.*",
+    "*.grid.*.*",
+    "*.ack.*",
     "*.linked.*.*.*",
     "*.host.*.*",
     "*.join.*",
@@ -74,18 +79,23 @@ def local_subject(subject: str) -> str:
 
 def site_answers(logs: Logs, site: str) -> tuple[str, ...]:
     """Where a site's relay answers: requests of `home`, and of other sites, each under its own name."""
-    return logs.repair(site), logs.asked_at(site, "*"), logs.hosted(site), logs.entered(site, "*"), *_tuned(logs, site)
+    own = logs.repair(site), logs.asked_at(site, "*"), logs.hosted(site), logs.entered(site, "*")
+    return *own, logs.grid(site, "*"), logs.upward(site), logs.upward_from(site, "*"), *_tuned(logs, site)
 
 
-def guest_rights(logs: Logs, child: str) -> Rights:
-    """What a child may do at the server of its parent: read its own link's log, and purge what it has taken.
+def guest_rights(logs: Logs, child: str, parent: str) -> Rights:
+    """What a child may do at the server of its parent: read its own link's log, purge what it has taken, send up.
 
     It reads by consumers that the parent makes for it: who makes one says where it delivers to.
     """
     log = logs.site(child).name
-    return Rights(
-        (f"{GET}.{log}", f"{GET}.{log}.>", f"{_NEXT}.{log}.*", *_managed(log)), (logs.news(logs.links_into(child)),)
-    )
+    services = (f"{GET}.{log}", f"{GET}.{log}.>", f"{_NEXT}.{log}.*", *_managed(log), logs.upward_from(parent, child))
+    return Rights(services, (logs.news(logs.links_into(child)),))
+
+
+def grid_rights(logs: Logs, site: str, asker: str) -> Rights:
+    """What somebody who was let in at a site's server to read parts of gridded streams may do there: ask for them."""
+    return Rights((logs.grid(site, asker),))
 
 
 def _tuned(logs: Logs, site: str) -> tuple[str, str]:
@@ -99,17 +109,22 @@ def site_rights(
     edges: Iterable[Edge],
     hosts: Collection[str] = (),
     tuned: Iterable[str] = (),
+    above: Iterable[str] = (),
+    serving: Mapping[str, Sequence[int]] | None = None,
 ) -> Rights:
     """What the relay of a site may do: its own logs, blocks for its children, and questions to those above it.
 
     `roots` are all streams, as each has a root that may be asked. `edges` are those of the plan in force, and of plans
     before it that still have rows under way. `hosts` are the sites that have a server of their own. `tuned` are all
     sites where the tuner owns the plan: it measures links to sites that may become neighbours, so that each may write
-    to each, in its own name.
+    to each, in its own name. `above` are the sites to which it passes what is published at sites. `serving` are the
+    sites that serve parts of gridded streams, each with the numbers of the subscriptions that its parts are filled by,
+    which it reads and acknowledges itself.
     """
+    roots = list(roots)
     own = [logs.site(site).name, logs.inbox(site).name]
     services = [logs.held_at(site), logs.inboxes_at(site), logs.stats("relay", site), logs.hold(site)]
-    services += [logs.quarantine(f"relay-{site}"), logs.stats("process", f"relay-{site}")]
+    services += [logs.quarantine(f"relay-{site}"), logs.stats("process", f"relay-{site}"), logs.stats("links", site)]
     services += _read_state(logs, *_seen(logs, site))
     for log in own:
         services += [f"{GET}.{log}", f"{GET}.{log}.>", *_managed(log)]
@@ -118,6 +133,7 @@ def site_rights(
     asked: set[str] = set()
     for stream in roots:
         services += _read_state(logs, logs.past(stream.name))
+        services += _read_state(logs, logs.ledger(stream.name)) if site in (serving or {}) else ()
         asked.add(stream.root)
         if stream.root == site:
             log = logs.root(stream.name).name
@@ -132,35 +148,79 @@ def site_rights(
         if parent == site:
             link = logs.link(site, child, stream_name)
             services += [link, f"{GET}.{logs.site(child).name}.{link}", logs.linked(site, child, stream_name)]
-            # A host that has lost its disk asks how far its children are.
-            services += _read_state(logs, logs.stats("relay", child)) if site in hosts else ()
+            services += _read_state(logs, logs.stats("relay", child))  # how far it is
         if child == site:
             asked.add(parent)
             if parent in hosts:  # what it sends is carried into the site's log by the site itself
                 services += [logs.entered(parent, site), *(() if site in hosts else (logs.link(*edge),))]
     services += [logs.asked_at(other, site) for other in sorted(asked - {site})]
+    services += _upward(logs, site, roots, hosts, above)
+    news += [logs.news(logs.outbox_of(site, "*"))] if any(each.source.published for each in roots) else []
     others = sorted(set(tuned) - {site})
     services += [*([logs.tuner(site)] if others else []), *(logs.tuned_by(other, site) for other in others)]
+    services += _serving(logs, site, serving or {}, hosts)
     return Rights(tuple(dict.fromkeys(services)), tuple(news), site_answers(logs, site))
 
 
-def job_rights(logs: Logs, streams: Iterable[Stream], held: Mapping[str, Sequence[str]]) -> Rights:
-    """What the Spark job may do: the root logs of its streams, their pins, and its own reports.
+def _serving(logs: Logs, site: str, serving: Mapping[str, Sequence[int]], hosts: Collection[str]) -> list[str]:
+    """What a site needs to serve parts of gridded streams: the others that do, and readers of its own parts."""
+    if site not in serving:
+        return []
+    services = [logs.stats("grid", site), *_read_state(logs, logs.runs)]
+    services += [logs.ack(each) for each in serving[site]]
+    others = sorted(serving.keys() - {site})
+    services += [logs.grid(other, site) for other in others]
+    return services + [logs.entered(other, site) for other in others if other in hosts]
+
+
+def _upward(
+    logs: Logs, site: str, streams: Iterable[Stream], hosts: Collection[str], above: Iterable[str]
+) -> list[str]:
+    """What a site needs for rows that are published at sites: its outbox, the sites above it, the doors of its streams.
+
+    Nobody but publishers writes into an outbox: what a site passes on names where it was published, and the site above
+    takes it from the site that is just below it on that way only.
+    """
+    published = [each for each in streams if each.source.published]
+    if not published:
+        return []
+    log = logs.outbox(site).name
+    services = [logs.stats("upward", site), f"{GET}.{log}", f"{GET}.{log}.>", *_managed(log)]
+    for other in sorted(above):
+        services += [logs.upward_from(other, site), *([logs.entered(other, site)] if other in hosts else [])]
+    for stream in published:
+        if stream.root == site:
+            carried = logs.carried(stream.name)
+            services += [carried, f"{GET}.{logs.input(stream.name).name}.{carried}", logs.door(stream.name, "*")]
+            services += _read_state(logs, logs.door(stream.name, "*"))
+    return services
+
+
+def job_role(name: str) -> str:
+    """The role of a Spark job, by its name in the deployment file; the one without a name is `job`."""
+    return f"{JOB} {name}" if name else JOB
+
+
+def job_rights(logs: Logs, streams: Iterable[Stream], held: Mapping[str, Sequence[str]], name: str = "") -> Rights:
+    """What a Spark job may do: the root logs of its streams, their pins, and its own reports.
 
     `held` are, by subject that a source reads, the logs that hold it.
     """
     services = [
-        logs.stats("job", "_"),
-        logs.stats("process", "job"),
+        logs.job_stats(name),
+        logs.stats("process", f"job-{name}" if name else "job"),
         *_read_state(logs, logs.head, logs.purging),
         *_tables(logs),
     ]
     for stream in streams:
         name, root = stream.name, logs.root(stream.name).name
-        written = [logs.part(name), logs.dead(name), logs.commit(name), logs.files(name)]
-        state = [logs.pin(name), logs.stats("job", name), logs.stats("errors", name)]
+        written = [logs.part(name), logs.dead(name), logs.commit(name), logs.files(name), logs.memory(name)]
+        state = [logs.pin(name), logs.stats("job", name), logs.stats("errors", name), logs.stats("sample", name)]
         state += [logs.quarantine(f"driver-{name}"), logs.quarantine(f"job-{name}")]
         services += [*written, *state, *_read_state(logs, *state), f"{GET}.{root}", f"{GET}.{root}.>", *_managed(root)]
+        if stream.source.collected:
+            own = logs.input(name).name
+            services += [f"{GET}.{own}", *_managed(own)]
         if stream.source.format == "nats" and "url" not in stream.source.options:
             services += _source(logs, stream, held)
     return Rights(tuple(dict.fromkeys(services)), (logs.head,))
@@ -183,6 +243,8 @@ def _source(logs: Logs, stream: Stream, held: Mapping[str, Sequence[str]]) -> li
     services = [] if subject is None else [f"{_API}.STREAM.NAMES"]
     for log in found:
         services += [f"{GET}.{log}", *_managed(log)]
+    if stream.source.published:
+        services.append(f"{GET}.{logs.input(stream.name).name}.{logs.carried(stream.name)}")
     return services
 
 

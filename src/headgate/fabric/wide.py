@@ -32,15 +32,8 @@ class WideFabric(Fabric):
 
     def __init__(self, client: Client, logs: Logs) -> None:
         super().__init__(client, logs)
-        self.near: dict[str, Fabric] = {}
         self._hosts: frozenset[str] = frozenset()
         self._known_s = 0.0
-
-    async def close(self) -> None:
-        """Close the connection, and those to servers of sites."""
-        for each in self.near.values():
-            await each.close()
-        await super().close()
 
     async def hosts(self) -> frozenset[str]:
         """The sites that have a server of their own."""

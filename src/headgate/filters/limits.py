@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,16 @@ def _scan(text: str, limits: Limits) -> None:
 def _refuse(text: str, piece: re.Match[str], what: str, cost: int | str, limit: int, unit: str, hint: str) -> None:
     shown = cost if isinstance(cost, str) else f"{cost:,}"
     raise FilterError(f"{what} has {shown} {unit}, at most {limit:,} are accepted", text, piece.start(), hint=hint)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a truth value, a finite double or a whole number of 64 bits.
+
+    One such number in the place of another of its type changes neither how a filter is read nor what it may cost.
+    """
+    if isinstance(value, float):
+        return isfinite(value)
+    return isinstance(value, bool | int) and -(2**63) <= value < 2**63
 
 
 def check_context(context: Mapping[str, Any], limits: Limits = DEFAULT_LIMITS) -> None:

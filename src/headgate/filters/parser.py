@@ -75,13 +75,22 @@ class Parser(Cursor):
     def parse(self) -> Expr:
         """The whole text as one boolean expression."""
         start = self._peek
-        if start.kind == END:
-            self._fail("the filter is empty", start, "write a condition, or true for every row")
+        found = self._make(start, build.boolean, self._whole(), "a filter")
+        self._check_depth(found)
+        return found
+
+    def parse_value(self) -> Expr:
+        """The whole text as one expression of any type."""
+        found = self._whole()
+        self._check_depth(found)
+        return found
+
+    def _whole(self) -> Expr:
+        if self._peek.kind == END:
+            self._fail("the filter is empty", self._peek, "write a condition, or true for every row")
         found = self._expression()
         if self._peek.kind != END:
             self._unexpected("the end of the filter, AND or OR")
-        found = self._make(start, build.boolean, found, "a filter")
-        self._check_depth(found)
         return found
 
     # Nodes.

@@ -6,12 +6,13 @@ when there are enough of them: a handful of profiles is evaluated faster than an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
 
+from headgate.matching.hiding import Span, hide
 from headgate.matching.index import ClassSpec, MatchingError
 from headgate.matching.lists import ClassLists, Ids
 from headgate.matching.metering import Meter
@@ -113,5 +114,11 @@ class Evaluated:
                 found = found.joined(few.match(batch))
             else:
                 offsets, numbers = self._index(kind).match(batch)
-                found = found.joined(ClassLists(offsets.astype(np.int64), numbers.astype(np.uint32)))
+                lists = ClassLists(offsets.astype(np.int64), numbers.astype(np.uint32))
+                found = found.joined(hide(lists, self._spans(batch.num_rows, members)))
         return found
+
+    def _spans(self, rows: int, members: Mapping[int, ClassSpec]) -> Sequence[Span]:
+        """The spans of a batch that some classes of a type's index do not see."""
+        mine = np.fromiter(members, np.uint32, len(members))
+        return () if self.meter is None else self.meter.spans(rows, lambda ids: np.intersect1d(ids, mine))

@@ -1,10 +1,11 @@
 """Fair shares of matching: while a stream is behind, whoever takes more of its matching than a fair share gets less.
 
-What evaluating each class takes is measured (`headgate.matching.metering`). A class belongs to the identities who
-subscribe to it, each of whom bears an equal part of its cost. While micro-batches take longer than they may, a budget
-of microseconds a row is divided among the identities by weighted max-min fairness: everybody gets what it needs, up to
-a share that is the same for all who need more. What an identity gets is divided among its classes in the same way, so
-that its cheap filters go on as before. A class that needs more than it gets is evaluated on a part of the rows.
+What evaluating each class takes is measured (`headgate.matching.metering`); what classes of the index take is told from
+their matches (`headgate.matching.indexed_shares`). A class belongs to the identities who subscribe to it, each of whom
+bears an equal part of its cost. While micro-batches take longer than they may, a budget of microseconds a row is
+divided among the identities by weighted max-min fairness: everybody gets what it needs, up to a share that is the same
+for all who need more. What an identity gets is divided among its classes in the same way, so that its cheap filters go
+on as before. A class that needs more than it gets is evaluated on a part of the rows.
 
 The budget shrinks in proportion to the delay while the stream is behind, and grows slowly when it is not, until nobody
 is cut any more. Nothing here has a clock.
@@ -51,6 +52,11 @@ def max_min(
     return found
 
 
+def smoothed(before: float | None, now: float) -> float:
+    """A figure of a micro-batch with those before it."""
+    return now if before is None else (1 - _FRESH) * before + _FRESH * now
+
+
 @dataclass(frozen=True, slots=True)
 class BatchLoad:
     """What a micro-batch took: its rows, seconds from its start to its commit, tasks beside each other, rows shed.
@@ -88,38 +94,64 @@ class Serving:
 EVERYTHING: Final = Serving()
 
 
-class FairShares:
-    """Learns what classes cost and whether a stream is behind; one for each stream, in its driver.
+def part_of(got_us: float, needed_us: float) -> float:
+    """The part of the rows for which a class is looked at that gets less than it needs."""
+    return 1.0 if got_us >= _ALL * needed_us else max(got_us / needed_us, LEAST_PART)
+
+
+class MatchingBudget:
+    """What some part of matching may take for a row while the stream is behind.
 
     `period_s` is how long a micro-batch may take: when it takes longer, the next one begins late.
     """
 
     def __init__(self, period_s: float) -> None:
         self._period_s = period_s
+        self.row_us: float | None = None
+        """None while the stream keeps up, or where that part is not the reason that it does not."""
+
+    def _late(self, load: BatchLoad) -> bool:
+        return load.seconds > self._period_s or load.shed > 0
+
+    def overrun(self, load: BatchLoad, spent_s: float) -> bool:
+        """Whether a micro-batch was late, and that part of matching, which took so many seconds, is the reason."""
+        return self._late(load) and spent_s / max(load.tasks, 1) > HEAVY * load.seconds
+
+    def learn(self, load: BatchLoad, spent_s: float, needed_us: float) -> None:
+        """Take in a micro-batch in which that part took so many seconds, and would take so much for every row."""
+        if self.overrun(load, spent_s):
+            before = needed_us if self.row_us is None else min(self.row_us, needed_us)
+            cut = min(max(self._period_s / load.seconds, _MOST_CUT), _LEAST_CUT)
+            self.row_us = max(before * cut, needed_us * LEAST_PART)
+        elif self.row_us is not None and not self._late(load) and load.seconds < ROOM * self._period_s:
+            self.row_us *= _GROWTH
+            if self.row_us >= needed_us:
+                self.row_us = None
+
+
+class FairShares:
+    """Learns what classes that are evaluated one by one cost; one for each stream, in its driver."""
+
+    def __init__(self, period_s: float) -> None:
         self._costs_us: dict[int, float] = {}
-        self.budget_us: float | None = None
+        self._budget = MatchingBudget(period_s)
+
+    @property
+    def budget_us(self) -> float | None:
         """What evaluating all classes may take for a row; None while the stream keeps up."""
+        return self._budget.row_us
 
     def learn(self, load: BatchLoad) -> None:
         """Take in a micro-batch; classes that it did not evaluate are forgotten."""
         if not load.rows:
             return
         self._costs_us = {each: self._smooth(each, *spent) for each, spent in load.spent.items() if spent[0]}
-        needed_us = sum(self._costs_us.values())
         spent_s = sum(seconds for _, seconds in load.spent.values())
-        late = load.seconds > self._period_s or load.shed > 0
-        if late and spent_s / max(load.tasks, 1) > HEAVY * load.seconds:
-            before = needed_us if self.budget_us is None else min(self.budget_us, needed_us)
-            cut = min(max(self._period_s / load.seconds, _MOST_CUT), _LEAST_CUT)
-            self.budget_us = max(before * cut, needed_us * LEAST_PART)
-        elif self.budget_us is not None and not late and load.seconds < ROOM * self._period_s:
-            self.budget_us *= _GROWTH
-            if self.budget_us >= needed_us:
-                self.budget_us = None
+        self._budget.learn(load, spent_s, sum(self._costs_us.values()))
 
     def _smooth(self, identity: int, rows: int, seconds: float) -> float:
         now_us, before_us = seconds * 1e6 / rows, self._costs_us.get(identity)
-        return now_us if before_us is None else (1 - _FRESH) * before_us + _FRESH * now_us
+        return smoothed(before_us, now_us)
 
     def serve(self, owners: Mapping[int, Collection[str]], weights: Mapping[str, float] | None = None) -> Serving:
         """Whom to serve less, by who subscribes to which class. A class of nobody is not cut."""
@@ -133,8 +165,7 @@ class FairShares:
         parts: dict[int, float] = {}
         for owner, costs in needs.items():
             for identity, got_us in max_min(costs, given[owner]).items():
-                part = 1.0 if got_us >= _ALL * costs[identity] else max(got_us / costs[identity], LEAST_PART)
-                parts[identity] = max(parts.get(identity, 0.0), part)
+                parts[identity] = max(parts.get(identity, 0.0), part_of(got_us, costs[identity]))
         portions = [Portion(owner, total, given[owner]) for owner, total in totals.items()]
         return Serving(
             {identity: part for identity, part in parts.items() if part < 1.0},

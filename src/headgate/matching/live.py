@@ -122,11 +122,18 @@ class LiveIndex:
             return self._scan.match(batch)
         if self._reading.prepare is not None:
             batch = self._reading.prepare(batch)
-        scanned, found = self._scan.match(batch), self._boxes.match(batch, plain=bool(self._checked))
-        return recheck(found, batch, self._checked, self._scan.meter).joined(scanned)
+        meter = self._scan.meter
+        spans = () if meter is None else meter.spans(batch.num_rows, self._decided)
+        scanned, found = self._scan.match(batch), self._boxes.match(batch, plain=bool(self._checked), spans=spans)
+        return recheck(found, batch, self._checked, meter).joined(scanned)
+
+    def _decided(self, ids: Ids) -> Ids:
+        """Those of some classes that the boxes decide alone."""
+        mine = np.setdiff1d(np.intersect1d(ids, self._ids), self._scan.classes)
+        return np.setdiff1d(mine, np.fromiter(self._checked, np.uint32, len(self._checked)))
 
     def measure(self, meter: Meter | None) -> None:
-        """Evaluate the classes that boxes do not decide by a clock."""
+        """Evaluate the classes that boxes do not decide by a clock, and serve all by what it says."""
         self._scan.meter = meter
 
     def _filter(self, text: str) -> RowFilter:

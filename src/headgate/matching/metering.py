@@ -5,7 +5,8 @@ wrong, can make it cost a thousand times as much. A class that is new, or has ta
 slices that grow; when it has spent its allowance of a batch the rest of the batch's rows is not looked at for it, and
 is counted. All other classes get their rows as before. Where a stream is behind, classes of an identity that takes more
 than its share are evaluated on a part of the rows (`headgate.matching.fair_shares`); the others are counted as well.
-Time comes from the clock that is given.
+Classes that boxes decide are hidden from those rows (`headgate.matching.hiding`). Time comes from the clock that is
+given.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headgate.matching.hiding import Span, spans_of
 from headgate.matching.index import ClassSpec, RowFilter
+from headgate.matching.lists import Ids
 
 FACTOR: Final = 10.0
 """How many times its estimate a class may take."""
@@ -86,6 +89,19 @@ class Meter:
                 break
             size *= _GROWTH
         self._note(spec.id, done - first, batch.num_rows - (done - first), spent_s, limit_us)
+        return found
+
+    def spans(self, rows: int, decided: Callable[[Ids], Ids]) -> list[Span]:
+        """How a batch is matched by an index that keeps shares: nothing where it is matched as a whole.
+
+        `decided` says which of some classes the index decides alone. What they do not see is counted as left out.
+        """
+        if not self._parts or not rows:
+            return []
+        mine = decided(np.sort(np.fromiter(self._parts, np.uint32, len(self._parts))))
+        found, left_out = spans_of(rows, {each: self._parts[each] for each in mine.tolist()}, self._turn)
+        for identity, count in left_out.items():
+            self._spent.setdefault(identity, ClassSpent()).left_out += count
         return found
 
     def _window(self, identity: int, rows: int) -> tuple[int, int]:

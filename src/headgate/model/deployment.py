@@ -9,6 +9,7 @@ from typing import Any
 from headgate.model.alerts import AlertRules
 from headgate.model.plan import Plan
 from headgate.model.site import Links, Site
+from headgate.model.spark_job import SparkJob, is_named
 from headgate.model.stream import Stream
 from headgate.model.subscription import Subscription
 
@@ -51,7 +52,8 @@ class RequestLimits:
 class Deployment:
     """Streams, sites, links and subscriptions by name. A `plan` that is given is used instead of a computed one.
 
-    `nats`, `limits` and `alerts` are for whoever runs the file; the catalog does not keep them.
+    Streams that none of the `jobs` names run in the job that has no name. `nats`, `limits` and `alerts` are for
+    whoever runs the file; the catalog does not keep them.
     """
 
     streams: Mapping[str, Stream]
@@ -62,6 +64,7 @@ class Deployment:
     objective: str | None = None
     constraints: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
+    jobs: Mapping[str, SparkJob] = field(default_factory=dict)
     nats: NatsPlace = field(default_factory=NatsPlace, compare=False)
     limits: RequestLimits = field(default_factory=RequestLimits, compare=False)
     alerts: AlertRules = field(default_factory=AlertRules, compare=False)
@@ -70,3 +73,8 @@ class Deployment:
     def tuned(self) -> bool:
         """Whether the live tuner owns the plan (`options: {planner: tuner}`); else the central planner does."""
         return self.options.get("planner") == "tuner"
+
+    def job_of(self, stream: str) -> str:
+        """The name of the job that runs a stream, empty for the one without a name."""
+        found = self.streams[stream]
+        return next((job.name for job in self.jobs.values() if is_named(found, job.streams)), "")

@@ -17,7 +17,17 @@ from headgate.model.subscription import Subscription
 
 Inhabitant = tuple[int, int, Subscription]
 """A subscription with its id and its delivery class."""
-_ALIKE: Final = ("stream", "site", "select", "format", "policy", "priority", "every_s", "at_most_rows_per_s")
+_ALIKE: Final = (
+    "stream",
+    "site",
+    "select",
+    "format",
+    "policy",
+    "priority",
+    "every_s",
+    "at_most_rows_per_s",
+    "average_s",
+)
 
 
 def can_share(subscription: Subscription) -> bool:

@@ -4,17 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from headgate.model.schema import Schema
+
+DERIVE: Final = "derive"
+"""The option of a stream with the texts of its derived columns by name."""
+DERIVE_STATE: Final = "derive_state"
+"""The option of a stream with the limits of what is remembered for them."""
+
+
+COLLECTED: Final = frozenset({"mqtt", "nats-core"})
+"""Formats of brokers that keep no positions: the service collects their messages into the stream's input log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where rows come from: `generator`, `nats`, or any Spark streaming format, with that format's options."""
+    """Where rows come from: `generator`, `nats`, `mqtt`, or any Spark streaming format, with that format's options."""
 
     format: str
     options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def published(self) -> bool:
+        """Whether rows are what clients publish into the stream."""
+        return self.format == "nats" and not {"url", "log", "subject"} & set(self.options)
+
+    @property
+    def collected(self) -> bool:
+        """Whether rows are messages of a broker that the service collects."""
+        return self.format in COLLECTED
+
+    @property
+    def has_input(self) -> bool:
+        """Whether the stream has an input log."""
+        return self.format == "nats" or self.collected
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +72,9 @@ class Stream:
     admission: Admission = field(default_factory=Admission)
     options: Mapping[str, Any] = field(default_factory=dict)
     keep_s: float | None = None
+
+    @property
+    def source_schema(self) -> Schema:
+        """The columns that the source gives: all but those that are derived."""
+        derived = self.options.get(DERIVE) or {}
+        return self.schema.select([name for name in self.schema.names if name not in derived])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from headgate.model.grant import Narrowed
+from headgate.model.group import GroupRule
 from headgate.model.quality import Quality
 
 
@@ -46,7 +47,11 @@ class Subscription:
     paused it, `suspended_class` which class it had: only an operator resumes it as it is, its owner changes its filter.
     `narrowed` is the catalog's too: the owner's grant, where it allows less than was asked for. The other fields are
     then what is in force, and `narrowed` has what was asked for. `every_s` and `at_most_rows_per_s` thin what it gets
-    always: one row of each key in an interval, and so many rows a second in all.
+    always: one row of each key in an interval, and so many rows a second in all. `average_s` makes one row of each key
+    and so much time, with the means of its rows. With `group` it has several readers, its members, and each row goes to
+    one of them. With `serves_bytes_per_s` it is the part of a gridded stream that its site owns and answers readers
+    from, up to that bandwidth. With `paths` 2 its rows come over two paths, where the plan has them
+    (`headgate.model.second_path`).
     """
 
     name: str
@@ -69,6 +74,10 @@ class Subscription:
     require: Mapping[str, Any] | None = None
     every_s: float | None = None
     at_most_rows_per_s: float | None = None
+    serves_bytes_per_s: float | None = None
+    group: GroupRule | None = None
+    average_s: float | None = None
+    paths: int = 1
     stay: int = 0
     left: tuple[Stay, ...] = ()
     shared: tuple[int, int] | None = None

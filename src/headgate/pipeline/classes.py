@@ -69,11 +69,22 @@ def kind_of(template: str) -> str | None:
 
 def definitions_of(snapshot: Snapshot, stream: str) -> dict[int, ClassDefinition]:
     """The delivery classes of a stream under a snapshot, each once, by id."""
-    found: dict[int, ClassDefinition] = {}
+    found = subscribers_of(snapshot, stream)
+    return {identity: definition_of(identity, subscription) for identity, subscription in found.items()}
+
+
+def definition_of(identity: int, subscription: Subscription) -> ClassDefinition:
+    """The delivery class of an id, of which a subscription is."""
+    return ClassDefinition(identity, template_of(subscription), dict(subscription.context))
+
+
+def subscribers_of(snapshot: Snapshot, stream: str) -> dict[int, Subscription]:
+    """One subscription of each delivery class of a stream, by the id of the class."""
+    found: dict[int, Subscription] = {}
+    classes = snapshot.class_ids
     for name, subscription in snapshot.deployment.subscriptions.items():
-        identity = snapshot.class_ids[name]
-        if subscription.stream == stream and identity not in found:
-            found[identity] = ClassDefinition(identity, template_of(subscription), dict(subscription.context))
+        if subscription.stream == stream:
+            found.setdefault(classes[name], subscription)
     return found
 
 

@@ -27,11 +27,13 @@ async def _same_files(last: Manifest | None) -> int:
 class BatchReading:
     """What a batch read of its sources, for its manifest.
 
-    `files` gives the place of the list of files that goes on from the last manifest's.
+    `files` gives the place of the list of files that goes on from the last manifest's. `memory` is what derived columns
+    remembered before the batch, in the form of a manifest.
     """
 
     ranges: tuple[SourceRange, ...] = ()
     files: Callable[[Manifest | None], Awaitable[int]] = _same_files
+    memory: tuple[int, ...] = ()
 
 
 NO_SOURCE: Final = BatchReading()
@@ -61,9 +63,25 @@ def commit(
 
     async def draft(last: Manifest | None, now_ms: int) -> Manifest:
         found = build_manifest(stream, lineage, batch, pin, staged, last.upto if last else 0, now_ms)
-        return replace(found, ranges=reading.ranges, files=await reading.files(last))
+        memory = memory_after(reading.memory, last, staged)
+        return replace(found, ranges=reading.ranges, files=await reading.files(last), memory=memory)
 
     return fabric.run(commits.commit(fabric.fabric, commits.Batch(stream, lineage, batch, reading.ranges), draft))
+
+
+def memory_after(before: tuple[int, ...], last: Manifest | None, staged: Staged) -> tuple[int, ...]:
+    """What derived columns remember after a batch; refused where the last manifest does not say what it began with."""
+    if not before:
+        return ()
+    if last is not None and last.memory and last.memory != before:
+        raise commits.LineageError(
+            "another driver has committed since this batch began, so that its derived columns are of older rows",
+            hint="nothing is lost: the stream is started again",
+        )
+    after = list(before)
+    for each in staged.memory():
+        after[each.partition] = each.place
+    return tuple(after)
 
 
 def build_manifest(

@@ -20,7 +20,7 @@ from headgate.matching import MatchingError
 from headgate.matching.build import SCAN_LIMIT
 from headgate.matching.definitions import grouped
 from headgate.matching.live import LiveIndex
-from headgate.pipeline.classes import definitions_of, reading_of
+from headgate.pipeline.classes import definition_of, definitions_of, reading_of, subscribers_of
 from headgate.pipeline.states import IndexRef, read_snapshot
 from headgate.wire.codec import decode_stream, encode_stream
 from headgate.wire.snapshot import Snapshot
@@ -86,7 +86,7 @@ class IndexKeeper:
         if self._index is None and self._resume(version) == version:
             return version
         snapshot = read_snapshot(fabric, version)
-        wanted = definitions_of(snapshot, self._stream)
+        wanted = subscribers_of(snapshot, self._stream)
         if len(wanted) <= SCAN_LIMIT:
             self._forget()
             self._base = snapshot.contexts.get(self._stream, 0)
@@ -99,7 +99,7 @@ class IndexKeeper:
         removed, added = np.setdiff1d(have, ids), np.setdiff1d(ids, have)
         if not len(removed) and not len(added) and document["stream"] == self._document["stream"]:
             return self._version
-        delta = self._index.plan(removed, grouped(wanted[each] for each in added.tolist()))
+        delta = self._index.plan(removed, grouped(definition_of(each, wanted[each]) for each in added.tolist()))
         if delta is None:
             return self._build(snapshot, version, document)
         self._index.apply(delta)

@@ -1,6 +1,7 @@
 """The Spark driver of a deployment, as a process of its own: ``python -m headgate.pipeline.job CONFIG``.
 
-It runs one query per stream in one session, restarts a query that fails, and ends with the process that started it.
+It runs one query per stream in one session, of all streams or of those that the deployment file gives to it, restarts
+a query that fails, and ends with the process that started it.
 All that it needs after a crash is in the checkpoints and the root logs.
 """
 
@@ -24,6 +25,7 @@ from headgate.errors import HeadgateError, masked
 from headgate.fabric import SyncFabric
 from headgate.fabric.vitals import read_vitals
 from headgate.model import Stream
+from headgate.model.spark_job import is_named
 from headgate.pipeline.causes import cause_of
 from headgate.pipeline.pacing import QueryPace
 from headgate.pipeline.start_stages import Stages
@@ -59,7 +61,10 @@ class JobConnection(Record, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class JobConfig:
-    """What the driver needs to know; written by the service into the state directory."""
+    """What the driver needs to know; written by the service into the state directory.
+
+    A job with a `name` runs `streams`; the one without runs all others, which are those that are not in `others`.
+    """
 
     url: str
     namespace: str
@@ -68,7 +73,9 @@ class JobConfig:
     trigger_s: float = 1.0
     partitions: int | None = None
     new_lineage: bool = False
+    name: str = ""
     streams: tuple[str, ...] | None = None
+    others: tuple[str, ...] = ()
     archive: str | None = None
     spark_options: Mapping[str, str] = field(default_factory=dict)
     nats_options: Mapping[str, Any] = field(default_factory=dict)
@@ -151,7 +158,8 @@ class Job:
 
         config = self.config
         archive = None if config.archive is None else Path(config.archive)
-        spark = make_session("headgate", config.master, config.spark_options, Path(config.state_dir), archive)
+        name = f"headgate {config.name}" if config.name else "headgate"
+        spark = make_session(name, config.master, config.spark_options, Path(config.state_dir), archive)
         self.stages.end("session")
         return spark
 
@@ -216,8 +224,12 @@ class Job:
 
     def _wanted(self, snapshot: Snapshot) -> dict[str, Stream]:
         """The streams of a revision that this job runs."""
-        chosen = self.config.streams
-        return {name: each for name, each in snapshot.deployment.streams.items() if chosen is None or name in chosen}
+        chosen, others = self.config.streams, self.config.others
+        return {
+            name: each
+            for name, each in snapshot.deployment.streams.items()
+            if (chosen is None or is_named(each, chosen)) and not is_named(each, others)
+        }
 
     def _follow(self, fabric: SyncFabric, streams: dict[str, Stream], version: int) -> tuple[dict[str, Stream], int]:
         """The streams of the newest revision; queries of those that are gone, or are read differently, are stopped."""
@@ -245,7 +257,8 @@ class Job:
             if time.monotonic() - said_s > _SAY_S:  # so that a job that hangs or is gone can be told from an idle one
                 said_s = time.monotonic()
                 self._say(fabric, "ready")
-                fabric.publish(fabric.logs.stats("process", "job"), read_vitals("job").encode())
+                process = f"job-{self.config.name}" if self.config.name else "job"
+                fabric.publish(fabric.logs.stats("process", process), read_vitals(process).encode())
             streams, version = self._follow(fabric, streams, version)
             for name, query in list(self._queries.items()):
                 if not query.isActive:
@@ -258,7 +271,10 @@ class Job:
     def _say(self, fabric: SyncFabric, state: str, stream: str = "_", **more: Any) -> None:
         whose = None if stream == "_" else stream
         report = JobReport(state=state, pid=os.getpid(), time_ms=int(time.time() * 1000), stream=whose, **more)
-        fabric.publish(fabric.logs.stats("job", stream), report.encode())
+        logs = fabric.logs
+        fabric.publish(
+            logs.job_stats(self.config.name) if whose is None else logs.stats("job", stream), report.encode()
+        )
 
 
 def _read_as(stream: Stream | None) -> Stream | None:

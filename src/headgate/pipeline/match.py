@@ -17,14 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate import faults
+from headgate.deriving import derivation_of
 from headgate.matching import ClassLists
 from headgate.matching.admission import ALL, ToleranceLevel
 from headgate.matching.metering import Meter
 from headgate.pipeline.control import gate_of
 from headgate.pipeline.counts import ClassCosts, Counted
+from headgate.pipeline.deriving import MemoryHeads, derived_rows
 from headgate.pipeline.letters import SHARE, mark_oversize, pack_dead, split_dead
 from headgate.pipeline.matcher import MatchedRows, Matcher
 from headgate.pipeline.ordering import micros
+from headgate.pipeline.sampled_rows import draw
 from headgate.pipeline.sources.declarations import take_declarations
 from headgate.pipeline.staged import StagedRow, encode_staged
 from headgate.pipeline.states import IndexRef
@@ -56,6 +59,7 @@ class MatchPass:
     `levels` are the groups of classes by what they tolerate: rows withheld from some are matched for the rest alone.
     `in_order` says that some classes tolerate no wrong match, so that rows must not pass updates. `parts` are the
     classes that are evaluated on a part of the rows only, as their owners have used up their share of the matching.
+    `memory` is what derived columns remember when the micro-batch begins, None where nothing is derived.
     """
 
     address: Address
@@ -68,12 +72,16 @@ class MatchPass:
     levels: tuple[ToleranceLevel, ...] = ALL
     in_order: bool = False
     parts: Mapping[int, float] = field(default_factory=dict)
+    memory: MemoryHeads | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Match and stage in a process of Spark; yields what was staged."""
-        return self.run(worker(self.address), batches)
+        from pyspark import TaskContext
 
-    def run(self, me: Bench, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        return self.run(worker(self.address), batches, 0 if context is None else context.partitionId())
+
+    def run(self, me: Bench, batches: Iterator[pa.RecordBatch], partition: int = 0) -> Iterator[pa.RecordBatch]:
         """Match with the state of a worker and stage into its log; yields what was staged."""
         place = max(self.pin.head, self.pin.context)
         held = me.state(self.stream, self.pin.version, self.index, place)
@@ -90,6 +98,10 @@ class MatchPass:
         )
         trouble, counted, given, oldest_s = held.trouble, Counted(), 0, 0.0
         meter, costs = me.meter(self.stream), ClassCosts()
+        derivation, remembered = None if self.memory is None else derivation_of(stream), list[StagedRow]()
+        if derivation is not None and self.memory is not None:
+            ordered, remembered = derived_rows(me.memory(self.stream), derivation, self.memory, partition, batches)
+            batches = iter(ordered)
         for batch in batches:
             if not batch.num_rows:
                 continue
@@ -132,6 +144,7 @@ class MatchPass:
                     wrong_var=errors.wrong_var,
                     sampled=errors.sampled,
                     class_errors=json.dumps(of_classes) if of_classes else "",
+                    sample=draw(matched.evaluated, self.pin.batch),
                     trouble=trouble,
                 )
             )
@@ -140,6 +153,7 @@ class MatchPass:
         classes, ids, counts = counted.packed()
         yield encode_staged(
             [
+                *remembered,
                 StagedRow(
                     kind="partition",
                     classes=classes,
@@ -151,7 +165,7 @@ class MatchPass:
                     updates=state.bound - bound,
                     update_s=state.bound_s - bound_s,
                     **costs.packed(),
-                )
+                ),
             ]
         )
 

@@ -18,7 +18,7 @@ HALF: Final = 2.0
 """The interval between two micro-batches of a query is at least so many times what one takes."""
 TICK_S: Final = 0.05
 """How often a source is asked for rows while none come; this takes about 2 % of a core for each stream."""
-ON_ARRIVAL: Final = frozenset({"generator", "nats", "netcdf", "zarr"})
+ON_ARRIVAL: Final = frozenset({"generator", "mqtt", "nats", "nats-core", "netcdf", "zarr"})
 """Formats that are asked for rows as soon as the query is free: asking them costs no listing of files."""
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from headgate.deriving import derivation_of
 from headgate.errors import HeadgateError
 from headgate.fabric import SyncFabric
 from headgate.grid.gridding_document import station_schema
@@ -17,15 +18,18 @@ from headgate.pipeline.causes import cause_of
 from headgate.pipeline.checkpoint import FileEntry, SparkCheckpoint
 from headgate.pipeline.commit import BatchReading, commit, pin_batch
 from headgate.pipeline.control import UpdateController
+from headgate.pipeline.deriving import by_key
 from headgate.pipeline.errors import Errors
 from headgate.pipeline.filelists import FileLists, files_read
 from headgate.pipeline.gridding_stage import GriddingStage
 from headgate.pipeline.indexes import IndexKeeper, Share
 from headgate.pipeline.match import MatchPass
+from headgate.pipeline.memory_keeper import MemoryKeeper
 from headgate.pipeline.pacing import ON_ARRIVAL, TICK_S
 from headgate.pipeline.planned import PlannedPass, set_pass
 from headgate.pipeline.resuming import note, resume
 from headgate.pipeline.roots import own_rows
+from headgate.pipeline.sampled_rows import SampleKeeper
 from headgate.pipeline.session import is_local, local_uri
 from headgate.pipeline.shares import MatchingShares
 from headgate.pipeline.sharing import FileSharing
@@ -86,9 +90,11 @@ class Batches:
         self._purged = 0
         self._slow_batches: dict[int, int] = {}
         self.shares = MatchingShares(stream.name, TRIGGER_S)
+        self._samples = SampleKeeper(stream.name)
         self.query: StreamingQuery | None = None
         self.rest: Callable[[float], object] | None = None
         self.planned = False
+        self.remembered: MemoryKeeper | None = None
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Match, stage and commit one micro-batch.
@@ -124,6 +130,7 @@ class Batches:
             levels=demands.levels,
             in_order=demands.in_order,
             parts=self.fabric.run(self.shares.serve(self.fabric.fabric, pin.version)).parts,
+            memory=None if self.remembered is None else self.remembered.begin(batch),
         )
         if self.planned:
             told = set_pass(frame, work)
@@ -135,8 +142,11 @@ class Batches:
         self.control.learn(staged)
         if troubles := staged.troubles():
             self.keeper.complained(pin.version, troubles)
-        manifest = commit(self.fabric, name, self.lineage, batch, pin, staged, self._reading(batch))
+        reading = replace(self._reading(batch), memory=() if work.memory is None else work.memory.places)
+        manifest = commit(self.fabric, name, self.lineage, batch, pin, staged, reading)
         if manifest is not None:
+            if self.remembered is not None:
+                self.remembered.learn(staged, manifest)
             ended = time.perf_counter()
             times = BatchTimes(
                 manifest.lag_ms / 1000,
@@ -152,6 +162,7 @@ class Batches:
             self.errors = self.errors.after(staged, self.fabric, name)
             self._report(batch, manifest.rows_in, staged, time.perf_counter() - began, times)
             self.shares.learn(staged, time.perf_counter() - began)
+            self._samples.learn(staged.samples(), self.fabric)
         self._purge()
 
     def _reading(self, batch: int) -> BatchReading:
@@ -201,6 +212,7 @@ class Batches:
             late_rows=self.control.late_rows,
             latency_s=times.waterfall(self._last_ms()),
             slow=self._slow(staged),
+            derived=None if self.remembered is None else self.remembered.report(),
             **self.shares.report(),
             time_ms=int(time.time() * 1000),
         )
@@ -243,20 +255,26 @@ def start_query(
 ) -> StreamingQuery:
     """Start a stream's query."""
     fabric.ensure(fabric.logs.root(stream.name))
-    if stream.source.format == "nats":
+    if stream.source.has_input:
         fabric.ensure(fabric.logs.input(stream.name))
     server = {"url": address.url, "namespace": address.logs.namespace, **address.options}
     gridding = GriddingStage.of(stream, checkpoint / "gridding")
-    given = stream if gridding is None else replace(stream, schema=station_schema(stream))
+    given = replace(stream, schema=stream.source_schema if gridding is None else station_schema(stream))
+    derivation = derivation_of(stream)
     frame = validate(read(spark, given, max_rows_per_trigger=settings.max_rows, nats=server), given)
     frame = frame if gridding is None else gridding.with_marks(frame)
-    frame = frame if settings.partitions is None else frame.repartition(settings.partitions)
+    if settings.partitions is not None and derivation is None:
+        frame = frame.repartition(settings.partitions)
     compact_every = int(str(spark.conf.get("spark.sql.streaming.fileSource.log.compactInterval", "10")))
     lineage = resume(fabric, stream, checkpoint, accept=settings.new_lineage, compact_every=compact_every)
     share = None if is_local(str(spark.sparkContext.master)) else FileSharing(spark.sparkContext).share
     work = Batches(address, fabric, stream, checkpoint, lineage, gridding, settings.told, share)
     # A grid is made of rows of several micro-batches, and executors of a cluster get the index by the function itself.
     work.planned = gridding is None and share is None
+    if derivation is not None:
+        cores = settings.partitions or spark.sparkContext.defaultParallelism
+        work.remembered = MemoryKeeper.of(fabric, stream.name, cores)
+        frame = by_key(frame, derivation, work.remembered.partitions)
     frame = match(own_rows(frame, stream), PlannedPass(address)) if work.planned else frame
     work.rest = settings.rest if stream.source.format in ON_ARRIVAL else None
     every_s = settings.trigger_s if work.rest is None else min(TICK_S, settings.trigger_s)

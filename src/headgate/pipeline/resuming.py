@@ -33,7 +33,7 @@ from headgate.wire.record import Count
 FILE_FORMATS: Final = frozenset({"csv", "json", "xml", "text", "orc", "parquet", "avro", "binaryfile"})
 """Sources of files: the root log keeps their lists of files."""
 
-REBUILT: Final = FILE_FORMATS | {"generator", "nats", "netcdf", "zarr"}
+REBUILT: Final = FILE_FORMATS | {"generator", "mqtt", "nats", "nats-core", "netcdf", "zarr"}
 """Sources whose checkpoint can be written anew: the offsets in a manifest, and lists of files, say all there is."""
 
 

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import reduce
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ from headgate.wire.integers import decode_sorted, decode_uints
 from headgate.wire.manifest import PartRef
 from headgate.wire.unsent import Unsent, decode_unsent
 
-STAGED_FORMAT: Final = 3
+STAGED_FORMAT: Final = 4
 
 UInts = npt.NDArray[np.uint64]
 
@@ -39,13 +39,17 @@ class StagedRow:
     `part`: rows in the root log at `log_sequence` (0 where nobody wants any), of which `kept` of `evaluated` matched.
     `dead`: a message of dead letters there, `dead` of them. `unsent`: a sender's declaration.
     `withheld`: rows that were not matched for the classes of a `tolerance`.
-    `batch`: what became of one Arrow batch, what it took, and what samples say about errors of admission control.
+    `batch`: what became of one Arrow batch, what it took, what samples say about errors of admission control, and a few
+    of its rows, drawn at random.
     `slow`: a class that took far more for each row than was estimated.
     `partition`: matched rows by class and what the context updates took, once at the end, and of the classes that are
     evaluated one by one the rows and nanoseconds of each.
+    `memory`: what derived columns remember of the keys of a `partition`, up to the message at `log_sequence`, going on
+    from the whole memory that begins at `whole`: keys and rows, keys that were forgotten, and rows of this micro-batch
+    of which a derived column cannot be known.
     """
 
-    kind: Literal["part", "dead", "unsent", "withheld", "batch", "slow", "partition"]
+    kind: Literal["part", "dead", "unsent", "withheld", "batch", "slow", "partition", "memory"]
     format: int = STAGED_FORMAT
     log_sequence: int = 0
     evaluated: int = 0
@@ -69,6 +73,7 @@ class StagedRow:
     wrong_var: float = 0.0
     sampled: int = 0
     class_errors: str = ""
+    sample: bytes = b""
     trouble: str = ""
     classes: int = 0
     class_ids: bytes = b""
@@ -84,6 +89,23 @@ class StagedRow:
     spent_ids: bytes = b""
     spent_rows: bytes = b""
     spent_ns: bytes = b""
+    partition: int = 0
+    whole: int = 0
+    held_keys: int = 0
+    held_rows: int = 0
+    forgotten_keys: int = 0
+    unknown_rows: int = 0
+
+
+class MemoryRef(NamedTuple):
+    """What is remembered of the keys of a partition: its newest message, where its whole begins, keys and rows."""
+
+    partition: int
+    place: int
+    whole: int
+    keys: int
+    rows: int
+    forgotten: int
 
 
 _COLUMNS: Final = tuple(column.name for column in fields(StagedRow))
@@ -175,6 +197,11 @@ class Staged:
             found[identity] = max(found.get(identity, (0.0, 0.0)), (row_us, limit_us))
         return found
 
+    def memory(self) -> list[MemoryRef]:
+        """What derived columns remember, of the partitions where that has changed."""
+        columns = ("partition", "log_sequence", "whole", "held_keys", "held_rows", "forgotten_keys")
+        return [MemoryRef(*row) for row in self._of_kind("memory", *columns)]
+
     def spent(self) -> dict[int, tuple[int, float]]:
         """Of every class that is evaluated one by one, the rows that it was evaluated on and seconds."""
         found: dict[int, tuple[int, float]] = {}
@@ -185,6 +212,10 @@ class Staged:
                     before = found.get(identity, (0, 0.0))
                     found[identity] = before[0] + count, before[1] + taken_ns / 1e9
         return found
+
+    def samples(self) -> list[bytes]:
+        """The rows that were drawn at random, as `headgate.wire.row_sample` encodes them."""
+        return [data for (data,) in self._of_kind("batch", "sample") if data]
 
     def class_errors(self) -> dict[int, tuple[float, float, float, float]]:
         """By class, matches missed and wrong by samples, each with its variance."""

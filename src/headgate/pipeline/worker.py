@@ -16,6 +16,7 @@ from headgate.filters.cost import evaluation
 from headgate.filters.profiles import relational
 from headgate.matching import MatchingError, RowFilter
 from headgate.matching.metering import Meter
+from headgate.pipeline.derived_memory import DerivedMemory
 from headgate.pipeline.sharing import fetched
 from headgate.pipeline.states import IndexRef, StreamState, hold, hold_stricter
 from headgate.wire.logs import Logs
@@ -93,6 +94,10 @@ class Bench(Protocol):
         """What tells the classes of a stream that take too long."""
         ...
 
+    def memory(self, stream: str) -> DerivedMemory:
+        """What derived columns of a stream remember."""
+        ...
+
 
 class Worker:
     """One per worker process and address: opened by the first task, used by all later ones."""
@@ -102,6 +107,7 @@ class Worker:
         self._held: dict[str, StreamState] = {}
         self._stricter: dict[tuple[str, float], StreamState] = {}
         self._meters: dict[str, Meter] = {}
+        self._memories: dict[str, DerivedMemory] = {}
 
     def state(self, stream: str, version: int, ref: IndexRef | None, context: int) -> StreamState:
         """A stream's index under a version, with its context log read up to a place; moved in place if it can be."""
@@ -121,6 +127,10 @@ class Worker:
     def meter(self, stream: str) -> Meter:
         """What tells the classes of a stream that take far longer than was estimated."""
         return self._meters.setdefault(stream, Meter(time.thread_time, estimated_us))
+
+    def memory(self, stream: str) -> DerivedMemory:
+        """What derived columns of a stream remember, of the partitions that this process was given before."""
+        return self._memories.setdefault(stream, DerivedMemory(self.fabric, stream))
 
     def stricter(self, stream: str, version: int, tolerance: float, context: int) -> StreamState:
         """As `state`, of the classes alone that tolerate less than that to be withheld from them."""

@@ -108,14 +108,15 @@ class Comparisons:
         texts: Mapping[str, Subscription],
         classes: Mapping[str, int],
         shapes: Mapping[str, GridShape | None],
-    ) -> list[int]:
+    ) -> list[int] | None:
         """For each class the bit set of its own piece and those of the classes it contains.
 
-        Past `MAX_COMPARED` classes of a stream none are compared.
+        Past `MAX_COMPARED` classes of a stream none are compared, and there is nothing to say: 100,000 bit sets of
+        100,000 bits would take 600 MB.
         """
-        held = [1 << position for position in range(len(classes))]
         if len(classes) > MAX_COMPARED:
-            return held
+            return None
+        held = [1 << position for position in range(len(classes))]
         inside = self._compared(stream, texts, classes, shapes).inside
         for text, position in classes.items():
             for other in inside[text] & classes.keys():

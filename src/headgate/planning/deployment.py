@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import combinations
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ import pyarrow as pa
 from headgate.grid import GridShape
 from headgate.model import Deployment, Stream, Subscription
 from headgate.planning.covering import Comparisons, class_text, shape_of, takes_all_rows
+from headgate.planning.doubled import less_doubled
 from headgate.planning.interest import InterestPieces, Universe
 from headgate.planning.problem import Delays, Flow, Member, Problem, ProblemError, Want
 
@@ -56,8 +59,16 @@ def problem_of(
 ) -> Problem:
     """The planning problem of a deployment; unknown bandwidths count as unlimited until they are measured.
 
-    Whoever makes one problem after another keeps what is `known` of how its classes compare.
+    What second paths of the deployment's plan take is not there for others. Whoever makes one problem after another
+    keeps what is `known` of how its classes compare.
     """
+    return less_doubled(whole_problem(deployment, sizes, known), deployment)
+
+
+def whole_problem(
+    deployment: Deployment, sizes: Mapping[str, Any] | Sizes | None = None, known: Comparisons | None = None
+) -> Problem:
+    """The problem with all bandwidth, whatever second paths take of it."""
     measured, known = Sizes.of(sizes), known or Comparisons()
     by_stream: dict[str, list[Subscription]] = {name: [] for name in deployment.streams}
     for subscription in deployment.subscriptions.values():
@@ -132,7 +143,8 @@ def _members(
         if name in measured.selectivity:
             weights[position] = min(1.0, max(0.0, measured.selectivity[name]))
     held = known.covered(stream, firsts, classes, shapes)
-    weights = _beyond(weights, held)
+    if held is not None:
+        weights = _beyond(weights, held)
     # One more piece for the rows that no class asks for, so that taking the whole stream costs the whole stream.
     weights.append(max(0.0, 1.0 - sum(weights)))
     columns = {column.name: width(column.type) for column in stream.schema.columns}
@@ -141,23 +153,54 @@ def _members(
         scale = measured.row_bytes[stream.name] / assumed_row_bytes(stream)
     universe = Universe(tuple(weights), tuple(w * scale for w in columns.values()), ROW_OVERHEAD_BYTES * scale)
     flow = Flow(stream.name, stream.root, _rate(stream, measured), universe)
-    everything = universe.everything
-    place = {name: index for index, name in enumerate(columns)}
-    found: dict[str, tuple[InterestPieces, list[Want]]] = {}
+    return flow, _merged(stream, flow, subscriptions, class_of, held)
+
+
+def _merged(
+    stream: Stream,
+    flow: Flow,
+    subscriptions: list[Subscription],
+    class_of: Mapping[str, int],
+    held: list[int] | None,
+) -> list[Member]:
+    """The subscriptions of each site as one member; what it costs grows with their number."""
+    everything = flow.universe.everything
+    place = {name: index for index, name in enumerate(stream.schema.names)}
+    whole: set[str] = set()
+    classes_of: dict[str, set[int]] = {}
+    columns_of: dict[str, int] = {}
+    wants: dict[str, list[Want]] = {}
+    chosen_of: dict[tuple[str, ...] | None, int] = {None: everything.columns}
     for subscription in subscriptions:
-        rows = held[class_of[subscription.name]] if subscription.name in class_of else everything.rows
-        chosen = everything.columns
-        if subscription.select is not None:
-            chosen = sum(1 << place[name] for name in set(subscription.select) & place.keys())
-        interest = InterestPieces(universe, rows, chosen)
-        want = Want(subscription.name, subscription.quality, subscription.weight)
-        if subscription.site in found:
-            merged, wants = found[subscription.site]
-            found[subscription.site] = (merged.merge(interest), [*wants, want])
+        site, select = subscription.site, subscription.select
+        mine = classes_of.setdefault(site, set())
+        if subscription.name in class_of:
+            mine.add(class_of[subscription.name])
         else:
-            found[subscription.site] = (interest, [want])
-    members = [Member(stream.name, site, interest, tuple(wants)) for site, (interest, wants) in found.items()]
-    return flow, members
+            whole.add(site)
+        if select not in chosen_of:
+            chosen_of[select] = sum(1 << place[name] for name in set(select or ()) & place.keys())
+        columns_of[site] = columns_of.get(site, 0) | chosen_of[select]
+        wants.setdefault(site, []).append(Want(subscription.name, subscription.quality, subscription.weight))
+    rows_of = {site: everything.rows if site in whole else _pieces(classes_of[site], held) for site in wants}
+    return [
+        Member(stream.name, site, InterestPieces(flow.universe, rows_of[site], columns_of[site]), tuple(wants[site]))
+        for site in wants
+    ]
+
+
+def _pieces(classes: set[int], held: list[int] | None) -> int:
+    """The bit set of the pieces that some classes take; each takes its own where they were not compared.
+
+    >>> _pieces({0, 9}, None), _pieces({1}, [0b1, 0b11])
+    (513, 3)
+    """
+    if held is not None:
+        return reduce(or_, (held[each] for each in classes))
+    bits = bytearray(max(classes) // 8 + 1)
+    for each in classes:
+        bits[each >> 3] |= 1 << (each & 7)
+    return int.from_bytes(bits, "little")
 
 
 def _rate(stream: Stream, measured: Sizes) -> float:

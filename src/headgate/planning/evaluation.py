@@ -123,15 +123,16 @@ def fairness(graph: Graph) -> float:
 def predict(graph: Graph) -> list[Prediction]:
     """What each subscription will get, and which resource binds where rows are dropped."""
     net = graph.net
-    found = want_qualities(graph)
-    nodes = np.repeat(np.arange(len(net.node)), net.node["want_last"] - net.node["want_first"])
+    found = want_qualities(graph).tolist()
+    nodes = np.repeat(np.arange(len(net.node)), net.node["want_last"] - net.node["want_first"]).tolist()
+    floors = net.want["floor"].tolist()
+    reasons: dict[int, str] = {}
     result = []
-    for want, name in enumerate(graph.layout.wants):
-        node = int(nodes[want])
+    for name, node, floor, (drop, delay_s, quality) in zip(graph.layout.wants, nodes, floors, found, strict=True):
         stream, site = graph.name(node)
-        floor = float(net.want["floor"][want])
-        drop, delay_s, quality = (float(value) for value in found[want])
-        binds = binding(graph, node) if drop > 0 else None
+        if drop > 0 and node not in reasons:
+            reasons[node] = binding(graph, node)
+        binds = reasons[node] if drop > 0 else None
         result.append(Prediction(name, stream, site, drop, delay_s, quality, None if floor < 0 else floor, binds))
     return result
 

@@ -10,8 +10,9 @@ that can cover, merge and tell its size (`Interest`) is brought to this form by 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Protocol, Self, TypeVar
 
 
@@ -61,9 +62,18 @@ class Universe:
 
     def size(self, rows: int, columns: int) -> float:
         """Amortised size of a set of pieces with a set of columns, in bytes per row of the stream."""
-        weight = sum(w for i, w in enumerate(self.weights) if rows >> i & 1)
-        width = sum(w for i, w in enumerate(self.widths) if columns >> i & 1)
+        weight = sum(compress(self.weights, _bits(rows)))
+        width = sum(compress(self.widths, _bits(columns)))
         return min(1.0, weight) * (self.base_bytes + width)
+
+
+def _bits(places: int) -> Iterator[bool]:
+    """The bits of a set, lowest first, in one pass: it may have 100,000 of them.
+
+    >>> list(_bits(0b110))
+    [False, True, True]
+    """
+    return (digit == "1" for digit in reversed(f"{places:b}"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from headgate.model import Deployment, Plan, Site, Stream, Subscription, Tree
 from headgate.planning.covering import Comparisons
-from headgate.planning.deployment import Sizes, problem_of
+from headgate.planning.deployment import Sizes, problem_of, whole_problem
+from headgate.planning.doubled import less_doubled
 from headgate.planning.graph import Graph
 from headgate.planning.interest import InterestPieces, Universe
 from headgate.planning.problem import Flow, Member, Problem, Want
@@ -137,7 +138,7 @@ def measured_problem(
     `class_ids` names the delivery class of each subscription, as the catalog does. `sizes` has what little may be known
     of streams that were not seen, `known` how classes compare, from one problem to the next.
     """
-    assumed = problem_of(with_measured_links(deployment, measured.links), sizes, known)
+    assumed = whole_problem(with_measured_links(deployment, measured.links), sizes, known)
     by_stream: dict[str, list[Subscription]] = {name: [] for name in deployment.streams}
     for subscription in deployment.subscriptions.values():
         by_stream[subscription.stream].append(subscription)
@@ -151,7 +152,7 @@ def measured_problem(
         flows.append(found[0])
         members += found[1]
     sites = tuple(_known(site, measured.sites.get(site.name)) for site in assumed.sites)
-    return replace(assumed, sites=sites, flows=tuple(flows), members=tuple(members))
+    return less_doubled(replace(assumed, sites=sites, flows=tuple(flows), members=tuple(members)), deployment)
 
 
 def with_measured_links(deployment: Deployment, links: Mapping[frozenset[str], float]) -> Deployment:

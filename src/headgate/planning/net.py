@@ -292,15 +292,20 @@ def _tables(problem: Problem, bytes_rows: int, bytes_columns: int) -> tuple[F8, 
 
 def _wants(wants: list[Want]) -> tuple[npt.NDArray[np.void], F8]:
     records, data = np.zeros(len(wants), WANT), list[float]()
-    for record, want in zip(records, wants, strict=True):
-        table, floor = want.quality.table, want.quality.at_least
-        record["weight"], record["at"], record["floor"] = want.weight, len(data), -1.0 if floor is None else floor
+    places, kinds = list[int](), list[int]()
+    for want in wants:
+        table = want.quality.table
+        places.append(len(data))
+        kinds.append(0 if table is None else 1 if table.kind == "steps" else 2)
         if table is None:
             data += [want.quality.drop, want.quality.delay_s]
         else:
-            record["kind"] = 1 if table.kind == "steps" else 2
             data += [len(table.drops), len(table.delays_s), *table.drops, *table.delays_s]
             data += [value for row in table.values for value in row]
+    floors = [want.quality.at_least for want in wants]
+    records["weight"] = [want.weight for want in wants]
+    records["floor"] = [-1.0 if floor is None else floor for floor in floors]
+    records["at"], records["kind"] = places, kinds
     return records, np.array(data, np.float64)
 
 

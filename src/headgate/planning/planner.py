@@ -8,7 +8,8 @@ from typing import Any
 
 from headgate.model import Deployment, Plan
 from headgate.planning.construct import construct
-from headgate.planning.deployment import Sizes, problem_of, unknown_rates
+from headgate.planning.deployment import Sizes, unknown_rates, whole_problem
+from headgate.planning.doubled import DoubledPath, doubled_paths, without_doubled
 from headgate.planning.evaluation import Metrics, Prediction, measure, predict
 from headgate.planning.exact import best_quality, least_bandwidth
 from headgate.planning.graph import Graph
@@ -23,6 +24,7 @@ class PlanResult:
 
     `overloads` are the resources that the plan needs more of than there is (condition 3): rows are shed there.
     Of streams with `unknown_rates` nobody knows how many rows come, so drop, overload and contracts are not known.
+    `doubled` are the second paths of subscriptions with `paths: 2`; what they take is not there for others.
     """
 
     plan: Plan
@@ -34,6 +36,7 @@ class PlanResult:
     problem: Problem = field(repr=False)
     graph: Graph = field(repr=False)
     unknown_rates: tuple[str, ...] = ()
+    doubled: tuple[DoubledPath, ...] = ()
 
 
 def plan_deployment(
@@ -47,12 +50,28 @@ def plan_deployment(
 
     Raises `ProblemError` for what cannot be planned and `InvalidPlanError` for a given plan that breaks a condition.
     """
-    problem = problem_of(deployment, sizes)
+    problem = whole_problem(deployment, sizes)
     if deployment.plan is not None:
         result = result_of(Graph.of(problem, deployment.plan), "given")
     else:
         result = plan_problem(problem, algorithm, seed, search)
-    return without_rates(result, unknown_rates(deployment, sizes))
+    return with_second_paths(without_rates(result, unknown_rates(deployment, sizes)), deployment)
+
+
+def with_second_paths(result: PlanResult, deployment: Deployment) -> PlanResult:
+    """The same plan with the second paths of its subscriptions: what they cost, and what is left for everybody."""
+    doubled = doubled_paths(result.problem, deployment, result.plan)
+    wanted = {(each.stream, each.site) for each in deployment.subscriptions.values() if each.paths > 1}
+    alone = sorted(wanted - {(each.path.stream, each.path.site) for each in doubled})
+    lines = [str(each) for each in doubled]
+    lines += [f"one path: {stream} to {site}, which no site above its parent can serve too" for stream, site in alone]
+    if not lines:
+        return result
+    explained = explain(result.metrics, [*result.subscriptions.values()], result.overloads, result.unknown_rates)
+    more = [line for line in result.explanation.splitlines() if line not in explained.splitlines()]
+    plain = result_of(Graph.of(without_doubled(result.problem, doubled), result.plan), result.algorithm)
+    found = without_rates(plain, result.unknown_rates)
+    return replace(found, doubled=doubled, explanation="\n".join([found.explanation, *lines, *more]))
 
 
 def plan_problem(problem: Problem, algorithm: str = "qasdg", seed: int = 0, search: Search | None = None) -> PlanResult:

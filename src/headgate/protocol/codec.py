@@ -17,6 +17,7 @@ from headgate.wire.frame import WireError
 from headgate.wire.manifest import Manifest, decode_manifest, encode_manifest
 from headgate.wire.message import block_range, block_version, decode_block, encode_block, encode_json
 from headgate.wire.part import Part, decode_part
+from headgate.wire.snapshot import base_revision
 
 T = TypeVar("T")
 
@@ -50,6 +51,10 @@ class Codec(Protocol):
 
     def part(self, data: Any, schema: pa.Schema) -> Part:
         """A staged part."""
+        ...
+
+    def base(self, data: Any) -> int | None:
+        """The revision that a published one is a change of, None when it is whole."""
         ...
 
     def size(self, data: Any) -> int:
@@ -106,6 +111,10 @@ class WireCodec:
     def part(self, data: bytes, schema: pa.Schema) -> Part:
         """A staged part."""
         return _readable("part", lambda: decode_part(data, schema))
+
+    def base(self, data: bytes) -> int | None:
+        """The revision that a published one is a change of."""
+        return base_revision(data)
 
     def size(self, data: bytes) -> int:
         """How many bytes a message takes."""

@@ -16,6 +16,7 @@ from headgate.errors import HeadgateError
 from headgate.protocol.codec import Codec, WireCodec
 from headgate.protocol.kernel import Machine
 from headgate.protocol.quarantine import Quarantine
+from headgate.protocol.revisions import Revisions
 from headgate.wire.logs import Log, Logs
 from headgate.wire.snapshot import Snapshot
 
@@ -68,7 +69,8 @@ class GoneError(FabricError):
 class Stored:
     """A message in a log, and when the server stored it (seconds since the epoch).
 
-    `came_s` is when it came over a link, by the receiver's clock; 0 where nobody noted it.
+    `came_s` is when it came over a link, by the receiver's clock; 0 where nobody noted it. `identity` is the id that
+    its publisher gave it, empty where it has none or was not asked for.
     """
 
     sequence: int
@@ -77,6 +79,7 @@ class Stored:
     time_s: float = 0.0
     header_bytes: int = 0
     came_s: float = 0.0
+    identity: str = ""
 
     @property
     def size(self) -> int:
@@ -237,6 +240,11 @@ class LogPort(Protocol):
         """Messages that could not be read."""
         ...
 
+    @property
+    def revisions(self) -> Revisions:
+        """Revisions of the catalog that were read lately."""
+        ...
+
     async def publish(self, subject: str, data: bytes, *, expect: int | None = None, replace: bool = False) -> int:
         """Append to a log and return the sequence, once it is stored."""
         ...
@@ -321,6 +329,7 @@ class MachinePort:
         self.max_payload = max_payload
         self.codec: Codec = codec or WireCodec()
         self.quarantine = quarantine or Quarantine(lambda: self.wall_s)
+        self.revisions = Revisions()
 
     @property
     def now(self) -> float:

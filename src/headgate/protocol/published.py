@@ -6,15 +6,17 @@ newest snapshot that can be read in the log of tables is taken instead.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeVar
 
 from headgate.errors import HeadgateError
-from headgate.protocol.port import LogPort
+from headgate.protocol.port import LogPort, Stored
 from headgate.wire.frame import WireError
+from headgate.wire.logs import Log
 from headgate.wire.sealed import read_number
-from headgate.wire.snapshot import Snapshot, part_count
+from headgate.wire.snapshot import Snapshot, SnapshotChange, apply_changes, base_revision, join_parts, part_count
 from headgate.wire.unreadable import UnreadableError, decode_message
 
+T = TypeVar("T")
 _INSTEAD: Final = "the newest snapshot that can be read is taken instead"
 _TRIES: Final = 16
 
@@ -54,27 +56,69 @@ async def newest_readable(port: LogPort) -> int | None:
 
 
 async def load_snapshot(port: LogPort, revision: int) -> Snapshot | None:
-    """The published snapshot of a revision, None when there is none; `UnreadableError` when it is something else."""
-    logs = port.logs
-    stored = await port.last(logs.tables, logs.table(revision))
-    if stored is None:
-        return None
-    parts = []
+    """The published snapshot of a revision, None when there is none; `UnreadableError` when it is something else.
+
+    Of one that is a change of what this process has read lately the change alone is read, else all back to a whole one.
+    """
+    tables, wanted = port.logs.tables, revision
+    found: Snapshot | None = None
+    changes: list[tuple[Stored, SnapshotChange]] = []
+    while found is None:
+        stored = await port.last(tables, port.logs.table(wanted))
+        if stored is None:
+            if not changes or await port.last(tables, changes[-1][0].subject) is None:
+                return None  # or it was deleted since, and what it was a change of after it
+            raise _unreadable(tables, changes[-1], f"version {wanted}, which it is a change of, is gone")
+        read = await _read(port, wanted, stored)
+        identity = read.identity if isinstance(read, Snapshot) else read.part.identity
+        if changes and identity.mark != changes[-1][1].mark:
+            raise _unreadable(tables, changes[-1], f"version {wanted} is another one than it is a change of")
+        if isinstance(read, Snapshot):
+            found = read
+        else:
+            changes.append((stored, read))
+            wanted = read.base
+            found = port.revisions.get(wanted, read.mark)
+    if changes:
+        try:
+            found = apply_changes(found, [change for _, change in reversed(changes)])
+        except KeyError as error:
+            cause = f"it ends {error}, which version {wanted} does not have"
+            raise _unreadable(tables, changes[0], cause) from error
+    port.revisions.keep(found)
+    return found
+
+
+async def _read(port: LogPort, revision: int, stored: Stored) -> Snapshot | SnapshotChange:
+    """What was published for a revision, by its first message."""
+    logs, parts = port.logs, []
     for number in range(1, part_count(stored.data) + 1):
         part = await port.last(logs.tables, logs.table_part(revision, number))
         if part is None:
             cause = f"part {number} of catalog version {revision} is gone"
             raise UnreadableError(logs.tables.name, stored.subject, stored.sequence, cause)
         parts.append(part.data)
-    whole = b"".join(parts) or stored.data
 
-    def read(_: bytes) -> Snapshot:
-        snapshot = Snapshot.from_bytes(whole)
-        if snapshot.revision != revision:
-            raise WireError(f"it is the snapshot of revision {snapshot.revision}, not of {revision}")
-        return snapshot
+    def read(first: bytes) -> Snapshot | SnapshotChange:
+        whole = join_parts(first, parts)
+        if base_revision(first) is None:
+            snapshot = Snapshot.from_bytes(whole)
+            return checked(snapshot, snapshot.revision)
+        change = SnapshotChange.from_bytes(whole)
+        if change.base >= revision:
+            raise WireError(f"it is a change of revision {change.base}, which is not before it")
+        return checked(change, change.part.revision)
+
+    def checked(found: T, number: int) -> T:
+        if number != revision:
+            raise WireError(f"it is the snapshot of revision {number}, not of {revision}")
+        return found
 
     return decode_message(logs.tables.name, stored, read)
+
+
+def _unreadable(log: Log, message: tuple[Stored, SnapshotChange], cause: str) -> UnreadableError:
+    return UnreadableError(log.name, message[0].subject, message[0].sequence, cause)
 
 
 async def require_snapshot(port: LogPort, revision: int) -> Snapshot:

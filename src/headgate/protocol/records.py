@@ -84,11 +84,16 @@ class Purging(Record, frozen=True, kw_only=True):
 
 
 class Oldest(Record, frozen=True, kw_only=True):
-    """By stream, the place in its root log before which nothing need be kept, as the tables have no room for it."""
+    """By stream, the place in its root log before which nothing need be kept, as the tables have no room for it.
+
+    `passed` has, by stream whose root log is nearly full, the sequence number up to which every site has passed on all
+    that it was to get.
+    """
 
     kind_name = "oldest"
     time_ms: int
     places: dict[str, int]
+    passed: dict[str, int] = {}
 
 
 class RangeRequest(Record, frozen=True, kw_only=True):
@@ -142,12 +147,14 @@ class HostedLogs(Record, frozen=True, kw_only=True):
 class EntryRequest(Record, frozen=True, kw_only=True):
     """A site asks another one to be let in to its server, with a key of its own; only the public part is sent.
 
-    Once it is in, it asks in the same way for a consumer that gives it its link's messages `after` a sequence.
+    Once it is in, it asks in the same way for a consumer that gives it its link's messages `after` a sequence. With
+    `grid` it wants to read parts of gridded streams that the site serves.
     """
 
     kind_name = "entry"
     key: str = ""
     after: Count | None = None
+    grid: bool = False
 
 
 class Entered(Record, frozen=True, kw_only=True):
@@ -167,6 +174,30 @@ class HostList(Record, frozen=True, kw_only=True):
 
     kind_name = "hosts"
     sites: list[str]
+
+
+class ParcelAnswer(Record, frozen=True, kw_only=True):
+    """The answer to a parcel: how far the root has taken what was published at that site, and how many messages.
+
+    With `error` the parcel did not get to the root, and the rest says nothing.
+    """
+
+    kind_name = "parcel-answer"
+    upto: Count = 0
+    messages: Count = 0
+    error: str = ""
+
+
+class DoorIds(Record, frozen=True, kw_only=True):
+    """Ids of messages that a root has taken from sites: by what the ids begin with, the ranges of their numbers.
+
+    `number` counts such records; one replaces the oldest. `taken` is what was taken of each site when it was written.
+    """
+
+    kind_name = "door-ids"
+    number: Count
+    ids: dict[str, list[tuple[int, int]]]
+    taken: dict[str, tuple[Count, Count, Count]]
 
 
 class Owed(Record, frozen=True, kw_only=True):

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.model import Schema
+from headgate.errors import HeadgateError
+from headgate.model import Schema, parse_rate
 from headgate.reduction.automatic import USELESS, propose
 from headgate.reduction.filters import Moment
 from headgate.reduction.parse import parse_policy
@@ -61,6 +62,28 @@ def advise(policy: Policy, rows: pa.RecordBatch, target: float, window: int = 10
         _table(levels, order, alone, better),
         _reaches(better, target),
     )
+
+
+def kept_share(target: float | str, rate_rows_per_s: float | None) -> float:
+    """The fraction of rows that may stay, for a target that is a fraction or a rate.
+
+    >>> kept_share(0.3, None), kept_share("50/s", 200.0), kept_share("500/s", 200.0)
+    (0.3, 0.25, 1.0)
+    """
+    if isinstance(target, str) and "/" in target:
+        if not rate_rows_per_s:
+            raise HeadgateError(
+                f"{target!r} is a rate, and how fast the rows come is not known",
+                hint="give a fraction such as 0.3, or --rate 200/s",
+            )
+        return min(1.0, parse_rate(target) / rate_rows_per_s)
+    try:
+        fraction = float(target)
+    except ValueError:
+        fraction = -1.0
+    if not 0 < fraction <= 1:
+        raise HeadgateError(f"{target!r} is no target", hint="a fraction such as 0.3, or a rate such as 50/s")
+    return fraction
 
 
 def _dropped(levels: list[Level], rows: pa.RecordBatch, window: int) -> Floats:

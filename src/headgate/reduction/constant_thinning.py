@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headgate.reduction.constant_averages import AVERAGE, Averager
 from headgate.reduction.rows import Bools, codes
 
 EVERY: Final = "every"
@@ -25,12 +26,16 @@ _NEVER: Final = np.iinfo(np.int64).min
 
 @dataclass(frozen=True, slots=True)
 class Thinning:
-    """What a subscription asks for: one row of each key in `every_s` seconds, `at_most` rows a second in all."""
+    """What a subscription asks for: one row of each key in `every_s` seconds, `at_most` rows a second in all.
+
+    With `average_s` it asks for one row of each key and so much time, with the means of its rows.
+    """
 
     every_s: float | None = None
     at_most: float | None = None
     key: tuple[str, ...] = ()
     event_time: str | None = None
+    average_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -41,6 +46,21 @@ class Thinner:
     _last: dict[Any, int] = field(default_factory=dict)
     _second: int = _NEVER
     _count: int = 0
+    _averager: Averager | None = None
+
+    def reduce(
+        self, rows: pa.RecordBatch, commit_s: npt.NDArray[np.float64]
+    ) -> tuple[Bools, pa.RecordBatch | None, dict[str, int]]:
+        """Which rows stay, those rows where they are no longer what they were, and how many go by each rule."""
+        average_s = self.thinning.average_s
+        if average_s is None:
+            mask, gone = self.keep(rows, commit_s)
+            return mask, None, gone
+        if self._averager is None:
+            self._averager = Averager(average_s, self.thinning.key, self.thinning.event_time)
+        mask, means = self._averager.keep(rows, *self._times(rows, commit_s))
+        count = int((~mask).sum())
+        return mask, means, {AVERAGE: count} if count else {}
 
     def keep(self, rows: pa.RecordBatch, commit_s: npt.NDArray[np.float64]) -> tuple[Bools, dict[str, int]]:
         """Which rows stay, and how many go by each rule. `commit_s` is when each row was committed.

@@ -7,7 +7,6 @@ from functools import partial
 
 from msgspec import structs
 
-from headgate.model.start import NOW
 from headgate.protocol.records import RangeRequest
 from headgate.relay.asking import ask_blocks, ask_owed
 from headgate.relay.core import key_of
@@ -23,12 +22,12 @@ async def backfill(state: SiteState, routes: Routes, upto: int) -> None:
     A relay may have stopped in the middle of it: it goes on behind what was published or recorded. What waits to be
     sent stays within the limits of the queue, whatever the size of the past.
     """
-    for target in routes.local:
+    for target in routes.of_the_past:
         key = key_of(routes.stream, target)
         output = state.core.outputs[key]
         mine = target.subscription
         reached = output.reach or 0
-        if mine.start == NOW or reached >= upto:
+        if reached >= upto:
             continue
         stream, port = routes.stream, state.port
         root = (await state.tables.snapshot(routes.version)).deployment.streams[stream].root

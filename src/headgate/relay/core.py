@@ -197,6 +197,11 @@ class RelayCore:
         if found is not None:
             found.held[:-1] = [each for each in found.held[:-1] if each[0].upto in but]
 
+    def held(self, stream: str) -> list[Block]:
+        """The blocks of a stream that wait behind its first gap."""
+        found = self._inputs.get(stream)
+        return [] if found is None else [block for block, _ in found.held]
+
     def receive(self, block: Block, routes: Routes, now: float) -> Gap | None:
         """Take a block in. What was covered is dropped; a block past a gap is held, and the gap is returned."""
         source = self._inputs.setdefault(block.stream, _Input())

@@ -136,22 +136,43 @@ class Couriers:
         self._fabric = fabric
         self._home = fabric.home if isinstance(fabric, HostFabric) else fabric
         self._site = site
-        self._tables = tables
+        self.tables = tables
         self._options = dict(options or {})
         if isinstance(fabric, HostFabric) and isinstance(self._home, RoleFabric):
             self._home.opener = self._open_at_home
         self.standbys: Callable[[], set[str]] = set
-        """Who serves this site at the moment in place of a parent."""
+        """Who serves this site at the moment in place of a parent, or besides it."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self.has_input = asyncio.Event()
+        """Set as soon as there is a stream that rows are published into."""
+        self._servers: dict[str, Fabric] = {}
+        self.carried: dict[str, int] = {}
+        """By the site of a server, how many messages came from it."""
         self.problems: dict[str, str] = {}
         """By the site of a server that cannot be read now, why."""
+
+    def server_of(self, place: str) -> Fabric:
+        """The connection to another site's server, or to home; it is opened where there is none."""
+        if place == HOME:
+            return self._home
+        self._start({place})
+        if place not in self._servers:
+            raise FabricError(f"the server of {place} is not reached: {self.problems.get(place, 'not yet')}")
+        return self._servers[place]
+
+    @property
+    def servers(self) -> dict[str, Fabric]:
+        """The connections to servers that logs of links into this site are read from, by site."""
+        return dict(self._servers)
 
     async def run(self) -> None:
         """Carry until cancelled. A server of an earlier plan is read on, as rows may still come from there."""
         standing_in = asyncio.create_task(self._follow_standbys())
         try:
-            async for snapshot in self._tables.heads():
+            async for snapshot in self.tables.heads():
                 self._start(await self._places(snapshot))
+                if any(stream.source.published for stream in snapshot.deployment.streams.values()):
+                    self.has_input.set()
         finally:
             await cancel_all([standing_in, *self._tasks.values()])
 
@@ -161,7 +182,7 @@ class Couriers:
             await asyncio.sleep(_LOOK_S)
             in_use = self.standbys()
             if in_use:
-                deployment = (await self._tables.newest()).deployment
+                deployment = (await self.tables.newest()).deployment
                 self._start({place_of(deployment, each) for each in in_use} - {place_of(deployment, self._site)})
 
     def _start(self, places: set[str]) -> None:
@@ -188,24 +209,29 @@ class Couriers:
             try:
                 source = self._home if place == HOME else await self._enter(place)
                 self.problems.pop(place, None)
-                await self._carry_from(source)
+                self._servers[place] = source
+                await self._carry_from(source, place)
             except (FabricError, WireError) as error:
                 if place not in self.problems:
                     log.warning("what %s sends cannot be read now: %s", place or "home", error)
                 self.problems[place] = str(error)
                 await asyncio.sleep(_AGAIN_S)
             finally:
+                self._servers.pop(place, None)
                 if source is not None and source is not self._home:
-                    await source.close()
+                    with noted(log, "the server had ended before its connection", OSError):
+                        await source.close()
 
-    async def _carry_from(self, source: Fabric) -> None:
+    async def _carry_from(self, source: Fabric, place: str) -> None:
         """Carry until that fails, or the server has not let this site in for a while: its keys may be others now."""
-        work = asyncio.create_task(Courier(self._site, source, self._fabric).run())
+        courier = Courier(self._site, source, self._fabric)
+        work = asyncio.create_task(courier.run())
         silent_s = 0.0
         try:
             while not work.done() and silent_s < _LOST_S:
                 await asyncio.wait([work], timeout=_LOOK_S)
                 silent_s = 0.0 if source.connected else silent_s + _LOOK_S
+                self.carried[place] = courier.messages
             if work.done():
                 await work
             raise FabricError(f"the server has not answered for {_LOST_S:g} s")
@@ -214,7 +240,7 @@ class Couriers:
 
     async def _enter(self, parent: str) -> Fabric:
         """A connection to the server of a parent, which is asked through home to let this site in."""
-        address = (await self._tables.newest()).deployment.sites[parent].dialled_at
+        address = (await self.tables.newest()).deployment.sites[parent].dialled_at
         if address is None:
             raise FabricError(
                 f"nobody can dial the server of {parent!r}, so it can have no children",

@@ -74,15 +74,24 @@ async def fit_logs(fabric: HostFabric, site: str, snapshot: Snapshot) -> None:
     if await own.info(logs.inbox(site)) is None:
         if await take_back(fabric.home, site, snapshot):
             site_log(site).warning("the logs of %s are gone: what its readers do not have is fetched again", site)
-        # Readers know their place by its number, so a log that is made again begins behind all numbers of the last.
-        await own.ensure(logs.inbox(site), first=int(time.time() * 1e6))
+        await own.ensure(logs.inbox(site), first=first_place())
     await own.ensure(logs.site(site))
+    if any(each.source.published for each in snapshot.deployment.streams.values()):
+        await own.ensure(logs.outbox(site), first=first_place())
     now = {name: each.id for name, each in snapshot.identity.incarnations.items()}
     before = _known(known) or now
     anew = {name for name, each in now.items() if before.get(name, each) != each}
     if anew:
         await _clear(own, site, snapshot, anew)
     write_whole(known, json.dumps(now))
+
+
+def first_place() -> int:
+    """The number of the first message of a log that is made now, behind all numbers of one that was there before.
+
+    Readers know their place in an inbox by its number, and roots what they have taken of an outbox.
+    """
+    return int(time.time() * 1e6)
 
 
 def _known(path: Path) -> dict[str, str]:

@@ -13,7 +13,7 @@ from headgate.model import Subscription
 from headgate.protocol.acks import read_tally
 from headgate.protocol.port import FabricError, GoneError, LogFullError, Stored
 from headgate.protocol.published import head_revision
-from headgate.relay.core import Key, key_of
+from headgate.relay.core import Key
 from headgate.relay.expiry import expire_messages, expire_rows
 from headgate.relay.output import Output
 from headgate.relay.routes import Receiver
@@ -200,8 +200,8 @@ class Inboxes:
             routes = await state.tables.routes(state.port.codec.version(stored.data), state.site, key.stream)
         except (WireError, GoneError):
             return True
-        found = () if routes is None else routes.inboxes
-        return any(key_of(key.stream, each) == key and reader in each.readers for each in found)
+        assert key.subscription is not None
+        return routes is not None and reader in routes.readers.get((key.subscription, key.stay), ())
 
     async def _expire(self, key: Key, output: Output, target: Receiver, tally: Tally) -> None:
         gone = await self._overdue(key, target.subscription, tally)

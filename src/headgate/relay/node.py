@@ -16,10 +16,12 @@ from headgate.relay.askers import may_ask
 from headgate.relay.budget import Budgets
 from headgate.relay.courier import Couriers
 from headgate.relay.hosted import fit_logs
+from headgate.relay.link_watch import ConnectionWatch
 from headgate.relay.machine import RelayMachine
 from headgate.relay.output import QueueLimits
 from headgate.relay.state import AnewError, OvertakenError
 from headgate.relay.tables import Tables
+from headgate.relay.upward_node import UpwardNode
 from headgate.wire.frame import WireError
 
 _PAUSE_S: Final = 1.0
@@ -50,7 +52,12 @@ class RelayNode:
         home = fabric.home if isinstance(fabric, HostFabric) else fabric
         home.guards[home.logs.repair(site)] = self._may_ask
         self.machine = self._make()
-        self.couriers.standbys = lambda: set(self.machine.state.standbys.values())
+        self.couriers.standbys = self._others_above
+
+    def _others_above(self) -> set[str]:
+        """Who serves the site in place of its parents, or besides them."""
+        state = self.machine.state
+        return {*state.standbys.values(), *state.seconds.values()}
 
     async def _may_ask(self, asker: str, data: bytes) -> bool:
         try:
@@ -77,6 +84,10 @@ class RelayNode:
         streams = {logs.links_into(self.site): logs.site(self.site)} if self.fabric.streams else {}
         log.info("the relay of %s is started", self.site)
         carrying = asyncio.create_task(self.couriers.run(), name=f"couriers of {self.site}")
+        upward = UpwardNode(self.fabric, self.site, self.couriers).run(lambda: self.machine.state.budgets)
+        rising = asyncio.create_task(upward, name=f"outbox of {self.site}")
+        watch = ConnectionWatch(self.fabric, self.site, self.couriers)
+        watching = asyncio.create_task(watch.run(), name=f"links of {self.site}")
         try:
             while True:
                 try:
@@ -90,4 +101,4 @@ class RelayNode:
                         await fit_logs(self.fabric, self.site, await self.tables.newest())
                     self.machine = self._make()
         finally:
-            await cancel_all([carrying])
+            await cancel_all([carrying, rising, watching])

@@ -189,10 +189,11 @@ class Output:
             self._thinner = Thinner(target.thinning)
         for each in for_decisions(whole, self.reducer.piece_rows):
             times_s = np.full(len(each.block.seqs), each.block.commits[-1].time_ms / 1000)
-            mask, gone = self._thinner.keep(each.block.rows, times_s)
-            if gone:
-                declared = merge_declared(each.block.declared, {target.id: gone})
+            mask, means, gone = self._thinner.reduce(each.block.rows, times_s)
+            if gone or means is not None:
+                declared = merge_declared(each.block.declared, {target.id: gone}) if gone else each.block.declared
                 thin = replace(each.block.take(np.flatnonzero(mask)), declared=declared)
+                thin = thin if means is None else replace(thin, rows=means)
                 each = replace(each, block=thin, decided=True)  # noqa: PLW2901 - the same piece, decided on
                 self.reducer.reasons.update(gone)
                 self.reduced += sum(gone.values())

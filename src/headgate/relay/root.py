@@ -101,6 +101,24 @@ def readable(port: LogPort, batch: Iterable[Stored]) -> Iterator[tuple[int, Mani
             continue
 
 
+async def place_behind(port: LogPort, stream: str, upto: int) -> int:
+    """The place of the first manifest that ends behind a sequence number, or of the last one; 0 where there is none.
+
+    Manifests only go up along a root log. One that cannot be read counts as behind it.
+    """
+    log, subject = port.logs.root(stream), port.logs.commit(stream)
+    last = await port.last(log, subject)
+    found, low, high = 0 if last is None else last.sequence, 0, 0 if last is None else last.sequence
+    while low < high:
+        middle = (low + high) // 2
+        batch = await port.read(log, subject, middle, limit=1)
+        if any(manifest.upto <= upto for _, manifest in readable(port, batch)):
+            low = batch[0].sequence
+        else:
+            found, high = batch[0].sequence if batch else found, middle
+    return found
+
+
 async def committed_head(port: LogPort, stream: str) -> int | None:
     """The last sequence number that was committed, None when nothing was; what cannot be read is passed over."""
     log, subject = port.logs.root(stream), port.logs.commit(stream)

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from headgate.model import LinkQueue, Schema, Stream, Subscription, Tree
 from headgate.model.site import NO_LIMITS
+from headgate.model.start import NOW
 from headgate.reduction.constant_thinning import Thinning
 from headgate.wire.snapshot import Snapshot
 
@@ -56,6 +57,11 @@ class Child:
     def class_ids(self) -> npt.NDArray[np.uint32]:
         """Sorted ids of the classes below the link."""
         return np.unique(np.array([receiver.class_id for receiver in self.receivers], dtype=np.uint32))
+
+    @cached_property
+    def receiver_ids(self) -> frozenset[int]:
+        """The subscriptions below the link."""
+        return frozenset(receiver.id for receiver in self.receivers)
 
     @cached_property
     def needing(self) -> Mapping[str, npt.NDArray[np.uint32]]:
@@ -103,6 +109,16 @@ class Routes:
         for receiver in self.local:
             found.setdefault(receiver.inbox, []).append(receiver)
         return tuple(_together(inbox, receivers) for inbox, receivers in found.items())
+
+    @cached_property
+    def readers(self) -> Mapping[tuple[int, int], frozenset[tuple[int, int]]]:
+        """By inbox at the site, the subscriptions that read it and their stays."""
+        return {each.inbox: frozenset(each.readers) for each in self.inboxes}
+
+    @cached_property
+    def of_the_past(self) -> tuple[Receiver, ...]:
+        """Who at the site wants rows from before its first block."""
+        return tuple(each for each in self.local if each.subscription.start != NOW)
 
     @property
     def receivers(self) -> tuple[Receiver, ...]:
@@ -166,10 +182,11 @@ def _is_same(receiver: Receiver, other: Receiver) -> bool:
 def _thinning(subscription: Subscription, stream: Stream, columns: Sequence[str]) -> Thinning | None:
     """What a subscription asks to be thinned by, None where it does not; a grant may have taken columns from it."""
     every_s, at_most = subscription.every_s, subscription.at_most_rows_per_s
-    if every_s is None and at_most is None:
+    average_s = subscription.average_s
+    if every_s is None and at_most is None and average_s is None:
         return None
     key = tuple(name for name in stream.key if name in columns)
-    return Thinning(every_s, at_most, key, stream.event_time if stream.event_time in columns else None)
+    return Thinning(every_s, at_most, key, stream.event_time if stream.event_time in columns else None, average_s)
 
 
 def _union(schema: Schema, receivers: list[Receiver]) -> pa.Schema:

@@ -5,12 +5,16 @@ answers questions about ranges. A parent that gave none for `SILENT_S` is taken 
 of the plan to serve it (`headgate.relay.stand_in`), says so again every second, and catches up with what the standby
 has. Nobody else has to agree: which rows this site has had is decided by coverage alone, so that two parents which both
 send, as one was only slow, cost bytes and nothing else. The standby stops when it is not asked any more.
+
+A subscription with `paths: 2` has a site above its parent asked in the same way all the time, whether the parent is
+silent or not. Whatever comes first of a range is taken, and the other copy covers nothing new.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from headgate.model.second_path import second_paths
 from headgate.protocol.port import FabricError
 from headgate.protocol.records import RangeRequest
 from headgate.relay.gaps import Gaps
@@ -27,6 +31,7 @@ class ParentWatch:
         self._state = state
         self._gaps = gaps
         self._asking: set[tuple[str, str]] = set()
+        self._doubled: tuple[int, dict[str, str]] = (0, {})
 
     async def run(self) -> None:
         """Ask for signs of life, and change parents where there are none."""
@@ -35,12 +40,13 @@ class ParentWatch:
             slept_s = port.now
             await port.sleep(BEAT_S)
             state.vital.stood_still(port.now - slept_s - BEAT_S)
-            above, standbys = self._above(), self._standbys()
-            state.vital.only({*above, *(each for chosen in standbys.values() for each in chosen)})
+            above, standbys, seconds = self._above(), self._standbys(), self._seconds()
+            state.vital.only({*above, *(each for chosen in standbys.values() for each in chosen), *seconds.values()})
             for site, stream in above.items():
                 if state.vital.quiet(site, port.now):
                     self._ask(site, stream, serve=False)
             self._choose(standbys)
+            self._keep_second(seconds)
 
     def _above(self) -> dict[str, str]:
         """The parents of the plan in force and those that rows are still awaited of, each with one of its streams."""
@@ -75,6 +81,23 @@ class ParentWatch:
                     in_use[stream] = standby
                     break
         state.standbys = in_use
+
+    def _seconds(self) -> dict[str, str]:
+        """By stream, who serves this site besides its parent, as its subscriptions ask for two paths."""
+        newest, site = self._state.newest, self._state.site
+        if newest is None or newest.plan is None:
+            return {}
+        if self._doubled[0] != newest.revision:
+            found = second_paths(newest.deployment, newest.plan).values()
+            self._doubled = (newest.revision, {each.stream: each.parent for each in found if each.site == site})
+        return self._doubled[1]
+
+    def _keep_second(self, seconds: dict[str, str]) -> None:
+        """Have the second path of each stream served all the time; those that answer are in use."""
+        state, now = self._state, self._state.port.now
+        for stream, above in seconds.items():
+            self._ask(above, stream, serve=True)
+        state.seconds = {stream: above for stream, above in seconds.items() if not state.vital.silent(above, now)}
 
     def _ask(self, site: str, stream: str, *, serve: bool) -> None:
         if (site, stream) not in self._asking:

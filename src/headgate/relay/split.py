@@ -31,7 +31,7 @@ def for_child(block: Block, child: Child) -> Block:
     rows = lists.rows_matched()
     declared = _declared_to(block.declared, child)
     patches = _patches_to(block, child)
-    commits = block.meant_for({receiver.id for receiver in child.receivers})
+    commits = block.meant_for(child.receiver_ids)
     values = block.rows.select(child.schema.names)
     wanted = replace(block, commits=commits, rows=values, classes=lists, declared=declared, patches=patches)
     if patches:
@@ -73,7 +73,7 @@ def _patches_to(block: Block, child: Child) -> dict[int, Patch]:
         if values is not None:
             values = values.select([name for name in values.schema.names if name in child.schema.names])
         made[id(patch)] = Patch(patch.without, patch.changed, values)
-    below = {receiver.id for receiver in child.receivers}
+    below = child.receiver_ids
     return {receiver: made[id(patch)] for receiver, patch in block.patches.items() if receiver in below}
 
 
@@ -109,7 +109,7 @@ def without_unwanted(block: Block, child: Child) -> Block:
 def _declared_to(declared: Declared, child: Child) -> Declared:
     if not declared:
         return {}
-    below = {receiver.id for receiver in child.receivers}
+    below = child.receiver_ids
     return {receiver: reasons for receiver, reasons in declared.items() if receiver in below}
 
 

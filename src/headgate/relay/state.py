@@ -109,6 +109,7 @@ class SiteState:
         self.newest: Snapshot | None = None
         self.vital = VitalSigns()
         self.standbys: dict[str, str] = {}  # by stream, who serves this site in place of its parent
+        self.seconds: dict[str, str] = {}  # by stream, who serves this site besides its parent
         self._served: dict[str, tuple[tuple[int, tuple[str, ...]], Routes]] = {}
         self.stand_ins: dict[tuple[str, str], float] = {}  # by stream and site below, until when this one serves it
         # By inbox, the subscriptions that may still read it, and their stays; not where only its owner reads it.

@@ -31,12 +31,13 @@ async def publish_snapshot(
 ) -> None:
     """Publish a revision, then announce it. A revision that was published before is left as it is.
 
-    Whoever publishes one after the other keeps a `writer`.
+    Whoever publishes one after the other keeps a `writer`, which makes changes of what it has published.
 
     One that is larger than a message (`most`; by default nine tenths of the server's limit) is in parts: they are there
     before the message that says so.
     """
     logs, revision = port.logs, snapshot.revision
+    writer = writer or SnapshotWriter()
     try:
         published = await load_snapshot(port, revision) is not None
     except UnreadableError as error:
@@ -44,9 +45,7 @@ async def publish_snapshot(
         await port.purge(logs.tables, logs.table(revision), _END)
         published = False
     if not published:
-        first, *parts = cut_snapshot(
-            (writer or SnapshotWriter()).to_bytes(snapshot), most or port.max_payload * 9 // 10
-        )
+        first, *parts = cut_snapshot(writer.publication(snapshot), most or port.max_payload * 9 // 10)
         for number, part in enumerate(parts, 1):
             subject = logs.table_part(revision, number)
             stored = await port.last(logs.tables, subject)
@@ -55,6 +54,8 @@ async def publish_snapshot(
             if stored is None or stored.data != part:
                 await port.publish(subject, part, expect=0)
         await port.publish(logs.table(revision), first, expect=0)
+        writer.published(snapshot)
+        port.revisions.keep(snapshot)
     await port.publish(logs.head, write_number(snapshot.revision))
 
 

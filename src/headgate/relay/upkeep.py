@@ -8,25 +8,17 @@ from heapq import nlargest
 from typing import Final
 
 from headgate.protocol.port import FabricError
-from headgate.protocol.records import Oldest, Past, RelayMark
 from headgate.protocol.reports import RelayReport
 from headgate.relay.core import Key
-from headgate.relay.history import MARGIN_S
 from headgate.relay.holds import HeldRanges
 from headgate.relay.inboxes import Inboxes
 from headgate.relay.output import Output
-from headgate.relay.root import readable
+from headgate.relay.root_log import KEPT_COMMITS, RootLogs
 from headgate.relay.state import Intake, SiteState
-from headgate.wire.frame import WireError
-from headgate.wire.manifest import Manifest
-from headgate.wire.sums import Matched
 
 _UPKEEP_S: Final = 1.0
-_CACHE_MESSAGES: Final = 64
 _END: Final = 1 << 62
 _REPORTED: Final = 1_000  # inboxes in a report
-_FULL: Final = 0.9  # of a root log: then rows go that were to be kept for longer
-_ASKED_S: Final = 60.0  # for so long a request to give up the past holds
 
 
 class Upkeep:
@@ -39,8 +31,7 @@ class Upkeep:
         self._inboxes = Inboxes(state)
         self._settled: dict[str, tuple[int, int]] = {}
         self._stated: dict[str, tuple[int, int]] = {}
-        self._let: dict[str, int] = {}
-        self._aged: dict[str, int] = {}  # by stream, the place of the oldest manifest that is young enough to be kept
+        self._root_logs = RootLogs(state)
 
     async def run(self) -> None:
         """Record what stalled outputs gave up, purge what is settled, and report."""
@@ -65,7 +56,8 @@ class Upkeep:
             if self._state.core.gap(stream) is not None:
                 await self._make_room(stream)
         for stream in self._state.roots:
-            await self._let_go(stream)
+            if stream in self._stated:
+                await self._root_logs.let_go(stream, self._stated[stream][0])
 
     async def _record_held(self) -> None:
         """Record decisions of stalled outputs, and take back those that have been published."""
@@ -110,14 +102,15 @@ class Upkeep:
         taken = state.taken[stream]
         done = [each for each in taken if each.upto <= settled]
         gone = len(done) - _kept_for_repair(done, logs.site(state.site).max_bytes // 4)
+        if stream in state.roots:
+            await self._root_logs.free(stream, [each for each in done if each.subject == logs.commit(stream)])
         if gone <= 0:
             return
         # The last one of each subject stays: a parent that no longer serves this site goes on from it one day.
         lasts = {each.subject: each.place for each in done[: gone + 1]}
         for subject, place in lasts.items():
             if subject == logs.commit(stream):
-                await self._port.publish(logs.mark(state.site, stream), RelayMark(upto=settled).encode())
-                await self._purge_root(stream, place)
+                await self._root_logs.mark(stream, settled)
             else:
                 await self._port.purge(logs.site(state.site), subject, place)
         del taken[:gone]
@@ -143,93 +136,12 @@ class Upkeep:
             if subject != self._port.logs.commit(stream) and subject not in owed:
                 await self._port.purge(log, subject, last.place)
 
-    async def _let_go(self, stream: str) -> None:
-        """Give up the past of a stream that starts here as far as the tables of its versions have no room.
-
-        Its rows were passed on to everybody, by all sites, and the ledger has summed them up. The last manifest stays.
-        """
-        port, logs = self._port, self._port.logs
-        asked: Oldest | None = await self._state.record(Oldest, logs.oldest)
-        if asked is None or port.wall_s - asked.time_ms / 1000 >= _ASKED_S:
-            return
-        place = asked.places.get(stream, 0)
-        if place <= self._let.get(stream, 0) or stream not in self._stated:
-            return
-        log = logs.root(stream)
-        found = await self._manifest_from(stream, place)
-        if found is None or await self._summed(stream) < found[0]:
-            return
-        sequence, manifest = found
-        if manifest.after <= self._stated[stream][0]:
-            await port.publish(logs.past(stream), Past(upto=manifest.after).encode())
-            staged = [part.log_sequence for part in (*manifest.parts, *manifest.dead_parts) if part.log_sequence]
-            await port.purge(log, logs.commit(stream), sequence)
-            for subject in (logs.part(stream), logs.dead(stream)):
-                await port.purge(log, subject, min([*staged, sequence]))
-            self._let[stream] = place
-
-    async def _manifest_from(self, stream: str, place: int) -> tuple[int, Manifest] | None:
-        """The first manifest from a place on, or the last one there is."""
-        port, log, subject = self._port, self._port.logs.root(stream), self._port.logs.commit(stream)
-        kept = await port.read(log, subject, place - 1, limit=1)
-        stored = kept[0] if kept else await port.last(log, subject)
-        if stored is None:
-            return None
-        try:
-            return stored.sequence, port.codec.manifest(stored.data)
-        except WireError as error:
-            self._state.put_aside(log, stored, error)
-            return None
-
-    async def _summed(self, stream: str) -> int:
-        """The place of the last manifest that the ledger has summed up."""
-        stored = await self._port.last(self._port.logs.state, self._port.logs.ledger(stream))
-        if stored is None:
-            return 0
-        try:
-            return Matched.decode(stored.data, stream).place
-        except WireError:
-            return 0  # the ledger's keeper names what it finds there
-
-    async def _purge_root(self, stream: str, place: int) -> None:
-        """Free the root log once it is half full: parts and dead letters before a settled manifest go first.
-
-        Where the stream says how long they are kept, they go when they are older, and before that only when the log is
-        nearly full. Manifests stay while the ledger has not summed them up; they are small.
-        """
-        logs = self._port.logs
-        log = logs.root(stream)
-        usage = await self._port.usage(log)
-        found = (await self._state.tables.newest()).deployment.streams.get(stream)
-        keep_s = None if found is None else found.keep_s
-        if usage is None or (keep_s is None and usage.bytes < log.max_bytes // 2):
-            return
-        if keep_s is not None and usage.bytes < log.max_bytes * _FULL:
-            place = min(place, await self._older_than(stream, keep_s + MARGIN_S))
-        await self._port.purge(log, logs.part(stream), place)
-        await self._port.purge(log, logs.dead(stream), place)
-        await self._port.purge(log, logs.commit(stream), min(place, await self._summed(stream)))
-
-    async def _older_than(self, stream: str, keep_s: float) -> int:
-        """The place in a root log below which everything is of commits that are older than that."""
-        port, logs = self._port, self._port.logs
-        oldest_ms, place = (port.wall_s - keep_s) * 1000, self._aged.get(stream, 1)
-        while batch := await port.read(logs.root(stream), logs.commit(stream), place - 1):
-            for stored in batch:
-                manifest = next((each for _, each in readable(port, [stored])), None)
-                if manifest is not None and manifest.time_ms >= oldest_ms:
-                    self._aged[stream] = stored.sequence
-                    staged = [part.log_sequence for part in (*manifest.parts, *manifest.dead_parts)]
-                    return min([each for each in staged if each], default=stored.sequence)
-            place = batch[-1].sequence + 1
-        return place
-
     async def _forget_gone(self) -> None:
         """Drop outputs that the newest routes no longer have, once everything they were owed is sent.
 
-        A subscription that has ended is owed what its inbox has room for, and one that reads on elsewhere has got what
-        waits here by asking for it: behind a full inbox that nobody reads it would keep the site's logs full for all
-        the others.
+        A subscription that has ended is owed what its inbox has room for; one that reads on elsewhere, and a site that
+        has another parent now, have got what waits here by asking for it. Behind a full log it would keep the site's
+        logs full for all the others: also for that site, if it has become the parent of this one.
         """
         state = self._state
         async with state.routing:
@@ -237,14 +149,22 @@ class Upkeep:
                 gone = key not in state.current.get(key.stream, ()) and state.core.gap(key.stream) is None
                 if not gone or output.packing or output.busy is not None:
                     continue
-                if not output.queue or (output.stalled and await self._left(key)):
+                if not output.queue or (output.stalled and await self._left(key, output.queue[-1].block.upto)):
                     state.core.forget(key)
                     state.targets.pop(key, None)
 
-    async def _left(self, key: Key) -> bool:
-        """Whether an output is for a subscription that has ended, or whose reader has gone on to a later stay."""
-        if key.subscription is None:
-            return False
+    async def _left(self, key: Key, upto: int) -> bool:
+        """Whether an output is for nobody any more.
+
+        Its subscription has ended, its reader has gone on to a later stay, or its site has passed on everything up to
+        the end of what waits.
+        """
+        if key.child is not None:
+            report: RelayReport | None = await self._state.record(
+                RelayReport, self._port.logs.stats("relay", key.child)
+            )
+            same = report and report.incarnations.get(key.stream) == self._state.incarnations.get(key.stream)
+            return bool(report and same and report.settled.get(key.stream, (0, 0))[0] >= upto)
         known = set((await self._state.tables.newest()).subscription_ids.values())
         ended = all(subscription not in known for subscription, _ in self._state.readers(key))
         return ended or await self._state.read_out(key)
@@ -281,6 +201,7 @@ class Upkeep:
             passed=self._reached(),
             stopped=dict(state.stopped),
             standbys=dict(state.standbys),
+            seconds=dict(state.seconds),
             ahead=self._inboxes.ahead,
             blocks=state.meters.blocks,
             cpu_s=round(self._port.machine.now.cpu_s, 6),
@@ -297,8 +218,8 @@ class Upkeep:
 def _kept_for_repair(done: Sequence[Intake], most_bytes: int) -> int:
     """How many settled messages stay, for sites below that may ask for them again: the last ones, within limits."""
     size = 0
-    for count, each in enumerate(reversed(done[-_CACHE_MESSAGES:])):
+    for count, each in enumerate(reversed(done[-KEPT_COMMITS:])):
         size += each.size
         if size > most_bytes:
             return max(count, 1)
-    return _CACHE_MESSAGES
+    return KEPT_COMMITS

@@ -12,14 +12,13 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from math import isfinite
 from typing import Any, Final
 
 from headgate.catalog.engines import read_grid
 from headgate.catalog.profiles import check_cost, row_limit_us
 from headgate.errors import HeadgateError, nearest
 from headgate.fabric import Fabric
-from headgate.filters.limits import check_context
+from headgate.filters.limits import check_context, is_number
 from headgate.model import Deployment
 from headgate.pipeline.classes import template_of
 from headgate.service.clerk import Clerk
@@ -42,13 +41,6 @@ class Pending:
     contexts: Mapping[str, Values]
     places: Mapping[str, int]
     updates: int
-
-
-def _is_number(value: Any) -> bool:
-    """Whether a value is a truth value, a finite double or a whole number of 64 bits."""
-    if isinstance(value, float):
-        return isfinite(value)
-    return isinstance(value, bool | int) and -(2**63) <= value < 2**63
 
 
 def _length(value: Any) -> int:
@@ -198,7 +190,7 @@ class Contexts:
         if name not in self.snapshot.deployment.subscriptions:
             return False
         old = self.current(name)
-        return all(key in old and type(value) is type(old[key]) and _is_number(value) for key, value in values.items())
+        return all(key in old and type(value) is type(old[key]) and is_number(value) for key, value in values.items())
 
     def _check(self, name: str, values: Values) -> None:
         known = self.snapshot.deployment.subscriptions

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from headgate.catalog import Catalog, CatalogBusyError, CatalogError, Edit, parse_subscription
+from headgate.catalog import Catalog, CatalogBusyError, CatalogError, Edit, parse_subscriptions
 from headgate.catalog.database import BUSY_TIMEOUT_S
 from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
@@ -195,6 +195,7 @@ class Control:
         if self.roles is not None:
             await self.roles.admit(snapshot)
         self.known(snapshot)
+        await asyncio.to_thread(self._writer.publication, snapshot)  # which takes long where many subscriptions are new
         try:
             await publish_snapshot(self._fabric, snapshot, writer=self._writer)
         except LogFullError as error:
@@ -299,7 +300,7 @@ class Control:
 
         def change(edit: Edit, before: Snapshot) -> dict[str, Any]:
             seen = self.granting.seen(before.deployment, request)
-            asked = {name: parse_subscription(name, given[name], seen) for name in given}
+            asked = parse_subscriptions(given, seen)
             wanted = {name: [self.granting.narrowed(each, before, request) for each in asked[name]] for name in given}
             changed = [each for found in wanted.values() for each in found]
             self.extender.check(before, changed, figures, quoted=BY not in request)

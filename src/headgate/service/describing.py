@@ -11,7 +11,8 @@ from headgate.filters.algebra.express import domain_expression
 from headgate.filters.profiles import profile_type, relational
 from headgate.filters.render import render
 from headgate.grid.predicate import grid_predicate
-from headgate.model import Quality, Stream, Subscription
+from headgate.model import GroupRule, Quality, Stream, Subscription
+from headgate.model.stream import DERIVE
 from headgate.wire.codec import encode_schema
 from headgate.wire.snapshot import Snapshot
 
@@ -28,9 +29,20 @@ def subscription_document(subscription: Subscription) -> dict[str, Any]:
     found["quality"] = quality_document(subscription.quality)
     found["every"] = None if subscription.every_s is None else f"{subscription.every_s!r} s"
     found["at_most"] = None if subscription.at_most_rows_per_s is None else f"{subscription.at_most_rows_per_s!r}/s"
+    serves = subscription.serves_bytes_per_s
+    found["serves"] = None if serves is None else f"{serves!r} B/s"
+    found["average"] = None if subscription.average_s is None else f"{subscription.average_s!r} s"
+    found["paths"] = subscription.paths if subscription.paths > 1 else None
     found["expires"] = None if subscription.expires_s is None else f"{subscription.expires_s!r} s"
+    found["group"] = None if subscription.group is None else group_document(subscription.group)
     found["paused"] = paused or None
     return {key: value for key, value in found.items() if value is not None and value != {}}
+
+
+def group_document(rule: GroupRule) -> dict[str, Any]:
+    """How a group's rows are dealt out, with the keys of a deployment file."""
+    found = {"deal": rule.deal, "lease": f"{rule.lease_s!r} s"}
+    return {**found, "context": dict(rule.context)} if rule.context else found
 
 
 def quality_document(quality: Quality) -> dict[str, Any]:
@@ -80,6 +92,7 @@ def stream_document(stream: Stream) -> dict[str, Any]:
         "rate_rows_per_s": stream.rate_rows_per_s,
         "admission": stream.admission.method,
         "grid": stream.options.get("grid"),
+        "derive": stream.options.get(DERIVE),
     }
 
 

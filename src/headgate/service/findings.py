@@ -103,7 +103,9 @@ def _failed(document: Document) -> Iterator[Finding]:
     """Streams whose query ended with an error."""
     for name, each in document["streams"].items():
         if each["job"].get("state") == "failed":
-            cause = each["job"].get("error") or "the reason is in job.log in the state directory"
+            driver = each.get("driver")
+            log = f"job-{driver}.log" if driver else "job.log"
+            cause = each["job"].get("error") or f"the reason is in {log} in the state directory"
             yield Finding(Kind.FAILED, f"stream {name}", f"failed and is tried again: {cause}")
 
 
@@ -127,13 +129,24 @@ def _stalled(document: Document) -> Iterator[Finding]:
 
 
 def _silent_job(document: Document) -> Iterator[Finding]:
-    """The Spark job said that it was ready and says nothing any more, while the rest runs."""
-    job, now = document["job"], document["time_ms"]
-    if job.get("state") == "ready" and _running(document) and now - job["time_ms"] > PATIENCE_MS:
-        text = f"the Spark job has not reported for {age(now - job['time_ms'])}"
-        yield Finding(
-            Kind.STALLED, "all streams", text, "see job.log in the state directory; is `headgate up` running?"
-        )
+    """A Spark job said that it was ready and says nothing any more, while the rest runs."""
+    now = document["time_ms"]
+    for name, job in document["jobs"].items():
+        if job.get("state") == "ready" and _running(document) and now - job["time_ms"] > PATIENCE_MS:
+            what, file = (f"the Spark job {name}", f"job-{name}.log") if name else ("the Spark job", "job.log")
+            whose = ", ".join(job["streams"]) if len(document["jobs"]) > 1 else "all streams"
+            text = f"{what} has not reported for {age(now - job['time_ms'])}"
+            yield Finding(Kind.STALLED, whose, text, f"see {file} in the state directory; is `headgate up` running?")
+
+
+def _unconnected(document: Document) -> Iterator[Finding]:
+    """Streams whose broker cannot be reached, and messages of it that could not be stored as fast as they came."""
+    for name, each in document["streams"].items():
+        found = each.get("collector") or {}
+        since = document["time_ms"] - found.get("since_ms", document["time_ms"])
+        if found.get("state") == "not connected" and _running(document) and since > PATIENCE_MS:
+            text = f"nothing has come from its source for {age(since)}: {found.get('error') or 'not connected yet'}"
+            yield Finding(Kind.STALLED, f"stream {name}", text, "is the broker up, and is `source` right?")
 
 
 def _behind(document: Document) -> Iterator[Finding]:
@@ -264,6 +277,7 @@ RULES: Final[tuple[Callable[[Document], Iterator[Finding]], ...]] = (
     _failed,
     _stalled,
     _silent_job,
+    _unconnected,
     _behind,
     _incarnations,
     _standing,

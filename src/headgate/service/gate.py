@@ -2,7 +2,8 @@
 
 A user is in an account of NATS that has no logs. It asks on `NAMESPACE.as.USER.VERB`; nobody else may publish there, so
 the subject says who asks. The verbs are those of `headgate.service.control`, and a few for reading: `get` messages,
-`has` a revision been published, `put` an acknowledgement, `wait` for something to come, `repair` a range.
+`has` a revision been published, `put` an acknowledgement, `wait` for something to come, `repair` a range, `deal` rows
+of a group to a member.
 `headgate.fabric.gated` is the other side.
 """
 
@@ -50,6 +51,7 @@ _LONGEST_S: Final = 5.0
 """Less than a client waits for an answer."""
 
 AskControl = Callable[[User, str, RequestCall], Awaitable[None]]
+AskDealer = Callable[[bytes, str], Awaitable[bytes]]
 
 
 class Gate:
@@ -76,6 +78,8 @@ class Gate:
         self._hints = Hints(fabric)
         self._withholder = Withholder(tables)
         self._waits: dict[str, set[asyncio.Task[None]]] = {}
+        self.deal: AskDealer | None = None
+        """Answers members of groups, by what they ask and the user's name."""
         self._verbs = {"get": self._get, "has": self._has, "put": self._put, "repair": self._repair}
         self._end: Callable[[], Awaitable[None]] | None = None
 
@@ -104,6 +108,8 @@ class Gate:
             await _refuse(call, UserError(f"user {name!r} has too many connections", hint="close some, and wait 30 s"))
         elif verb == "wait":
             await self._keep(user, call, self._answer_wait(user, call))
+        elif verb == "deal" and self.deal is not None:
+            await self._keep(user, call, self._answer_member(user, call, self.deal))
         elif verb == "get" and (wait_s := self._bytes.wait_s(name, time.monotonic())) > 0:
             await self._keep(user, call, self._later(user, call, wait_s))
         elif verb in self._verbs:
@@ -148,6 +154,9 @@ class Gate:
             await call.reply(json.dumps(await self._hints.wait(seen, _WAIT_S)).encode())
         except (HeadgateError, ValueError, KeyError, TypeError, AttributeError) as error:
             await _refuse(call, error)
+
+    async def _answer_member(self, user: User, call: RequestCall, deal: AskDealer) -> None:
+        await call.reply(await deal(call.data, user.name))
 
     def _place(self, user: User, snapshot: Snapshot, subject: str) -> tuple[str, str]:
         """What kind of subject one is, and what it is about; `UserError` where it is none of the user's business."""

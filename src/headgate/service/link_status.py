@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from headgate.model import Deployment
-from headgate.protocol.reports import ArrivalReport, OutputReport, RelayReport
+from headgate.protocol.reports import ArrivalReport, LinksReport, OutputReport, RelayReport
 from headgate.relay.core import Key
 
 Relays = Mapping[str, RelayReport]
@@ -71,7 +71,30 @@ def _off(declared: float | None, seen: ArrivalReport) -> str | None:
     return f"declared {1 / times:.1f} times too high" if seen.busy and times < 1 / _MUCH else None
 
 
-def links_now(deployment: Deployment, relays: Relays) -> dict[str, dict[str, Any]]:
+def _seen_by_kernel(
+    deployment: Deployment, watched: Mapping[str, LinksReport], parent: str, child: str
+) -> dict[str, Any]:
+    """What the kernels of both ends know of a link: its round trip, what was sent again, how long it has been idle.
+
+    `resent` is the share of the bytes of the last minute that its sender took for lost, `probes` how often it was asked
+    for an answer as nothing came, `unanswered` how often it gave none. All is None where both ends are one server.
+    """
+    place = parent if parent in deployment.sites and deployment.sites[parent].is_host else ""
+    up = watched[child].above.get(place) if child in watched else None
+    down = watched[parent].below.get(up.address) if up is not None and parent in watched else None
+    trips = [each.round_trip_s for each in (down, up) if each is not None and each.round_trip_s is not None]
+    return {
+        "round_trip_s": trips[0] if trips else None,
+        "resent": None if down is None else down.resent,
+        "idle_s": None if up is None else up.idle_s,
+        "probes": None if up is None else up.probes,
+        "unanswered": None if up is None else up.unanswered,
+    }
+
+
+def links_now(
+    deployment: Deployment, relays: Relays, watched: Mapping[str, LinksReport] | None = None
+) -> dict[str, dict[str, Any]]:
     """Every link that has carried anything: what it carried, what waits for it, and what is known of it."""
     found: dict[str, dict[str, Any]] = {}
     latency_s = latencies(relays)
@@ -93,6 +116,7 @@ def links_now(deployment: Deployment, relays: Relays) -> dict[str, dict[str, Any
                     "stream_bytes": {},
                     "latency_s": latency_s.get((site, child)),
                     **_rates(deployment, relays, site, child),
+                    **_seen_by_kernel(deployment, watched or {}, site, child),
                 },
             )
             output = report.outputs.get(Key(stream, child=child).token, _EMPTY)

@@ -130,7 +130,7 @@ def preview(
     below = {child: np.array(sorted(_classes_below(snapshot, name, child)), np.uint32) for _, child in links}
     matched, extra = 0, dict.fromkeys(below, 0)
     for rows, classes in recent.batches:
-        mask = _matching(subscription, stream, rows)
+        mask = matching(subscription, stream, rows)
         matched += int(mask.sum())
         for child, ids in below.items():
             extra[child] += int((mask & ~_carried(classes, ids)).sum())
@@ -149,7 +149,7 @@ def preview(
     )
 
 
-def _matching(subscription: Subscription, stream: Stream, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+def matching(subscription: Subscription, stream: Stream, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
     """Which rows the filter, the region and the resolution let through."""
     context = subscription.context
     profile = profile_type(subscription.profile).compile(subscription.where, stream.schema, context_types(context))

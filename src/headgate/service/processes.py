@@ -103,19 +103,26 @@ class JobProcess(ChildProcess):
         configure: Callable[[int], JobConfig],
         state_dir: Path,
         environment: Callable[[int], Mapping[str, str]] | None = None,
+        name: str = "",
     ) -> None:
         """`configure` and `environment` are asked before each start, with the number of starts before it."""
-        super().__init__("the Spark job")
+        super().__init__(f"the Spark job {name}" if name else "the Spark job")
+        self._stem = f"job-{name}" if name else "job"
         self._configure = configure
         self._environment = environment
         self._state_dir = state_dir
 
+    @property
+    def log(self) -> Path:
+        """The file with what the job said."""
+        return self._state_dir / f"{self._stem}.log"
+
     async def _start(self) -> asyncio.subprocess.Process:
-        path = self._state_dir / "job.json"
+        path = self._state_dir / f"{self._stem}.json"
         config = self._configure(self.restarts)
         write_whole(path, config.shown())
         more = self._environment(self.restarts) if self._environment else {}
-        with open_private(self._state_dir / "job.log") as log:
+        with open_private(self.log) as log:
             return await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",

@@ -8,12 +8,13 @@ from typing import Any
 
 from headgate.model import Deployment, Plan
 from headgate.planning import Graph, PlanResult, Prediction, Sizes, plan_deployment
+from headgate.planning.covering import Comparisons
 from headgate.planning.deployment import problem_of, unknown_rates
 from headgate.planning.difference import difference, moves
 from headgate.planning.document import plan_document
 from headgate.planning.living_plan import Life
 from headgate.planning.measured import with_relays_of
-from headgate.planning.planner import result_of, without_rates
+from headgate.planning.planner import result_of, with_second_paths, without_rates
 from headgate.planning.search import Search, parse_objective
 from headgate.planning.what_if import change
 from headgate.service.extending import FIRST_S, deadline
@@ -30,7 +31,8 @@ def propose(
         steps = min(400_000, max(4_000, 500 * len(deployment.subscriptions)))
         search = Search(steps=steps, objective=parse_objective(objective))
     if terms and deployment.plan is None:
-        return plan_within(deployment, algorithm, seed, search, sizes=sizes, stop=deadline(FIRST_S))
+        within = plan_within(deployment, algorithm, seed, search, sizes=sizes, stop=deadline(FIRST_S))
+        return with_second_paths(within, deployment)
     result = plan_deployment(deployment, algorithm, seed, sizes, search)
     misses = Terms.of(deployment).misses(result.problem, result.plan) if terms else ()
     return replace(result, explanation="\n".join([result.explanation, *map(str, misses)]))
@@ -49,13 +51,17 @@ def carry_over(before: Plan, anew: PlanResult, seed: int) -> tuple[PlanResult, d
     }
 
 
-def granted(snapshot: Snapshot, sizes: Sizes | None) -> PlanResult | None:
-    """What the plan in force gives to whom, by what was measured or else is declared; None where nothing is planned."""
+def granted(snapshot: Snapshot, sizes: Sizes | None, known: Comparisons | None = None) -> PlanResult | None:
+    """What the plan in force gives to whom, by what was measured or else is declared; None where nothing is planned.
+
+    Whoever asks again and again keeps what is `known` of how classes compare.
+    """
     if snapshot.plan is None:
         return None
     deployment = replace(snapshot.deployment, plan=None)
-    problem = with_relays_of(problem_of(deployment, sizes), snapshot.plan)
-    return without_rates(result_of(Graph.of(problem, snapshot.plan), "in force"), unknown_rates(deployment, sizes))
+    problem = with_relays_of(problem_of(deployment, sizes, known), snapshot.plan)
+    result = result_of(Graph.of(problem, snapshot.plan), "in force")
+    return with_second_paths(without_rates(result, unknown_rates(deployment, sizes)), deployment)
 
 
 def ask_what_if(
@@ -86,6 +92,7 @@ def result_document(result: PlanResult) -> dict[str, Any]:
         },
         "rates_unknown": list(result.unknown_rates),
         "overloads": [str(found) for found in result.overloads],
+        "second_paths": [each.document() for each in result.doubled],
     }
 
 

@@ -2,16 +2,19 @@
 
 A version is deleted when it is not among the newest ones, nothing has named it in two looks in a row (`named`), and
 nothing names it after the intention to delete it was announced: a driver that pins a version and a relay that takes a
-range in again look for that announcement after they have stated what they use. The first message of a version goes
-before its parts, so that one that is half deleted is gone; the rest of it goes another time. There is no other state:
-whoever is killed here leaves versions that nobody needs.
+range in again look for that announcement after they have stated what they use. A version that another one is a change
+of is named by it. Newer ones go first, and the first message of a version before its parts, so that whatever is there
+can be read and one that is half deleted is gone; the rest of it goes another time. There is no other state: whoever is
+killed here leaves versions that nobody needs.
 
 Where the log is more than half full, versions that only the settled past of root logs names are given up: the relays of
-the roots are told from where on to keep it (`headgate.relay.upkeep`), and their tables go when they have done so.
+the roots are told from where on to keep it (`headgate.relay.root_log`), and their tables go when they have done so.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,7 +50,8 @@ _MOST_ASKED: Final = 64
 class TableRules:
     """When versions are deleted: looked at every `every_s`, from the part `start` of `limit_bytes` on.
 
-    The newest `keep` always stay. Past the part `squeeze` the past of root logs is given up. At most `most` versions
+    The newest `keep` always stay. Past the part `squeeze` the past of root logs is given up, and that of a root log
+    which is filled up to the part `full` as far as every site has passed it on. At most `most` versions
     are deleted at a time. Inboxes are looked through again after `rest` times as long as it took. An ended
     subscription's unread inbox keeps its versions for `ended_s`.
     """
@@ -56,6 +60,7 @@ class TableRules:
     every_s: float = 10.0
     start: float = 1 / 8
     squeeze: float = 1 / 2
+    full: float = 0.9
     limit_bytes: int = 1 << 29
     most: int = 512
     rest: float = 20.0
@@ -76,6 +81,7 @@ class Purger:
         self._look_s = 0.0
         self._fresh = False
         self._known: dict[tuple[int, str, str], bool] = {}
+        self._bases: dict[int, int | None] = {}
         self._asked = 0
         self.purged = 0
 
@@ -98,12 +104,14 @@ class Purger:
         self._asked = 0
         gone: list[int] = []
         squeezed: dict[str, int] = {}
-        if self._room.bytes >= self._rules.start * self._room.limit and len(announced) > self._rules.keep:
-            named = await self._upstream.read()
-            if named is not None:
-                gone = await self._delete(announced, stored, *named)
-                squeezed = await self._squeeze(announced, *named)
-        else:
+        crowded = self._room.bytes >= self._rules.start * self._room.limit and len(announced) > self._rules.keep
+        full = await self._full()
+        named = await self._upstream.read() if crowded or full else None
+        if named is not None and crowded:
+            gone = await self._delete(announced, stored, *named)
+        if named is not None:
+            squeezed = await self._squeeze(announced, full, *named)
+        if not crowded:
             self._room.holder = self._room.fix = ""
         await self._room.refresh(self._port)
         left = [version for version in announced if version not in gone]
@@ -124,18 +132,35 @@ class Purger:
         self, announced: list[int], stored: dict[int, list[str]], roots: list[Named], others: list[Named]
     ) -> list[int]:
         """Delete what nothing has named twice in a row."""
+        await self._read_bases(stored)
         old = announced[: -self._rules.keep]
-        named = covered([*roots, *others], old)
-        unnamed = [version for version in old if version not in named]
+        unnamed = self._apart_from(covered([*roots, *others], old), old, stored)
         if unnamed or self._room.bytes >= self._rules.squeeze * self._room.limit:
             await self._read_inboxes()
-        named = covered(self._inboxes.names, unnamed)
-        unnamed = [version for version in unnamed if version not in named]
+        unnamed = self._apart_from(covered(self._inboxes.names, unnamed), unnamed, stored)
         ready = [version for version in unnamed if version in self._unnamed] if self._fresh else []
         self._unnamed = frozenset(unnamed)
         gone = await self._delete_unnamed(ready[: self._rules.most], stored) if ready else []
         self._say([version for version in announced if version not in gone], [*others, *self._inboxes.names, *roots])
         return gone
+
+    async def _read_bases(self, stored: dict[int, list[str]]) -> None:
+        """Learn of every version whether it is a change of another one."""
+        logs = self._port.logs
+        self._bases = {version: base for version, base in self._bases.items() if version in stored}
+        for version in stored.keys() - self._bases.keys():
+            first = await self._port.last(logs.tables, logs.table(version))
+            self._bases[version] = None if first is None else self._port.codec.base(first.data)
+
+    def _apart_from(self, named: AbstractSet[int], old: list[int], stored: Iterable[int]) -> list[int]:
+        """Those of the old versions that are not named, and that nothing which stays is a change of."""
+        staying = {version for version in stored if version not in old} | named
+        for version in sorted(staying, reverse=True):
+            base = self._bases.get(version)
+            while base is not None and base not in staying:
+                staying.add(base)
+                base = self._bases.get(base)
+        return [version for version in old if version not in staying]
 
     async def _read_inboxes(self) -> None:
         """Read what inboxes name, if the last time is long enough ago."""
@@ -152,52 +177,72 @@ class Purger:
         logs = self._port.logs
         await self._port.publish(logs.purging, Purging(versions=ready).encode())
         used = covered([*await read_pins(self._port), *await read_holds(self._port)], ready)
-        gone = [version for version in ready if version not in used]
-        for version in gone:
+        gone = self._apart_from(used, ready, stored)
+        for version in reversed(gone):
             for subject in stored[version]:
                 await self._port.purge(logs.tables, subject, _END)
                 faults.reach("tables.deleting")
         self.purged += len(gone)
         return gone
 
-    async def _squeeze(self, announced: list[int], roots: list[Named], others: list[Named]) -> dict[str, int]:
+    async def _full(self) -> list[str]:
+        """The streams whose root logs are nearly full."""
+        logs = self._port.logs
+        names = await self._port.names(f"{logs.namespace}.root.*.commit")
+        streams = [name.removeprefix(logs.root("x").name[:-1]) for name in names]
+        used = {stream: await self._port.usage(logs.root(stream)) for stream in streams}
+        most = self._rules.full * logs.root("x").max_bytes
+        return [stream for stream, usage in used.items() if usage is not None and usage.bytes >= most]
+
+    async def _squeeze(
+        self, announced: list[int], full: list[str], roots: list[Named], others: list[Named]
+    ) -> dict[str, int]:
         """Tell the roots to give up the past of versions that nothing else names, as far as the log is too full.
 
-        Not while a subscription waits for all of that past: it and the ledger have to count the same.
+        Root logs that are nearly full may give up what every site has passed on. Not while a subscription waits for all
+        of that past: it and the ledger have to count the same.
         """
         wanted = self._rules.squeeze * self._room.limit
-        if self._room.bytes <= wanted or await self._awaited():
+        if (self._room.bytes <= wanted and not full) or await self._awaited():
             return {}
-        kept = max(self._rules.keep, int(len(announced) * wanted / self._room.bytes))
-        old = announced[:-kept]
-        past = covered(roots, old) - covered([*others, *self._inboxes.names], old)
-        if not past:
-            return {}
-        places = {stream: await self._forgettable(stream, max(past)) for stream in self._upstream.roots}
+        past: set[int] = set()
+        if self._room.bytes > wanted:
+            kept = max(self._rules.keep, int(len(announced) * wanted / self._room.bytes))
+            old = announced[:-kept]
+            past = covered(roots, old) - covered([*others, *self._inboxes.names], old)
+        newest = max(past, default=-1)
+        places = {stream: (await self._forgettable(stream, newest))[0] for stream in self._upstream.roots}
         places = {stream: place for stream, place in places.items() if place}
-        request = Oldest(time_ms=int(self._port.wall_s * 1000), places=places)
-        await self._port.publish(self._port.logs.oldest, request.encode())
+        passed = {stream: (await self._forgettable(stream, max(announced)))[1] for stream in full}
+        if past or full:
+            request = Oldest(time_ms=int(self._port.wall_s * 1000), places=places, passed=passed)
+            await self._port.publish(self._port.logs.oldest, request.encode())
         return places
 
-    async def _forgettable(self, stream: str, newest: int) -> int:
-        """The place in a root log before which every site has passed on all that it was to get, 0 when there is none.
+    async def _forgettable(self, stream: str, newest: int) -> tuple[int, int]:
+        """What every site has passed on of all that it was to get: the place behind whole versions, and the last row.
 
         A site may ask again for what it has not passed on, and a reader for what lies in the log of a site that is
         gone. One that has had nothing yet has passed nothing on: its first block may still be on its way. A site that
         was in nobody's tree will ask as well, but nothing there is owed to it.
         """
-        place = 0
+        place = reached = 0
         deployment = (await self._tables.newest()).deployment
         passed = dict.fromkeys(deployment.sites, -1)
         passed |= {site: mark for (name, site), mark in self._upstream.passed.items() if name == stream}
         if stream in deployment.streams:
             passed.pop(deployment.streams[stream].root, None)  # it looks itself before it forgets
         for version, (last, upto) in sorted(self._upstream.roots[stream].lasts.items()):
-            behind = [site for site, mark in passed.items() if mark < upto]
-            if version > newest or any([await self._served(version, site, stream) for site in behind]):
+            if version > newest:
                 break
-            place = last + 1
-        return place
+            behind = [
+                mark for site, mark in passed.items() if mark < upto and await self._served(version, site, stream)
+            ]
+            if behind:
+                reached = max(reached, min(behind))
+                break
+            place, reached = last + 1, upto
+        return place, reached
 
     async def _served(self, version: int, site: str, stream: str) -> bool:
         """Whether a site was to pass anything on under a version; what is not known yet may wait for another look."""

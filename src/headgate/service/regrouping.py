@@ -32,7 +32,7 @@ class Regrouper(ReportWatch):
         ahead = {
             (site, token): frozenset(ids) for site, report in reports.items() for token, ids in report.ahead.items()
         }
-        found = parted(self._current(), ahead)
+        found = parted(self._current(), ahead) if ahead else []
         if not found:
             return []
         ids = self._current().subscription_ids

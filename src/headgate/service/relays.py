@@ -12,6 +12,7 @@ from headgate.relay.budget import Budgets
 from headgate.relay.node import RelayNode
 from headgate.relay.tables import Tables
 from headgate.relay.unit_node import UnitNode
+from headgate.replicas.node import ReplicaNode
 from headgate.service.roles import Roles
 from headgate.service.settings import Settings
 
@@ -31,6 +32,7 @@ class Relays:
         self._budgets: Budgets | None = None
         self._connections: list[Fabric] = []
         self.nodes: dict[str, RelayNode] = {}
+        self.parts: dict[str, ReplicaNode] = {}
         self._units: set[str] = set()
 
     async def follow(self, deployment: Deployment, spawn: Spawn) -> None:
@@ -52,6 +54,10 @@ class Relays:
                 connecting=self._settings.nats_options,
             )
             spawn(node.run(), f"relay {site}")
+            options = self._settings.nats_options
+            parts = ReplicaNode(fabric, site, self._tables, reading=self._fabric, connecting=options)
+            self.parts[site] = parts
+            spawn(parts.run(), f"parts {site}")
         if deployment.tuned:
             for site in self.nodes.keys() - self._units:
                 self._units.add(site)

@@ -25,13 +25,16 @@ def decode_relay(data: bytes) -> RelayReport:
     return report
 
 
-async def read_reports(port: LogPort, form: type[R]) -> dict[str, R]:
-    """What was last reported about something, by name; a report that cannot be read counts as none."""
+async def read_reports(port: LogPort, form: type[R], about: str = "") -> dict[str, R]:
+    """What was last reported about something, by name; a report that cannot be read counts as none.
+
+    `about` is what it is about where the kind of the report does not say so.
+    """
     logs = port.logs
     reader: Any = decode_relay if form is RelayReport else form.decode
     found: dict[str, R] = {}
     place = 0
-    while batch := await port.read(logs.state, f"{logs.namespace}.stats.{form.about()}.*", place):
+    while batch := await port.read(logs.state, f"{logs.namespace}.stats.{about or form.about()}.*", place):
         place = batch[-1].sequence
         for stored in batch:
             report: R | None = port.quarantine.take(logs.state, stored, reader, "taken as no report")

@@ -18,13 +18,13 @@ from typing import Any, Final
 from headgate.errors import HeadgateError
 from headgate.fabric import cancel_all
 from headgate.wire.packing import is_packed, unpack_text
+from headgate.wire.sizes import USER_REQUEST_BYTES
 
 KEPT_ANSWERS: Final = 1024
 MAX_ID: Final = 64
 _IN_THREAD_BYTES: Final = 64 << 10
 UNPACKED_BYTES: Final = 256 << 20
-"""How large a packed request of an operator may be; that of a user is no larger than a message."""
-_USER_BYTES: Final = 8 << 20
+"""How large a packed request of an operator may be; for those of users see `USER_REQUEST_BYTES`."""
 
 Request = Mapping[str, Any]
 Handler = Callable[[Request], Awaitable[dict[str, Any]]]
@@ -64,6 +64,14 @@ def _unpacked(data: bytes, most: int) -> bytes:
         return unpack_text(data, most)
     except ValueError as error:
         raise RequestError(f"the request cannot be unpacked: {error}", hint="send JSON, or ask for less") from None
+
+
+def _too_large(size: int) -> RequestError:
+    return RequestError(
+        f"the request has {size:,} bytes, a user's may have {USER_REQUEST_BYTES:,}",
+        hint="ask for fewer things at a time",
+        kind="too-large",
+    )
 
 
 def _refuse_constant(text: str) -> float:
@@ -123,7 +131,9 @@ class Answers:
 
         async def answer(data: bytes) -> bytes:
             try:
-                most = UNPACKED_BYTES if admit is None else _USER_BYTES
+                most = UNPACKED_BYTES if admit is None else USER_REQUEST_BYTES
+                if admit is not None and len(data) > most:
+                    raise _too_large(len(data))
                 large = len(data) > _IN_THREAD_BYTES or is_packed(data)
                 request = await asyncio.to_thread(read_request, data, most) if large else read_request(data)
                 request = request if admit is None else admit(request)

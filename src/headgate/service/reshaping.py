@@ -71,7 +71,7 @@ class Reshaper:
         await refuse_moved_roots(self._fabric, before.deployment, after)
         new = await new_incarnations(self._fabric, before.identity.incarnations, after.streams)
         for name, stream in after.streams.items():
-            if name in new and stream.source.format == "nats":
+            if name in new and stream.source.has_input:
                 await self._fabric.ensure(self._fabric.logs.input(name))
 
         def change(edit: Edit, before: Snapshot) -> dict[str, Any]:

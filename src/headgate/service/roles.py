@@ -25,11 +25,12 @@ from headgate.fabric.registry import Registry
 from headgate.fabric.rolebook import Chapter, OldLink, RoleBook, write_chapter
 from headgate.fabric.roled import RoleFabric
 from headgate.fabric.rolekeys import credentials_of
-from headgate.fabric.roles import JOB, SITE, Edge, Rights, job_rights, site_rights, subject_read
+from headgate.fabric.roles import SITE, Edge, Rights, job_rights, job_role, site_rights, subject_read
 from headgate.fabric.serving import RequestCall
 from headgate.protocol.published import load_snapshot
 from headgate.protocol.reports import RelayReport
 from headgate.relay.routes import build_routes
+from headgate.relay.way_up import steps_up
 from headgate.wire.frame import WireError
 from headgate.wire.snapshot import Snapshot
 
@@ -56,6 +57,15 @@ def hosts_of(snapshot: Snapshot) -> frozenset[str]:
     return frozenset(name for name, site in snapshot.deployment.sites.items() if site.is_host)
 
 
+def serving_of(snapshot: Snapshot) -> dict[str, tuple[int, ...]]:
+    """The sites that serve parts of gridded streams, with the numbers of the subscriptions that fill them."""
+    found: dict[str, list[int]] = {}
+    for name, each in snapshot.deployment.subscriptions.items():
+        if each.serves_bytes_per_s is not None:
+            found.setdefault(each.site, []).append(snapshot.subscription_ids[name])
+    return {site: tuple(sorted(numbers)) for site, numbers in sorted(found.items())}
+
+
 class Roles:
     """The roles of one deployment at the server of a directory."""
 
@@ -70,6 +80,7 @@ class Roles:
         self._snapshot: Snapshot | None = None
         self._old: dict[Edge, OldLink] = {}
         self._sites: tuple[str, ...] = ()
+        self._jobs: tuple[str, ...] = ()
         self._made: set[str] = set()
         self._told_for: object = None
         self._system: Fabric | None = None
@@ -110,13 +121,25 @@ class Roles:
         streams = snapshot.deployment.streams.values()
         sources = tuple((each.name, each.root, subject_read(each), each.source.format) for each in streams)
         sites, tuned = frozenset(snapshot.deployment.sites), snapshot.deployment.tuned
-        return edges_of(snapshot), frozenset(self._old), sites, hosts_of(snapshot), sources, tuned
+        upward = steps_up(snapshot), frozenset(each.name for each in streams if each.source.published)
+        serving, jobs = serving_of(snapshot), tuple(snapshot.deployment.job_of(each.name) for each in streams)
+        return (
+            edges_of(snapshot),
+            frozenset(self._old),
+            sites,
+            hosts_of(snapshot),
+            sources,
+            tuned,
+            upward,
+            serving,
+            jobs,
+        )
 
     async def _recall(self) -> None:
         """Links of earlier plans: as they were noted, else of every plan that is still published."""
         book = RoleBook.read(self._directory)
         chapter = book.chapters.get(self._namespace, Chapter())
-        self._sites = chapter.sites
+        self._sites, self._jobs = chapter.sites, chapter.jobs
         self._old = {link.edge: link for link in chapter.old}
         logs = self._logs
         for subject in await self._fabric.subjects(logs.tables, logs.any_table) if not chapter.sites else ():
@@ -144,24 +167,32 @@ class Roles:
         streams, edges = list(snapshot.deployment.streams.values()), [*edges_of(snapshot), *self._old]
         named = {*snapshot.deployment.sites, *(each for _, *ends in self._old for each in ends)}
         hosts, tuned = hosts_of(snapshot), snapshot.deployment.sites if snapshot.deployment.tuned else ()
+        upward, serving = steps_up(snapshot), serving_of(snapshot)
         wanted = {
-            f"{SITE} {site}": site_rights(self._logs, site, streams, sorted(edges), hosts, tuned)
+            f"{SITE} {site}": site_rights(
+                self._logs, site, streams, sorted(edges), hosts, tuned, upward.get(site, ()), serving
+            )
             for site in sorted(named)
         }
         held = {each: await self._fabric.names(each) for stream in streams if (each := subject_read(stream))}
-        wanted[JOB] = job_rights(self._logs, streams, held)
+        jobs = tuple(snapshot.deployment.jobs)
+        for job in ("", *jobs):
+            mine = [each for each in streams if snapshot.deployment.job_of(each.name) == job]
+            wanted[job_role(job)] = job_rights(self._logs, mine, held, job)
         gone = {f"{SITE} {site}": Rights() for site in self._sites if site not in named}
+        gone |= {job_role(job): Rights() for job in self._jobs if job not in jobs}
         for role, rights in {**gone, **wanted}.items():
             if self._told.get(role) != (rights, self.revoked):
                 pair = self._keys.role(self._namespace, role)
                 await self._state(self._keys.role_account(pair.public, role, rights, self.revoked))
                 self._told[role] = (rights, self.revoked)
         sites, old = tuple(sorted(named)), tuple(self._old.values())
-        book = await asyncio.to_thread(write_chapter, self._directory, self._namespace, Chapter(sites, old))
+        book = await asyncio.to_thread(write_chapter, self._directory, self._namespace, Chapter(sites, old, jobs))
         if sites != self._sites or HOME not in self._told:
             await self._state(self._keys.account(HOME, self.revoked, book.answering(self._keys)))
             self._told[HOME] = (Rights(), self.revoked)
             self._sites = sites
+        self._jobs = jobs
         self._told_for = self._basis()
 
     async def _state(self, statement: str) -> None:
@@ -186,10 +217,10 @@ class Roles:
         credentials = credentials_of(self._keys, self._namespace, f"{SITE} {site}")
         return await join(url, self._logs, credentials, **options)
 
-    def job_file(self) -> Path:
-        """The credentials of the Spark job, which its workers read too; written anew at every start."""
-        credentials = credentials_of(self._keys, self._namespace, JOB)
-        path = self._directory / f"job-{self._namespace}.creds"
+    def job_file(self, job: str = "") -> Path:
+        """The credentials of a Spark job, which its workers read too; written anew at every start."""
+        credentials = credentials_of(self._keys, self._namespace, job_role(job))
+        path = self._directory / (f"job-{self._namespace}.{job}.creds" if job else f"job-{self._namespace}.creds")
         write_whole(path, credentials_text(credentials.statement, credentials.pair.seed))
         return path
 

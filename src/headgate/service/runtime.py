@@ -29,7 +29,6 @@ from headgate.pipeline.job import JobConfig
 from headgate.planning.replan import warm
 from headgate.protocol import kernel
 from headgate.protocol.records import HostList
-from headgate.protocol.reports import JobReport
 from headgate.relay.tables import Tables
 from headgate.service.access import make_token
 from headgate.service.alerts.watch import AlertWatch
@@ -37,22 +36,26 @@ from headgate.service.anchoring import keep_anchor, missing_records, store_ancho
 from headgate.service.audit import HOME, Audit
 from headgate.service.bypass import Bypass
 from headgate.service.clerk import Clerk
+from headgate.service.collecting.collectors import Collectors
 from headgate.service.context_following import Following
 from headgate.service.control import Control
 from headgate.service.devices import DeviceDesk
 from headgate.service.exclusive import exclusive
 from headgate.service.extending import missed_constraints
 from headgate.service.gate import Gate
+from headgate.service.group_dealers import GroupDealers
 from headgate.service.head_repair import HeadMachine
 from headgate.service.heartbeat import keep_pulse, say_stopped
 from headgate.service.http_process import FaceConfig, FaceProcess, listen, note_limits
 from headgate.service.inviting import Inviting
+from headgate.service.jobs import UNNAMED, Jobs
 from headgate.service.joining import Joiner
 from headgate.service.keeper import KeeperMachine, store_books
 from headgate.service.ledger_lines import Lines
 from headgate.service.live_tuner import LiveTuner
 from headgate.service.machine import MachineWatch
 from headgate.service.observer import Observer
+from headgate.service.outboxes import make_outboxes
 from headgate.service.pages import Page
 from headgate.service.processes import JobProcess
 from headgate.service.purging import PurgerMachine
@@ -116,6 +119,7 @@ class Runtime:
         self.relays = Relays(settings, fabric, self.tables, self.roles, self.url)
         self.nodes = self.relays.nodes
         self._booked: list[str] = []
+        self._outboxes: set[str] = set()
         self._hosts: list[str] | None = None
         self.keepers: dict[str, KeeperMachine] = {}
         self.control.lines = Lines(fabric, lambda: self.control.contexts.snapshot, self._sums).answer
@@ -126,7 +130,8 @@ class Runtime:
         self.replanner: Replanner | None = None
         self.joiner: Joiner | None = None
         self.bypass = Bypass(fabric, catalog, self.control.publish)
-        self.job: JobProcess | None = None
+        self.jobs = Jobs(settings, self._configure)
+        self.collectors = Collectors(fabric)
         self.face: FaceProcess | None = None
         self.configure_job: ConfigureJob | None = None
         self.witness = Witness(fabric, catalog)
@@ -168,6 +173,8 @@ class Runtime:
             print(f"headgate: {miss}", file=sys.stderr, flush=True)
         self.catalog.guard = self._guard
         await self.control.serve()
+        dealers = GroupDealers(self.wide, self._in_force, self._plain_users)
+        self._spawn(dealers.run(), "groups")
         if self.server is not None:
             control = self.control
             gate = Gate(
@@ -178,6 +185,7 @@ class Runtime:
                 control.take_from,
                 control.limits,
             )
+            gate.deal = dealers.answer
             self._spawn(gate.run(), "gate")
             self._spawn(self.people.run(), "users")
         if self.inviting is not None:
@@ -206,12 +214,16 @@ class Runtime:
         self._spawn(self.witness.run(), "witness")
         self._spawn(Following(self.fabric, self.tables, self.control.set_contexts).run(), "contexts")
         if self.settings.job:
-            self.job = JobProcess(self._configure, self.settings.state_dir, self.settings.job_environment)
-            self._spawn(self.job.run(), "Spark job")
+            await self.jobs.follow(self._in_force().deployment, self._spawn)
+            self.control.followers.append(self._follow_jobs)
         self._spawn(self.machine.run(), "machine")
         rules = deployment.alerts if deployment is not None else AlertRules()
         watch = AlertWatch(
-            self.wide, rules, lambda: self.control.contexts.snapshot, self.status, self.settings.alert_every_s
+            self.wide,
+            rules,
+            lambda: self.control.contexts.snapshot,
+            lambda: self.status(Page(limit=1)),
+            self.settings.alert_every_s,
         )
         self._spawn(watch.run(), "alerts")
         if self.settings.http:
@@ -224,12 +236,14 @@ class Runtime:
         """
         for name, stream in snapshot.deployment.streams.items():
             if name not in self._booked:
-                if stream.source.format == "nats":
+                if stream.source.has_input:
                     await self.fabric.ensure(self.fabric.logs.input(name))
                 self._booked.append(name)
                 keeper = self.keepers[name] = KeeperMachine(name, self.fabric.logs, **self._own)
                 self._run(keeper, f"ledger of {name}")
                 self.observer.add(name)
+        await make_outboxes(self.fabric, snapshot, self._outboxes)
+        await self.collectors.follow(snapshot.deployment)
         hosts = sorted(hosts_of(snapshot))
         if hosts != self._hosts:
             await self.fabric.publish(self.fabric.logs.hosts, HostList(sites=hosts).encode())
@@ -284,14 +298,17 @@ class Runtime:
     def _in_force(self) -> Snapshot:
         return self.control.contexts.snapshot
 
+    def _plain_users(self) -> set[str]:
+        """The users who are no operators."""
+        return {user.name for user in self.people.registry.users.values() if not user.operator}
+
     def _plan_is_others(self) -> bool:
         """Whether the central planner has to leave the plan alone: the tuner owns it, or a site joins or is away."""
         return self._in_force().deployment.tuned or self.bypass.busy or (self.joiner is not None and self.joiner.busy)
 
     async def _pause(self) -> None:
-        """Take nothing more in: stop the job, and let the logs of what clients publish hold what they hold."""
-        if self.job is not None:
-            await self.job.pause()
+        """Take nothing more in: stop the jobs, and let the logs of what clients publish hold what they hold."""
+        await self.jobs.pause()
         for log in self._inputs():
             info = await self.fabric.info(log)
             await self.fabric.ensure(replace(log, max_bytes=max(0 if info is None else info.state.bytes, 1)))
@@ -300,12 +317,11 @@ class Runtime:
         """Take rows in again."""
         for log in self._inputs():
             await self.fabric.ensure(log)
-        if self.job is not None:
-            self.job.resume()
+        self.jobs.resume()
 
     def _inputs(self) -> list[Log]:
         streams = self.control.contexts.snapshot.deployment.streams.values()
-        return [self.fabric.logs.input(stream.name) for stream in streams if stream.source.format == "nats"]
+        return [self.fabric.logs.input(stream.name) for stream in streams if stream.source.has_input]
 
     def _record(self, what: str, edit: Edit) -> None:
         """Tell the audit of a change of the catalog, before it is made."""
@@ -318,15 +334,28 @@ class Runtime:
         self.machine.check()
         self.control.room.check()
 
-    def _configure(self, restarts: int) -> JobConfig:
-        return self.configure_job(self, restarts) if self.configure_job else self.job_config()
+    @property
+    def job(self) -> JobProcess | None:
+        """The Spark job without a name, else the first one; None where none runs here."""
+        found = self.jobs.processes
+        return found.get(UNNAMED) or next(iter(found.values()), None)
 
-    def job_config(self) -> JobConfig:
-        """What the Spark job is started with."""
+    async def _follow_jobs(self, snapshot: Snapshot) -> None:
+        """Start and end Spark jobs as a revision asks for, beside what else follows: ending one takes its time."""
+        if self.jobs.differs(snapshot.deployment):
+            self._spawn(self.jobs.follow(snapshot.deployment, self._spawn), "change of jobs")
+
+    def _configure(self, name: str, restarts: int) -> JobConfig:
+        if self.configure_job is not None and name == UNNAMED:
+            return self.configure_job(self, restarts)
+        return self.job_config(name)
+
+    def job_config(self, name: str = UNNAMED) -> JobConfig:
+        """What a Spark job is started with, but for what is its own in the deployment."""
         settings = self.settings
         options = dict(settings.nats_options)
         if self.roles is not None:
-            options["user_credentials"] = str(self.roles.job_file())
+            options["user_credentials"] = str(self.roles.job_file(name))
         return JobConfig(
             url=self.url,
             namespace=settings.namespace,
@@ -369,19 +398,17 @@ class Runtime:
         self.failure.set_exception(error)
 
     async def wait_ready(self, tell: Callable[[str], None] | None = None, timeout_s: float = 180.0) -> None:
-        """Wait until the Spark job takes rows. `tell` hears what is going on."""
-        logs = self.fabric.logs
-        said = ""
+        """Wait until every Spark job takes rows. `tell` hears what is going on."""
+        said: dict[str, str] = {}
         async with asyncio.timeout(timeout_s):
             while not self.failure.done():
-                stored = await self.fabric.last(logs.state, logs.stats("job", "_"))
-                report = self.fabric.quarantine.take(logs.state, stored, JobReport.decode) if stored else None
-                if report is not None and self.job is not None and report.pid == self.job.pid:
-                    if tell and report.state != said:
-                        said = report.state
-                        tell(said)
-                    if report.state == "ready":
-                        return
+                unready = await self.jobs.unready(self.fabric)
+                for name, state in {**dict.fromkeys(said, "ready"), **unready}.items():
+                    if tell and state and said.get(name) != state:
+                        said[name] = state
+                        tell(f"{name}: {state}" if name else state)
+                if self.jobs.processes and not unready:
+                    return
                 await asyncio.sleep(_READY_POLL_S)
         await self.failure
 
@@ -395,14 +422,14 @@ class Runtime:
 
     async def stop_job(self) -> None:
         """Stop taking rows in; what is committed goes on to the subscribers."""
-        if self.job is not None:
-            await self.job.stop()
+        await self.jobs.stop()
 
     async def stop(self) -> None:
         """Stop everything that `start` started."""
         if self.face is not None:
             await self.face.stop()
         await self.control.close()
+        await self.collectors.close()
         await self.stop_job()
         if not self.failure.done():
             self.failure.cancel()

@@ -47,7 +47,7 @@ async def waiting(fabric: Fabric, stream: Stream, state_dir: Path | None) -> Wai
     if not checkpoint.is_dir():
         return None
     try:
-        if stream.source.format == "nats" and not {"url", "log", "subject"} & stream.source.options.keys():
+        if stream.source.published or stream.source.collected:
             return await _messages(fabric, stream.name, checkpoint)
         if stream.source.format in FILES and "path" in stream.source.options:
             return _files(str(stream.source.options["path"]), stream.source.options, checkpoint)
@@ -65,7 +65,7 @@ async def _messages(fabric: Fabric, stream: str, checkpoint: Path) -> WaitingCou
     read, end = int(offset["sequence"]), int(info.state.last_seq)
     if read > end:
         return WaitingCount(0, "messages", read=read, end=end)
-    first = await fabric.read(log, log.subjects[0], read, limit=1) if read < end else []
+    first = await fabric.read(log, ">", read, limit=1) if read < end else []
     if not first:
         return WaitingCount(0, "messages")
     return WaitingCount(end - first[0].sequence + 1, "messages", max(time.time() - first[0].time_s, 0.0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
@@ -12,11 +12,15 @@ from typing import Any, Final
 from headgate.fabric import Fabric, FabricError, read_quarantine
 from headgate.matching.admission import tolerance_of
 from headgate.model import Subscription
+from headgate.model.second_path import second_path
 from headgate.pipeline.errors import Errors
 from headgate.protocol.reports import (
     AlertsReport,
+    CollectorReport,
+    GroupsReport,
     JobReport,
     JoinsReport,
+    LinksReport,
     MachineReport,
     OutputReport,
     PlannerReport,
@@ -24,6 +28,7 @@ from headgate.protocol.reports import (
     Report,
     StandingReport,
     TablesReport,
+    UpwardReport,
 )
 from headgate.relay.core import Key, inbox_key
 from headgate.relay.tables import Tables
@@ -31,8 +36,10 @@ from headgate.service.books import StreamBooks, read_books, read_tallies
 from headgate.service.findings import findings
 from headgate.service.heartbeat import read_pulse, stream_state
 from headgate.service.link_status import links_now
+from headgate.service.outboxes import read_outboxes
 from headgate.service.pages import Page, group_sums
 from headgate.service.reports import read_reports, shown
+from headgate.service.served_parts import read_parts
 from headgate.service.source_backlog import waiting
 from headgate.wire.ledger import Tally
 from headgate.wire.logs import Log
@@ -58,36 +65,47 @@ async def read_status(
     relays, tallies = await read_reports(fabric, RelayReport), await read_tallies(fabric)
     entries = {entry.subscription: entry for book in books for entry in book.entries}
     on_page, more = (page or Page(limit=len(snapshot.subscription_ids) or 1)).choose(snapshot)
+    aside = await _set_aside(fabric)
     if more is not None:  # whatever is wrong is shown
         wrong = {identity for identity, entry in entries.items() if entry.difference}
+        wrong |= _unread(fabric, aside, tallies, snapshot.subscription_ids.values()).keys()
         there = {*on_page}
         on_page += [
             name for name, identity in snapshot.subscription_ids.items() if identity in wrong and name not in there
         ]
     jobs = {name: shown(report) for name, report in (await read_reports(fabric, JobReport)).items()}
+    drivers = await _drivers(fabric, snapshot, jobs)
     errors = await read_reports(fabric, Errors)
     service = await read_pulse(fabric, int(time.time() * 1000))
     streams = {book.stream: _stream(snapshot, book, jobs, relays) for book in books}
+    upward = await read_reports(fabric, UpwardReport)
+    collectors = await read_reports(fabric, CollectorReport)
     for name, stream in streams.items():
         stream["errors"] = errors[name].to_document() if name in errors else None
         found = await waiting(fabric, snapshot.deployment.streams[name], state_dir)
         stream["waiting"] = None if found is None else found.to_document()
-        stream["state"] = stream_state(service, jobs.get("_", {}), stream["job"])
-    aside = await _set_aside(fabric)
+        if snapshot.deployment.streams[name].source.published:
+            stream["outboxes"] = await read_outboxes(fabric, name, upward)
+        if snapshot.deployment.streams[name].source.collected:
+            stream["collector"] = shown(collectors.get(name))
+        stream["driver"] = snapshot.deployment.job_of(name)
+        stream["state"] = stream_state(service, drivers.get(stream["driver"], {}), stream["job"])
     document = {
         "revision": snapshot.revision,
         "deployment": snapshot.identity.deployment,
         "time_ms": int(time.time() * 1000),
         "service": service,
         "streams": streams,
-        "sites": {name: _site(name, relays) for name in snapshot.deployment.sites},
-        "links": links_now(snapshot.deployment, relays),
+        "sites": {name: _site(name, relays, upward.get(name)) for name in snapshot.deployment.sites},
+        "links": links_now(snapshot.deployment, relays, await read_reports(fabric, LinksReport)),
+        "parts": await read_parts(fabric, snapshot),
         "subscriptions": _subscriptions(snapshot, books, tallies, relays, on_page, (jobs, errors)),
         "subscription_count": len(snapshot.subscription_ids),
         "next": more,
         "groups": group_sums(snapshot, entries),
         "reorderings": _reorderings(snapshot, relays),
         "job": jobs.get("_", {}),
+        "jobs": drivers,
         "planner": await _service_report(fabric, PlannerReport),
         "joins": (await _service_report(fabric, JoinsReport)).get("joins", []),
         "tables": await _service_report(fabric, TablesReport),
@@ -95,9 +113,27 @@ async def read_status(
         "standing": await _service_report(fabric, StandingReport),
         "quarantine": aside,
     }
-    _name_unread(fabric, document, tallies)
+    unread = _unread(fabric, aside, tallies, (each["id"] for each in document["subscriptions"].values()))
+    members = (await _service_report(fabric, GroupsReport)).get("groups", {})
+    for name, each in document["subscriptions"].items():
+        if each["id"] in unread:
+            each["unread"] = unread[each["id"]]
+        known = snapshot.deployment.subscriptions.get(name)
+        rule = None if known is None else known.group
+        each["group"] = None if rule is None else {"deal": rule.deal, "members": members.get(name, {})}
     document = with_machine(document, await _service_report(fabric, MachineReport))
     return {**document, "findings": [each.to_document() for each in findings(document)]}
+
+
+async def _drivers(fabric: Fabric, snapshot: Snapshot, jobs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What each Spark job last said of itself, by name, with its streams; the one without a name is first."""
+    named = await read_reports(fabric, JobReport, "driver") if snapshot.deployment.jobs else {}
+    found = {}
+    for name in ("", *snapshot.deployment.jobs):
+        streams = [each for each in snapshot.deployment.streams if snapshot.deployment.job_of(each) == name]
+        if streams or name:
+            found[name] = {**(shown(named.get(name)) if name else jobs.get("_", {})), "streams": streams}
+    return found
 
 
 def _alerts(report: dict[str, Any]) -> dict[str, Any]:
@@ -130,13 +166,20 @@ async def _is_there(fabric: Fabric, log: str, sequence: int) -> bool:
         return False
 
 
-def _name_unread(fabric: Fabric, document: dict[str, Any], tallies: Mapping[int, Tally]) -> None:
-    """Say of a subscription that what it has acknowledged last cannot be read."""
-    messages = {each["subject"]: each for each in document["quarantine"]["messages"]}
-    for each in document["subscriptions"].values():
-        found = messages.get(fabric.logs.ack(each["id"]))
-        if found is not None and each["id"] not in tallies:
-            each["unread"] = f"message {found['sequence']} of log {found['log']} cannot be read: {found['cause']}"
+def _unread(
+    fabric: Fabric, aside: Mapping[str, Any], tallies: Mapping[int, Tally], identities: Iterable[int]
+) -> dict[int, str]:
+    """Subscriptions whose last acknowledgement cannot be read, each with what is wrong with it."""
+    messages = {each["subject"]: each for each in aside["messages"]}
+    if not messages:
+        return {}
+    found = {}
+    for identity in identities:
+        message = messages.get(fabric.logs.ack(identity)) if identity not in tallies else None
+        if message is not None:
+            place = f"message {message['sequence']} of log {message['log']}"
+            found[identity] = f"{place} cannot be read: {message['cause']}"
+    return found
 
 
 def with_machine(document: dict[str, Any], machine: dict[str, Any]) -> dict[str, Any]:
@@ -185,10 +228,12 @@ def _unpassed_ms(snapshot: Snapshot, book: StreamBooks, relays: Relays) -> int |
     return min((oldest_ms for oldest_ms in owed if oldest_ms >= begins_ms), default=None)
 
 
-def _site(name: str, relays: Relays) -> dict[str, Any]:
+def _site(name: str, relays: Relays, upward: UpwardReport | None) -> dict[str, Any]:
     report = relays.get(name, _SILENT)
     return {
-        "upload_bytes": sum(report.link_bytes.values()),
+        "upload_bytes": sum(report.link_bytes.values()) + (sum(upward.sent.values()) if upward else 0),
+        "upward_bytes": dict(upward.sent) if upward else {},
+        "outbox_bytes": upward.outbox_bytes if upward else 0,
         "download_bytes": sum(
             size
             for other in relays.values()
@@ -200,6 +245,7 @@ def _site(name: str, relays: Relays) -> dict[str, Any]:
         "inbox_bytes": report.inbox_bytes,
         "repairs": report.repairs,
         "standbys": report.standbys,
+        "second_parents": report.seconds,
         "blocks": report.blocks,
         "cpu_s": report.cpu_s,
         "time_ms": report.time_ms if name in relays else None,
@@ -233,6 +279,7 @@ def _subscriptions(
             "level": output.level,
             "output": token,
             "lost": tallies[identity].lost if identity in tallies else 0,
+            **_paths(snapshot, subscription, relays),
             **_withheld(snapshot, subscription, totals[subscription.stream]),
             **_served(snapshot.class_ids[name], jobs.get(subscription.stream, {})),
         }
@@ -273,6 +320,28 @@ def queued_for(snapshot: Snapshot, name: str, relays: Relays) -> dict[str, Any]:
         "queued_bytes": sums["bytes"],
         "queued_s": round(sums["age_s"], 3),
         "queues": queues,
+    }
+
+
+def _paths(snapshot: Snapshot, subscription: Subscription, relays: Relays) -> dict[str, Any]:
+    """Of a subscription that asks for two paths: which it has, what they share, and what the second has carried."""
+    if subscription.paths == 1:
+        return {}
+    stream, site = subscription.stream, subscription.site
+    tree = snapshot.plan.trees.get(stream) if snapshot.plan else None
+    path = None if tree is None else second_path(tree, site)
+    if tree is None or path is None:
+        ways = [list(tree.path(site))] if tree is not None and site in tree.members else []
+        return {"paths": {"wanted": subscription.paths, "in_use": len(ways), "ways": ways, "shared": []}}
+    sender, receiver = relays.get(path.parent, _SILENT), relays.get(site, _SILENT)
+    return {
+        "paths": {
+            "wanted": subscription.paths,
+            "in_use": 1 + (receiver.seconds.get(stream) == path.parent),
+            "ways": [list(path.first), list(path.second)],
+            "shared": list(path.shared),
+            "second_bytes": sender.link_bytes.get(f"{stream}:{site}", 0),
+        }
     }
 
 

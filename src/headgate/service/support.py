@@ -18,7 +18,9 @@ from headgate.service.describing import links_document, stream_document, subscri
 from headgate.wire.codec import encode_plan, encode_site
 from headgate.wire.snapshot import Snapshot
 
-LOGS: Final = ("nats/server.log", "job.log", "http/http.log", "job.json", "nats/port.json")
+LOGS: Final = (
+    "nats/server.log", "job.log", "job-*.log", "http/http.log", "job.json", "job-*.json", "nats/port.json",
+)  # fmt: skip
 _END_BYTES: Final = 1 << 20
 _SECRET: Final = re.compile(
     r"(?i)([\"']?(?:password|passwd|pwd|secret|token|api_?key|authorization)[\"']?\s*[:=]\s*)\S+"
@@ -52,9 +54,8 @@ def write_bundle(path: Path, state_dir: Path, documents: Mapping[str, Any]) -> l
     secrets = list(_known_secrets(state_dir))
     parts = {f"{name}.json": json.dumps(document, indent=1, default=str) for name, document in documents.items()}
     parts["versions.txt"] = versions()
-    for name in LOGS:
-        if (state_dir / name).exists():
-            parts[f"state/{name}"] = _end(state_dir / name)
+    for file in (file for pattern in LOGS for file in sorted(state_dir.glob(pattern))):
+        parts[f"state/{file.relative_to(state_dir).as_posix()}"] = _end(file)
     try:
         path.touch(0o600)
         path.chmod(0o600)

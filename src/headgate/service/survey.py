@@ -14,6 +14,7 @@ from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric, FabricError, LogState
 from headgate.fabric.place import write_whole
+from headgate.protocol.published import load_snapshot
 from headgate.relay.root import committed_head
 from headgate.service.identity import Checkpoint, IdentitySurvey
 from headgate.service.mending import unreadable_subjects
@@ -21,7 +22,8 @@ from headgate.wire.frame import WireError
 from headgate.wire.identity import Run, decode_runs, joined_runs
 from headgate.wire.record import read_record, write_record
 from headgate.wire.sealed import read_number
-from headgate.wire.snapshot import Snapshot, SnapshotError, part_count
+from headgate.wire.snapshot import Snapshot, SnapshotError
+from headgate.wire.unreadable import UnreadableError
 
 _FILE: Final = "identity.json"
 _KIND: Final = "checkpoint-identity"
@@ -105,20 +107,15 @@ async def revisions(fabric: Fabric) -> list[int]:
 
 async def published_snapshot(fabric: Fabric, revision: int) -> Snapshot:
     """A revision as it is in the tables log, announced or not."""
-    logs = fabric.logs
-    subject = logs.table(revision)
-    stored = await fabric.last(logs.tables, subject)
-    if stored is None:
-        raise SnapshotError("it is listed and cannot be read", where=f"{logs.tables.name}, {subject}")
-    parts = []
-    for number in range(1, part_count(stored.data) + 1):
-        part = await fabric.last(logs.tables, logs.table_part(revision, number))
-        if part is None:
-            where = f"{logs.tables.name}, {logs.table_part(revision, number)}"
-            raise SnapshotError("it is named and cannot be read", where=where)
-        parts.append(part.data)
-    where = f"{logs.tables.name}, {subject}, message {stored.sequence}"
-    return Snapshot.from_bytes(b"".join(parts) or stored.data, where)
+    where = f"{fabric.logs.tables.name}, {fabric.logs.table(revision)}"
+    try:
+        found = await load_snapshot(fabric, revision)
+    except UnreadableError as error:
+        where = f"{where}, message {error.sequence}"
+        raise SnapshotError(f"this is not a revision of the catalog: {error.cause}", where=where) from error
+    if found is None:
+        raise SnapshotError("it is listed and cannot be read", where=where)
+    return found
 
 
 async def published_runs(fabric: Fabric, infos: Mapping[str, LogState]) -> list[Run]:

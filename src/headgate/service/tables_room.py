@@ -31,14 +31,16 @@ class TablesRoom:
         self.fix = ""
 
     async def refresh(self, port: LogPort) -> None:
-        """Ask how full the log is, and how large the newest revision."""
+        """Ask how full the log is, and how large the newest revision that is whole, as the next one may be."""
         logs = port.logs
         usage = await port.usage(logs.tables)
         self.bytes = 0 if usage is None else usage.bytes
         revision = await head_revision(port) if self.bytes > self.limit // 4 else None
-        stored = None if revision is None else await port.last(logs.tables, logs.table(revision))
-        if stored is not None:
-            self.size = part_count(stored.data) * port.max_payload or len(stored.data)
+        while revision is not None:
+            stored = await port.last(logs.tables, logs.table(revision))
+            if stored is not None:
+                self.size = part_count(stored.data) * port.max_payload or len(stored.data)
+            revision = None if stored is None else port.codec.base(stored.data)
 
     @property
     def short(self) -> bool:

@@ -12,6 +12,7 @@ from headgate.catalog.granting import as_asked, stream_for
 from headgate.fabric.registry import ANY, User
 from headgate.model import Admission, Deployment, Grant, Narrowed, Site, Source, Stream, Subscription
 from headgate.model.roots import OPTION, root_region
+from headgate.model.stream import DERIVE
 from headgate.service.grants import grant_of, granted_name
 from headgate.service.rights import owned_by
 from headgate.wire.identity import decode_runs, encode_runs
@@ -21,12 +22,12 @@ from headgate.wire.sums import Matched
 
 # What a publisher needs to know of a source: how rows are to be written, and whether it is another server's.
 _SHOWN_OPTIONS: Final = ("payload", "url", "log", "subject")
-_SHOWN_SETTINGS: Final = ("grid", "gridding", OPTION)
+_SHOWN_SETTINGS: Final = ("grid", "gridding", DERIVE, OPTION)
 
 
 def visible_streams(snapshot: Snapshot, user: User) -> set[str]:
     """The streams that a user may know of: of its subscriptions, and those that it was granted."""
-    granted = {*user.subscribes, *user.publishes}
+    granted = {*user.subscribes, *user.published}
     found = {each.stream for each in owned_by(snapshot, user.name).values()}
     for name, stream in snapshot.deployment.streams.items():
         region = root_region(stream)
@@ -57,7 +58,7 @@ def snapshot_for(snapshot: Snapshot, user: User) -> Snapshot:
 def known_of(user: User, stream: Stream) -> Grant:
     """What a user may know of a stream: what it may subscribe to or, as it publishes all of them, every column."""
     name = granted_name(stream)
-    return Grant() if {name, ANY} & set(user.publishes) else user.grant(name)
+    return Grant() if {name, ANY} & user.published else user.grant(name)
 
 
 def subscription_for(subscription: Subscription, user: User, stream: Stream) -> Subscription:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from headgate.client import Client, ClientError, Inbox
-from headgate.client.client import known_names
 from headgate.client.delivery import closing, read_position
 from headgate.client.extent import held_upto
 from headgate.client.merged import MergedInbox, split_positions
+from headgate.client.names import known_names
 from headgate.diagnostics import CLIENT, noted
 from headgate.fabric import FabricError, cancel_all
 from headgate.spark.options import SparkOptions

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from headgate.client import Delivery
-from headgate.client.client import known_names
+from headgate.client.names import known_names
 from headgate.errors import HeadgateError, nearest
 from headgate.model import Schema
 from headgate.model.schema import type_name

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate.client import SyncClient
-from headgate.client.client import find_url
+from headgate.client.connection import find_url
 from headgate.errors import HeadgateError, masked, nearest
 from headgate.fabric.environment import nats_options
 

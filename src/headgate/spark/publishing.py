@@ -45,7 +45,7 @@ def input_schema(snapshot: Snapshot, stream: str) -> Schema:
         hint = f"did you mean {close!r}?" if close else f"there are {', '.join(sorted(streams)) or 'none'}"
         raise SparkOptionError(f"no stream {stream!r}", hint=hint)
     check_published(streams[stream].source, stream)
-    return streams[stream].schema
+    return streams[stream].source_schema
 
 
 class RowPublisher:

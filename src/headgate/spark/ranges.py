@@ -14,9 +14,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from headgate.client import Client, ClientError, Delivery, SyncClient
-from headgate.client.client import known_names
 from headgate.client.delivery import decode_position, read_position
 from headgate.client.extent import held_upto, position_at
+from headgate.client.names import known_names
 from headgate.fabric import FabricError
 from headgate.spark.ahead import DeliveryEnd, tallies
 from headgate.spark.columns import batches

@@ -16,6 +16,7 @@ from headgate.virtual.subjects import matches
 from headgate.wire.block import Block
 from headgate.wire.logs import Log, Logs
 from headgate.wire.sealed import read_number
+from headgate.wire.snapshot import SnapshotChange, apply_changes
 
 SERVER: Final = "server"
 _POLL_S: Final = 1.0
@@ -64,6 +65,7 @@ class SimulatedFabric:
         self.appended: Callable[[str, Any, int], None] = lambda *_: None
         self.purging: Callable[[Log, str], None] = lambda *_: None
         self.decided: Callable[[Instance, port.Purge], None] = lambda *_: None
+        self.asking: Callable[[Instance, port.Ask], None] = lambda *_: None
         self.failed: Callable[[Instance, Exception], None] = lambda *_: None
         self._services: dict[str, list[Instance]] = {}
         self._waiting: list[_Waiting] = []
@@ -98,6 +100,8 @@ class SimulatedFabric:
         else:
             if kind is port.Purge:
                 self.decided(instance, command)
+            elif kind is port.Ask:
+                self.asking(instance, command)
             size = self.size_of(command.data) if kind is port.Append else _OVERHEAD
             arrives_s = self.network.send(instance.process, self.place_of(command), size, now)
             if arrives_s is not None:
@@ -261,10 +265,22 @@ class SimulatedFabric:
         arrives_s = self.network.send(SERVER, instance.process, _OVERHEAD, self.queue.now)
         if arrives_s is None:
             self.queue.at(self.queue.now + LOST_S, self._table, instance, number, version)
-        elif stored is not None:
-            self.queue.at(arrives_s, instance.feed, Completed(number, stored.data))
+        elif (snapshot := self._composed(version)) is not None:
+            self.queue.at(arrives_s, instance.feed, Completed(number, snapshot))
         else:
             self.queue.at(arrives_s, instance.feed, Failed(number, GoneError(version)))
+
+    def _composed(self, version: int) -> Any:
+        """A version of which all is there that it is a change of, None when that is not so."""
+        changes: list[SnapshotChange] = []
+        while True:
+            stored = self.last_or_none(self.logs.tables, self.logs.table(version))
+            if stored is None:
+                return None
+            if not isinstance(stored.data, SnapshotChange):
+                return apply_changes(stored.data, changes) if changes else stored.data
+            changes.insert(0, stored.data)
+            version = stored.data.base
 
     def last_or_none(self, log: Log, subject: str) -> Any:
         """The last message of a subject, None also where there is no log."""

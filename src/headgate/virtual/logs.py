@@ -12,8 +12,8 @@ A contract suite of `headgate-studies` compares every operation with a real nats
   last of its subject, the subject seems empty, to a fence too. An append that would have to delete it is stored, but
   never acknowledged; a replacement deletes itself instead. A start after a power failure loses it and all that came
   after it. (When the real server rewrites such a file, it may lose healthy messages too; that is not simulated.)
-- A log with `latest_only` makes room by deleting its oldest messages, whatever their subject; a message larger than the
-  log is acknowledged and deletes everything, itself too.
+- A log with `latest_only` replaces the value of a subject by its next one, which needs room beside it where it is
+  larger. A full one refuses, as every log does: no value goes for another one.
 """
 
 from __future__ import annotations
@@ -118,14 +118,13 @@ class SimulatedLog:
         log = self.log
         if self.filled:
             raise LogFullError(f"{subject}: maximum bytes exceeded")
-        if not log.latest_only:
-            at_limit = sequences is not None and 0 < log.max_per_subject <= len(sequences)
-            if at_limit and not replace:
-                raise LogFullError(f"{subject}: maximum messages per subject exceeded")
-            if self._bytes + stored > log.max_bytes and not (
-                at_limit and sequences and self._messages[sequences[0]].stored_bytes >= stored
-            ):
-                raise LogFullError(f"{subject}: maximum bytes exceeded")
+        at_limit = sequences is not None and 0 < log.max_per_subject <= len(sequences)
+        if at_limit and not (replace or log.latest_only):
+            raise LogFullError(f"{subject}: maximum messages per subject exceeded")
+        if self._bytes + stored > log.max_bytes and not (
+            at_limit and sequences and self._messages[sequences[0]].stored_bytes >= stored
+        ):
+            raise LogFullError(f"{subject}: maximum bytes exceeded")
         self._last = sequence = self._last + 1
         self._messages[sequence] = VirtualMessage(sequence, subject, data, now, headers, size, message_id)
         self._order.append(sequence)
@@ -142,8 +141,6 @@ class SimulatedLog:
                 self._delete_first(subject)
             if replace:
                 self._drop(subject, len(sequences) - 1)
-        if log.latest_only and self._bytes > log.max_bytes:
-            self._make_room()
         return sequence
 
     def _known(self, message_id: str, now: float) -> int:
@@ -194,10 +191,6 @@ class SimulatedLog:
             self._order = [sequence for sequence in self._order if sequence in messages]
             self._first_at = 0
         return len(gone)
-
-    def _make_room(self) -> None:
-        while self._bytes > self.log.max_bytes:
-            self._delete_first(self._messages[self._first()].subject)
 
     def _first(self) -> int:
         """The sequence of the oldest message; the log must hold one."""
@@ -295,12 +288,10 @@ class SimulatedLog:
     def change(self, log: Log) -> None:
         """Bring the log to other limits.
 
-        As on the server, messages beyond a smaller `max_per_subject` are deleted, the oldest first, in every kind of
-        log; messages beyond a smaller `max_bytes` only where `latest_only`.
+        As on the server, messages beyond a smaller `max_per_subject` are deleted, the oldest first; messages beyond a
+        smaller `max_bytes` stay.
         """
         self.log = log
-        if log.latest_only:
-            self._make_room()
         self._keep_limits()
 
     def _keep_limits(self) -> None:

@@ -37,6 +37,11 @@ class VirtualMessage(NamedTuple):
         return 0.0
 
     @property
+    def identity(self) -> str:
+        """The id that its publisher gave it."""
+        return self.message_id or ""
+
+    @property
     def stored_bytes(self) -> int:
         """What the message counts towards `Log.max_bytes`."""
         return self.size + RECORD_BYTES + (HEADERS_RECORD_BYTES if self.header_bytes else 0)

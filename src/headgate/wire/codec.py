@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields
+from functools import cache
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from headgate.model import (
     Admission,
     Column,
     Grant,
+    GroupRule,
     Link,
     LinkQueue,
     Links,
@@ -39,6 +41,7 @@ class _Value(Protocol):
 
 
 T = TypeVar("T", bound=_Value)
+_TEXT = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def dumps(document: Any) -> str:
@@ -47,23 +50,33 @@ def dumps(document: Any) -> str:
     >>> dumps({"b": 1, "a": [1.5, None]})
     '{"a":[1.5,null],"b":1}'
     """
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return _TEXT.encode(document)
+
+
+@cache
+def _defaults(kind: type[_Value]) -> tuple[tuple[str, Any], ...]:
+    """The fields of a kind of value with their defaults, found once: a bulk change encodes thousands of values."""
+    return tuple(
+        (field.name, field.default if field.default_factory is MISSING else field.default_factory())
+        for field in fields(kind)
+    )
 
 
 def _encode(value: _Value, without: tuple[str, ...] = (), **own: Callable[[Any], Any]) -> dict[str, Any]:
     """The fields that differ from their default, each through its own encoder where it has one."""
     document: dict[str, Any] = {}
-    for field in fields(value):
-        if field.name in without:
+    for name, default in _defaults(type(value)):
+        found = getattr(value, name)
+        if found is default or name in without:
             continue
-        found = getattr(value, field.name)
-        default = field.default if field.default_factory is MISSING else field.default_factory()
         if default is MISSING or found != default:
-            document[field.name] = own[field.name](found) if field.name in own else _plain(found)
+            document[name] = own[name](found) if name in own else _plain(found)
     return document
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return value
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -142,22 +155,22 @@ def decode_links(document: Mapping[str, Any]) -> Links:
 def encode_subscription(subscription: Subscription) -> dict[str, Any]:
     """A subscription without its name."""
     return _encode(
-        subscription, ("name",), quality=lambda found: _encode(found, table=_encode), narrowed=_encode_narrowed
+        subscription,
+        ("name",),
+        quality=lambda found: _encode(found, table=_encode),
+        group=_encode,
+        narrowed=_encode_narrowed,
     )
 
 
 def decode_subscription(name: str, document: Mapping[str, Any]) -> Subscription:
     """The inverse of `encode_subscription`."""
-    return _decode(
-        Subscription,
-        {"name": name, **document},
-        select=tuple,
-        quality=_decode_quality,
-        left=_decode_stays,
-        shared=_decode_shared,
-        narrowed=_decode_narrowed,
-        paused=_decode_paused,
-    )
+    return Subscription(name=name, **subscription_fields(document))
+
+
+def subscription_fields(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a subscription, all but its name."""
+    return {name: _FIELDS[name](value) if name in _FIELDS else value for name, value in document.items()}
 
 
 def _encode_narrowed(narrowed: Narrowed) -> dict[str, Any]:
@@ -206,6 +219,17 @@ def _decode_table(document: Mapping[str, Any]) -> QualityTable:
     return _decode(
         QualityTable, document, drops=tuple, delays_s=tuple, values=lambda rows: tuple(tuple(row) for row in rows)
     )
+
+
+_FIELDS: Mapping[str, Callable[[Any], Any]] = {
+    "select": tuple,
+    "quality": _decode_quality,
+    "group": lambda found: _decode(GroupRule, found),
+    "left": _decode_stays,
+    "shared": _decode_shared,
+    "narrowed": _decode_narrowed,
+    "paused": _decode_paused,
+}
 
 
 def encode_tree(tree: Tree) -> dict[str, Any]:

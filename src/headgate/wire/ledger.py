@@ -69,7 +69,8 @@ class Tally:
     counted before it is not in here.
     `incarnation` is the id of the stream's incarnation that the sequence numbers belong to, `run` that of the service's
     run in which they were read, `reader` that of the reader that stored it. `jitter` are differences of the delays of
-    consecutive rows, from the commit on; `last_delay_ms` is the last one's delay.
+    consecutive rows, from the commit on; `last_delay_ms` is the last one's delay. `beyond` are of a group: from a first
+    to a last row, past the mark, all rows that members are done with while others still have some before them.
     """
 
     subscription: Count
@@ -100,6 +101,7 @@ class Tally:
     event_delay: Histogram = field(default_factory=Histogram)
     jitter: Histogram = field(default_factory=Histogram)
     last_delay_ms: float | None = None
+    beyond: list[tuple[Count, Count]] = field(default_factory=list)
 
     def encode(self) -> bytes:
         """The stored form."""

@@ -8,7 +8,7 @@ exceptions are values of which only the latest counts (`state`).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
@@ -44,7 +44,7 @@ def _token(name: str) -> str:
 
 @lru_cache(maxsize=64)
 def _state(namespace: str, max_bytes: int) -> Log:
-    kinds = ("catalog", "pin", "ack", "stats", "ledger", "context", "mark", "hold", "quarantine")
+    kinds = ("catalog", "pin", "ack", "stats", "ledger", "context", "mark", "hold", "quarantine", "door")
     subjects = tuple(f"{namespace}.{kind}.>" for kind in kinds)
     return Log(f"{namespace.upper()}_STATE", subjects, max_bytes, max_per_subject=1, latest_only=True)
 
@@ -77,8 +77,11 @@ class Logs:
     |---|---|---|---|
     | root | `root.STREAM.part`, `.dead`, `.commit` | the stream's Spark job | staged parts, dead letters, manifests |
     | | `root.STREAM.files` | the stream's Spark job | files that a source of files has given |
+    | | `root.STREAM.memory` | the stream's Spark job | what derived columns remember of earlier rows |
     | | `root.STREAM.context` | the service | updates of contexts, in one order with what is committed |
     | input | `in.STREAM` | publishers | rows published into a stream |
+    | | `in.STREAM.carried` | the root's relay | parcels of what was published at sites |
+    | outbox | `outbox.SITE.STREAM.rows`, `.unsent` | publishers | what was published at a site, until the root has it |
     | site | `site.SITE.in.STREAM.PARENT`, `.held.OUTPUT` | the parent; the site | blocks; decisions not yet sent |
     | inbox | `inbox.SITE.ID`, `inbox.SITE.ID-STAY` | the site | what a subscription gets |
     | state | `catalog.head`, `pin.STREAM`, `ack.ID`, `stats.SITE`, `ledger.STREAM` | each owner | latest values |
@@ -93,6 +96,7 @@ class Logs:
     root_bytes: int = 2 * _GIB
     max_bytes: int = _GIB // 2
     tables_bytes: int = _GIB // 2
+    state_bytes: int = _GIB // 2
 
     def __post_init__(self) -> None:
         _token(self.namespace)
@@ -114,7 +118,7 @@ class Logs:
 
     def input(self, stream: str) -> Log:
         """Rows that clients published into a stream, until its job has committed them."""
-        subjects = (self.published(stream), self.unsent(stream))
+        subjects = (self.published(stream), self.unsent(stream), self.carried(stream))
         return Log(self._name("in", stream), subjects, self.root_bytes, id_window_s=ID_WINDOW_S)
 
     def site(self, site: str) -> Log:
@@ -125,10 +129,15 @@ class Logs:
         """What the subscriptions of a site get. A full inbox refuses, and concerns nobody else."""
         return _log(self.namespace, "inbox", site, "*", self.max_bytes, self.inbox_messages)
 
+    def outbox(self, site: str) -> Log:
+        """What was published at a site and is not yet at the root of its stream."""
+        found = _log(self.namespace, "outbox", site, "*.*", self.max_bytes, told=">")
+        return replace(found, id_window_s=ID_WINDOW_S)
+
     @property
     def state(self) -> Log:
-        """Values of which only the latest counts."""
-        return _state(self.namespace, self.max_bytes)
+        """Values of which only the latest counts. When it is full, it refuses: none of them is deleted for another."""
+        return _state(self.namespace, self.state_bytes)
 
     @property
     def tables(self) -> Log:
@@ -151,6 +160,10 @@ class Logs:
         """Lists of the files that a source of files has given."""
         return self._subject("root", stream, "files")
 
+    def memory(self, stream: str) -> str:
+        """What derived columns remember of earlier rows."""
+        return self._subject("root", stream, "memory")
+
     def context(self, stream: str) -> str:
         """Updates of the contexts of a stream's classes."""
         return self._subject("root", stream, "context")
@@ -167,6 +180,39 @@ class Logs:
     def unsent(self, stream: str) -> str:
         """What senders gave up before it was published."""
         return self._subject("in", _token(stream), "unsent")
+
+    def carried(self, stream: str) -> str:
+        """What was published at sites, as the root has taken it."""
+        return self._subject("in", _token(stream), "carried")
+
+    def published_at(self, site: str, stream: str) -> str:
+        """Rows that clients publish at a site; `*` is any site, or any stream."""
+        return self._subject("outbox", *(each if each == "*" else _token(each) for each in (site, stream)), "rows")
+
+    def unsent_at(self, site: str, stream: str) -> str:
+        """What senders at a site gave up before it was published; `*` is any site, or any stream."""
+        return self._subject("outbox", *(each if each == "*" else _token(each) for each in (site, stream)), "unsent")
+
+    @property
+    def outboxes(self) -> str:
+        """What the subjects of all outboxes begin with."""
+        return self._subject("outbox", "")
+
+    def outbox_of(self, site: str, stream: str) -> str:
+        """Everything that was published at a site into a stream; `*` is any stream."""
+        return self._subject("outbox", _token(site), stream if stream == "*" else _token(stream), "*")
+
+    def door(self, stream: str, slot: int | str) -> str:
+        """Some of the message ids that the root of a stream remembers; `*` is all of them."""
+        return self._subject("door", _token(stream), str(slot))
+
+    def upward(self, site: str) -> str:
+        """Where a site takes parcels that go up through it (a service, not a log)."""
+        return self._subject("up", _token(site))
+
+    def upward_from(self, site: str, asker: str) -> str:
+        """Where it takes those of one site below it: the subject says which; `*` is any."""
+        return self._subject("up", _token(site), asker if asker == "*" else _token(asker))
 
     def link(self, parent: str, child: str, stream: str) -> str:
         """Blocks of a stream from a parent, in the child's site log."""
@@ -264,6 +310,10 @@ class Logs:
         """What a relay or a job last measured."""
         return self._subject("stats", kind, _token(name))
 
+    def job_stats(self, job: str) -> str:
+        """What a Spark job last said of itself; the one without a name is `_` among the streams."""
+        return self.stats("driver", job) if job else self.stats("job", "_")
+
     def mark(self, site: str, stream: str) -> str:
         """How far a root's relay has passed on everything, so that a restart need not read it again."""
         return self._subject("mark", _token(site), _token(stream))
@@ -308,7 +358,10 @@ class Logs:
         [True, True, False, False]
         """
         named, subject = f"{self.namespace.upper()}_", f"{self.namespace}."
-        return name.startswith((f"{named}SITE_", f"{named}INBOX_", f"{subject}site.", f"{subject}inbox."))
+        kinds = ("site", "inbox", "outbox")
+        return name.startswith(
+            (*(f"{named}{each.upper()}_" for each in kinds), *(f"{subject}{each}." for each in kinds))
+        )
 
     @property
     def hosts(self) -> str:
@@ -326,6 +379,13 @@ class Logs:
     def tuner(self, site: str) -> str:
         """Where home answers a site's part of the tuner (a service, not a log); `*` is any site."""
         return self._subject("tuner", site if site == "*" else _token(site))
+
+    def grid(self, site: str, asker: str) -> str:
+        """Where a site that serves parts of gridded streams is asked (a service, not a log); `*` is any asker.
+
+        The subject says who asks: another site, or `readers`, who have no name of their own there.
+        """
+        return self._subject("grid", _token(site), asker if asker == "*" else _token(asker))
 
     def linked(self, parent: str, child: str, stream: str) -> str:
         """Where home reads for a parent what it has sent to a child (a service, not a log); `*` is any."""

@@ -74,7 +74,8 @@ class Manifest:
     `ranges` are what the batch read of each source; they begin where those of the manifest before it end. `files` is
     the place in the root log of the newest list of files that were read, 0 where the source is not one of files. `gaps`
     counts sequence numbers at the manifest's start whose rows were lost with a part of the root log: they are among the
-    evaluated rows, so that no number is given twice.
+    evaluated rows, so that no number is given twice. `memory` are, for each partition of the keys, the place in the
+    root log of the newest message of what derived columns remember, 0 where nothing is; empty where nothing is derived.
     """
 
     stream: str
@@ -99,6 +100,7 @@ class Manifest:
     withheld: Mapping[str, int] = field(default_factory=dict)
     ranges: tuple[SourceRange, ...] = ()
     files: int = 0
+    memory: tuple[int, ...] = ()
     unsent: Unsent | None = None
     untold: Unsent | None = None
 
@@ -162,6 +164,8 @@ def encode_manifest(manifest: Manifest) -> bytes:
         header["ranges"] = [[each.before, each.after] for each in manifest.ranges]
     if manifest.files:
         header["files"] = manifest.files
+    if manifest.memory:
+        header["memory"] = list(manifest.memory)
     if manifest.partly_shed:
         header["partly_shed"] = manifest.partly_shed
     if len(manifest.skipped) or manifest.shed_updates:
@@ -214,6 +218,7 @@ def decode_manifest(data: bytes) -> Manifest:
         withheld=header.get("withheld", {}),
         ranges=tuple(SourceRange(*each) for each in header.get("ranges", ())),
         files=header.get("files", 0),
+        memory=tuple(header.get("memory", ())),
         unsent=Unsent.from_dict(header["unsent"]) if "unsent" in header else None,
         untold=Unsent.from_dict(header["untold"]) if "untold" in header else None,
     )

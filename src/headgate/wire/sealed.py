@@ -8,6 +8,7 @@ write it; a seal that was damaged is neither.
 from __future__ import annotations
 
 import zlib
+from functools import lru_cache
 from typing import Final
 
 from headgate.wire.frame import WireError
@@ -42,6 +43,7 @@ def write_number(number: int) -> bytes:
     return seal(str(number).encode())
 
 
+@lru_cache(maxsize=256)  # the newest revision is read again and again
 def read_number(data: bytes) -> int:
     """Read a whole number that is not negative, as marks and the newest revision are stored.
 

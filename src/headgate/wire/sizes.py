@@ -26,3 +26,7 @@ def header_bytes(headers: Mapping[str, str]) -> int:
 def fenced_size(subject: str, payload_bytes: int, expect: int) -> int:
     """The bytes that a fenced message takes, as its reader will count them (`Stored.size`)."""
     return payload_bytes + len(subject) + header_bytes({EXPECTED: str(expect)})
+
+
+USER_REQUEST_BYTES: Final = 1 << 20
+"""How large a request of a user may be, packed or not: reading a larger one would hold up the service for everybody."""

@@ -20,6 +20,7 @@ from headgate.pipeline.control import UpdateController
 from headgate.pipeline.errors import Errors
 from headgate.pipeline.indexes import IndexKeeper
 from headgate.pipeline.match import MatchPass
+from headgate.pipeline.sampled_rows import SampleKeeper
 from headgate.pipeline.shares import MatchingShares
 from headgate.pipeline.slow_classes import slow_classes
 from headgate.pipeline.staged import Staged
@@ -50,6 +51,7 @@ class DirectCommits:
         self._controllers = controllers or {}
         self._fabric = address.connect()
         self._slow: dict[str, dict[int, int]] = {}
+        self._samples: dict[str, SampleKeeper] = {}
         self.shares: dict[str, MatchingShares] = {}
         """Streams whose matching is shared fairly while they are behind."""
 
@@ -105,6 +107,7 @@ class DirectCommits:
             shares.learn(staged, time.perf_counter() - began)
         if report.slow or report.shares:
             self._fabric.publish(self._fabric.logs.stats("job", stream), report.encode())
+        self._samples.setdefault(stream, SampleKeeper(stream)).learn(staged.samples(), self._fabric)
         if manifest is not None and self._on_commit is not None:
             self._on_commit(manifest)
         return manifest

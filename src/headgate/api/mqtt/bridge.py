@@ -13,7 +13,6 @@ from headgate.api.mqtt.audience import Audience, Audiences
 from headgate.api.mqtt.outlet import Outlet
 from headgate.api.problems import ApiError
 from headgate.api.publishing import store_body
-from headgate.client.publishing import is_published
 from headgate.diagnostics import SERVICE
 from headgate.errors import HeadgateError
 from headgate.fabric import Crew, cancel_all
@@ -111,7 +110,7 @@ class Bridge:
     async def _store(self, name: str, data: bytes, identity: str | None) -> None:
         """Store one message of a device. What is no row becomes a dead letter; what is for no stream is dropped."""
         stream = (await self._gateway.snapshot()).deployment.streams.get(name)
-        if stream is None or not is_published(stream.source):
+        if stream is None or not stream.source.published:
             SERVICE.warning("MQTT: a message for %r was dropped: no stream of that name takes rows", name)
             return
         try:

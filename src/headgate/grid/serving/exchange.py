@@ -65,6 +65,12 @@ class Exchange(ABC):
         self._out: list[Out] = []
 
     @property
+    def offered(self) -> int | None:
+        """The ticket of the offer that is out; None where the site waits for no answer."""
+        placing = self._placing
+        return None if placing is None or placing.choice is None else placing.ticket
+
+    @property
     def _slack(self) -> int:
         return self.holdings.budget.capacity // 100
 
@@ -85,7 +91,9 @@ class Exchange(ABC):
         self.known[answer.sender] = answer.free
         placing = self._placing
         if placing is None or placing.ticket != answer.ticket or placing.choice is None:
-            raise AssertionError("an answer without an offer")
+            # It came after this site gave the offer up: what is held for it is given back.
+            self._send(answer.sender, m.Replica(self.site, None, (), answer.room))
+            return
         choice, placing.choice = placing.choice, None
         sent = self.holdings.sent_to(choice.site)
         size = self.holdings.size(choice.length)
@@ -106,6 +114,16 @@ class Exchange(ABC):
             self._send(choice.site, m.Replica(self.site, None, (), answer.room))
         else:
             self._replicate(choice, cost, gone, answer.room)
+        self._advance()
+
+    def _without_answer(self, ticket: int) -> None:
+        """Take an offer for declined that nobody has answered."""
+        placing = self._placing
+        if placing is None or placing.ticket != ticket or placing.choice is None:
+            return
+        choice, placing.choice = placing.choice, None
+        self.known[choice.site] = 0
+        placing.failed.add((choice.code, choice.length, choice.site))
         self._advance()
 
     def _restore(self, taken: tuple[m.Parts, ...]) -> None:
@@ -160,6 +178,20 @@ class Exchange(ABC):
         elif len(here):
             self.holdings.accept(here, weights)
             self._send(here.demand.id, m.ServedParts(self.site, here))
+
+    # Measured bandwidth
+
+    def _measured(self, cells: int) -> None:
+        """Keep to what the site can carry now: queries beyond it look for a site again, the latest first."""
+        budget = self.holdings.budget
+        budget.capacity = cells
+        for demand in sorted(self.holdings.slots, reverse=True):
+            if budget.free >= 0:
+                return
+            parts = self.holdings.drop(demand)
+            if parts is not None:
+                self._send(demand, m.Left(self.site, parts))
+                self._waiting.append(m.Query(parts, at=self._now))
 
     # Removal
 

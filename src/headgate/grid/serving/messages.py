@@ -151,6 +151,20 @@ class Expect:
 
 
 @dataclass(frozen=True, slots=True)
+class Capacity:
+    """What this site can carry, in finest cells, as it was last measured."""
+
+    cells: int
+
+
+@dataclass(frozen=True, slots=True)
+class GaveUp:
+    """The asked site has not answered an offer in time: go on without it."""
+
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     """The client no longer wants this query."""
 
@@ -190,6 +204,18 @@ class ServingRefused:
 
 
 ToSite = (
-    Query | ServingOffer | ServingAnswer | Replica | Release | Reparent | Revoke | Tick | Expect | Cancel | Announce
+    Query
+    | ServingOffer
+    | ServingAnswer
+    | Replica
+    | Release
+    | Reparent
+    | Revoke
+    | Tick
+    | Expect
+    | Capacity
+    | GaveUp
+    | Cancel
+    | Announce
 )
 ToClient = ServedParts | Left | ServingRefused

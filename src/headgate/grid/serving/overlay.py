@@ -9,28 +9,13 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import Counter
-from dataclasses import dataclass, field
 
-import numpy as np
-
-from headgate.grid.dzset import DzSet
 from headgate.grid.serving import messages as m
 from headgate.grid.serving.exchange import Out
 from headgate.grid.serving.holdings import Budget
 from headgate.grid.serving.partition import Partition
+from headgate.grid.serving.placement import Placement
 from headgate.grid.serving.site import SiteCore
-
-
-@dataclass(slots=True)
-class Placement:
-    """What a client knows of its query: which site serves which parts, what it lacks, since when nothing."""
-
-    demand: m.Demand
-    asked_at: float
-    lacking: int
-    parts: dict[str, list[m.Parts]] = field(default_factory=dict)
-    refused: bool = False
-    complete_at: float | None = None
 
 
 class ServingOverlay:
@@ -78,6 +63,10 @@ class ServingOverlay:
         for site in self.sites:
             self._post(site, m.Tick(self.now))
 
+    def measure(self, site: str, cells: int) -> None:
+        """Tell a site what bandwidth it was found to have."""
+        self._post(site, m.Capacity(cells))
+
     def run(self, until: float | None = None) -> None:
         """Deliver messages until none is left, or until a virtual time."""
         while self._queue and (until is None or self._queue[0][0] <= until):
@@ -102,34 +91,10 @@ class ServingOverlay:
 
     def _client(self, demand: int, message: m.ToSite | m.ToClient) -> None:
         placement = self.clients.get(demand)
-        match message:
-            case m.ServedParts(site, parts):
-                if placement is None:
-                    self._post(site, m.Cancel(demand))
-                    return
-                placement.parts.setdefault(site, []).append(parts)
-                placement.lacking -= self._weight(parts)
-                if placement.complete_at is None and placement.lacking == 0:
-                    placement.complete_at = self.now
-            case m.Left(site, parts):
-                if placement is not None:
-                    left = self._cells(placement.parts.get(site, [])) - self._cells([parts])
-                    placement.parts.pop(site, None)
-                    placement.lacking += self._weight(parts)
-                    if left:
-                        placement.parts[site] = [m.Parts(parts.demand, *left.expressions())]
-            case m.ServingRefused():
-                if placement is not None:
-                    placement.refused = True
-
-    def _weight(self, parts: m.Parts) -> int:
-        return int(parts.demand.weights(self.partition.space, parts.codes, parts.lengths).sum())
-
-    def _cells(self, parts: list[m.Parts]) -> DzSet:
-        empty = np.empty(0, dtype=np.int64)
-        codes = np.concatenate([empty, *(part.codes for part in parts)])
-        lengths = np.concatenate([empty, *(part.lengths for part in parts)])
-        return DzSet.from_expressions(self.partition.space, codes, lengths)
+        if placement is not None:
+            placement.hear(self.partition.space, message, self.now)
+        elif isinstance(message, m.ServedParts):
+            self._post(message.site, m.Cancel(demand))
 
     @property
     def client_load(self) -> int:

@@ -22,10 +22,12 @@ from headgate.grid.space import Ints
 
 # Of the loaded regions, so many are followed.
 _AHEAD = 8
+# A site that does not look ahead keeps a replica that serves nobody for so long.
+_UNUSED_S = 5.0
 
 
 class SiteCore(Exchange):
-    """The protocol of one site for one stream; `limit` is the depth to which regions are replicated.
+    """The protocol of one site for one stream; `limit` is the depth to which regions are replicated, 0 for never.
 
     `paper` ranks regions as the paper does (most freed first) instead of by what their stream costs.
 
@@ -34,6 +36,14 @@ class SiteCore(Exchange):
 
     def handle(self, message: m.ToSite) -> list[Out]:
         """Take one message; the messages that follow from it, each with its receiver (a site, or a query's client)."""
+        self._take(message)
+        while self._placing is None and self._waiting:
+            self._start(self._waiting.popleft())
+        self._announce()
+        out, self._out = self._out, []
+        return out
+
+    def _take(self, message: m.ToSite) -> None:
         match message:
             case m.Query():
                 self._waiting.append(message)
@@ -53,15 +63,14 @@ class SiteCore(Exchange):
                 self._look_ahead(now)
             case m.Expect():
                 self._expect(message)
+            case m.Capacity(cells):
+                self._measured(cells)
+            case m.GaveUp(ticket):
+                self._without_answer(ticket)
             case m.Cancel(demand):
                 self._cancel(demand)
             case m.Announce():
                 self._hear(message)
-        while self._placing is None and self._waiting:
-            self._start(self._waiting.popleft())
-        self._announce()
-        out, self._out = self._out, []
-        return out
 
     # Queries
 
@@ -115,7 +124,7 @@ class SiteCore(Exchange):
         assert placing is not None
         self._accept_what_fits(placing)
         self._forward(placing, with_room=True)
-        if len(placing.query.parts):
+        if len(placing.query.parts) and self.limit:
             need = int(placing.weights.sum()) - self.holdings.budget.free
             choice = choose(
                 self.holdings,
@@ -198,27 +207,35 @@ class SiteCore(Exchange):
     # Moving crowds
 
     def _look_ahead(self, now: float) -> None:
-        """Ask for replicas where the crowd will be, and give back those that nobody came for."""
+        """Ask for replicas where the crowd will be, and give back those that nobody uses."""
         self._now = now
-        for identity, since in list(self._unused.items()):
-            source = self.holdings.sources.get(identity)
-            used = source is not None and self.holdings.clients.weight(source.region.code, source.region.length)
-            if source is None or used:
-                del self._unused[identity]
-            elif since < now - 2 * self.ahead_s:
-                del self._unused[identity]
-                self._retreat({identity})
+        self._give_back_unused(now)
         if self._motion is None:
             return
         place = self._motion.predict(now, self.ahead_s)
         busy = self.holdings.budget.free * 2 < self.holdings.budget.capacity
-        if place is None or not busy:
+        if place is None or not busy or not self.limit:
             return
         hot = self.holdings.clients.find(limit=self.limit, within=self.holdings.available)
         for code, length in list(zip(hot.codes.tolist(), hot.lengths.tolist(), strict=True))[:_AHEAD]:
             target = moved(self.partition.space, code, length, place)
             if target is not None:
                 self._expect(m.Expect(*target))
+
+    def _give_back_unused(self, now: float) -> None:
+        """Give back every replica that has served nobody for a while, however its readers went.
+
+        Most go back when a reader leaves. Readers also go without leaving: they are moved on when less bandwidth is
+        measured, or never come where a crowd was expected.
+        """
+        holdings = self.holdings
+        for identity, source in list(holdings.sources.items()):
+            code, length = source.region.code, source.region.length
+            if holdings.clients.weight(code, length) or holdings.outgoing.weight(code, length):
+                self._unused.pop(identity, None)
+            elif self._unused.setdefault(identity, now) < now - (2 * self.ahead_s or _UNUSED_S):
+                self._retreat({identity})
+        self._unused = {identity: since for identity, since in self._unused.items() if identity in holdings.sources}
 
     def _expect(self, message: m.Expect) -> None:
         """Replicate a region before its crowd comes, if it is here and nobody has it yet; else pass the word on."""

@@ -18,7 +18,7 @@ from numba.extending import intrinsic
 from headgate.matching.compiled.coding import Codes, Flags, Keys, code_range
 from headgate.matching.compiled.jit import Int, bare_inner, bare_kernel, kernel
 from headgate.matching.compiled.packing import Integers, Splits
-from headgate.matching.compiled.tree import FREE, GONE, LIVE, MISPLACED, REPEATED, TABLE_USED, TOP_ID, Tree
+from headgate.matching.compiled.tree import FREE, GONE, LIVE, MISPLACED, REPEATED, TABLE_USED, TOP_ID, BoxTree
 
 Slots = npt.NDArray[np.uint32]
 Blocks = npt.NDArray[np.uint16]
@@ -128,7 +128,7 @@ def _find(hashed: Slots, slot_ids: Slots, identity: Int) -> Int:
 
 
 @bare_kernel
-def find_slots(tree: Tree, ids: Slots, slots: Integers) -> Int:
+def find_slots(tree: BoxTree, ids: Slots, slots: Integers) -> Int:
     """Slots of ids, -1 for unknown ones; returns the place of the first unknown id or -1."""
     hashed, slot_ids = tree.hashed, tree.slot_ids
     shift, mask = np.uint64(20), np.uint64(len(hashed) - 1)
@@ -153,7 +153,7 @@ def prefetch_leaf(blocks: Blocks, leaf: Int) -> None:
 
 
 @kernel
-def add_boxes(tree: Tree, ids: Slots, exact: Keys, nulls: Flags) -> Int:
+def add_boxes(tree: BoxTree, ids: Slots, exact: Keys, nulls: Flags) -> Int:
     """Add boxes until slots, lanes or the table run out; returns how many were added."""
     codes = np.empty(tree.blocks.shape[1], np.uint16)
     mask = np.uint64(len(tree.hashed) - 1)
@@ -196,7 +196,7 @@ def add_boxes(tree: Tree, ids: Slots, exact: Keys, nulls: Flags) -> Int:
 
 
 @bare_kernel
-def remove_boxes(tree: Tree, ids: Slots) -> Int:
+def remove_boxes(tree: BoxTree, ids: Slots) -> Int:
     """Remove every box of the ids; returns how many boxes went."""
     gone = 0
     for k in range(len(ids)):

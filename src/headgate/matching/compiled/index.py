@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from sys import getrefcount
 
@@ -26,12 +27,13 @@ from headgate.matching.compiled.tree import (
     MISPLACED,
     MOVED,
     REPEATED,
-    Tree,
+    BoxTree,
     arrays_of,
     build_tree,
     summarise,
     tree_of,
 )
+from headgate.matching.hiding import Span
 from headgate.matching.index import MatchingError
 from headgate.matching.lists import ClassLists, Ids
 
@@ -52,7 +54,7 @@ class BoxIndex:
 
     __slots__ = ("_attributes", "_changed", "_labels", "_rooms", "_sample", "_tree", "_widened")
 
-    def __init__(self, attributes: Sequence[Attribute], tree: Tree, labels: Mapping[str, Labels]) -> None:
+    def __init__(self, attributes: Sequence[Attribute], tree: BoxTree, labels: Mapping[str, Labels]) -> None:
         self._attributes = tuple(attributes)
         self._tree = tree
         self._labels = dict(labels)
@@ -81,7 +83,7 @@ class BoxIndex:
         return index
 
     @property
-    def tree(self) -> Tree:
+    def tree(self) -> BoxTree:
         """The arrays; kernels and files read them."""
         return self._tree
 
@@ -156,12 +158,21 @@ class BoxIndex:
         order_rows(codes, self._tree.splits, len(self._tree.used), order)
         return order
 
-    def match(self, batch: pa.RecordBatch, threads: int = 1, *, adapt: bool = True, plain: bool = False) -> ClassLists:
+    def match(
+        self,
+        batch: pa.RecordBatch,
+        threads: int = 1,
+        *,
+        adapt: bool = True,
+        plain: bool = False,
+        spans: Sequence[Span] = (),
+    ) -> ClassLists:
         """The ids of the boxes that contain each row, on that many threads; `adapt`: tightened first if that pays.
 
         The lists name boxes by their places in the tree, which the walk meets in order, so that nothing is sorted.
         They name them by id where a class has several boxes, and where there are fewer matches than places: a table of
-        names costs more than it saves then. `plain` lists have no sets either.
+        names costs more than it saves then. `plain` lists have no sets either. Where there are `spans`, which are all
+        of the batch, the rows of each are matched without the boxes of the classes that are hidden from it.
         """
         codes, keys = self._encode(batch)
         rows = len(codes)
@@ -172,19 +183,14 @@ class BoxIndex:
         exact = not self._tree.coder.inexact.any()
         keys = np.empty((rows, 0), np.int64) if exact else np.ascontiguousarray(keys.T)
         sets = None
-        if exact and _repetitive(codes[:SAMPLED]):
+        if exact and not spans and _repetitive(codes[:SAMPLED]):
             sets, chosen = _sets(codes)
             codes, keys = codes[chosen], keys[chosen]
         order = self._order(codes)
-        parts = np.array_split(order, threads) if threads > 1 else [order]
-        rooms = [self._room(len(part)) for part in parts]
-        search = partial(self._search, codes, keys)
-        if threads > 1:
-            with ThreadPoolExecutor(threads) as pool:
-                found = list(pool.map(search, rooms, parts))
-            lists = ClassLists.concat(found)
+        if spans:
+            order, lists = self._search_spans(spans, codes, keys, order)
         else:
-            lists = search(rooms[0], order)
+            lists = self._search_all(codes, keys, order, threads)
         walked = np.empty(len(order), np.int64)
         walked[order] = np.arange(len(order))
         return self._named(lists, walked if sets is None else walked[sets], plain)
@@ -226,6 +232,41 @@ class BoxIndex:
         if len(self._rooms) < MAX_ROOMS and out.nbytes <= MAX_ROOM_BYTES:
             self._rooms.append(out)
         return ClassLists(starts, out[: starts[-1]])
+
+    def _search_all(self, codes: Codes, keys: Keys, order: Integers, threads: int) -> ClassLists:
+        """The places of rows in order, on that many threads."""
+        parts = np.array_split(order, threads) if threads > 1 else [order]
+        rooms = [self._room(len(part)) for part in parts]
+        search = partial(self._search, codes, keys)
+        if threads > 1:
+            with ThreadPoolExecutor(threads) as pool:
+                return ClassLists.concat(list(pool.map(search, rooms, parts)))
+        return search(rooms[0], order)
+
+    def _search_spans(
+        self, spans: Sequence[Span], codes: Codes, keys: Keys, order: Integers
+    ) -> tuple[Integers, ClassLists]:
+        """Rows in order within each span, and their places, without the boxes that are hidden from it."""
+        orders = [order[(order >= span.start) & (order < span.stop)] for span in spans]
+        found = []
+        for span, mine in zip(spans, orders, strict=True):
+            with self._hidden(span.hidden):
+                found.append(self._search(codes, keys, np.empty(max(64 * len(mine), 1 << 16), np.uint32), mine))
+        return np.concatenate(orders), ClassLists.concat(found)
+
+    @contextmanager
+    def _hidden(self, ids: Ids) -> Iterator[None]:
+        """Let no row meet the boxes of some classes; their places get a range that has no rows, and then their own."""
+        tree = self._tree
+        slots = self._slots() if len(ids) else np.empty(0, np.int64)
+        places = tree.places[slots[np.isin(tree.slot_ids[slots], ids)]].astype(np.int64)
+        leaves, lanes = places >> 5, places & 31
+        lower, upper = tree.blocks[leaves, 0, lanes], tree.blocks[leaves, 1, lanes]
+        tree.blocks[leaves, 0, lanes], tree.blocks[leaves, 1, lanes] = 65535, 0
+        try:
+            yield
+        finally:
+            tree.blocks[leaves, 0, lanes], tree.blocks[leaves, 1, lanes] = lower, upper
 
     def change(
         self,

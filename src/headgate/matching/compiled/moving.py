@@ -16,7 +16,7 @@ from headgate.matching.compiled.coding import Codes, Keys, encode_changes
 from headgate.matching.compiled.jit import Int, bare_inner, inner, kernel
 from headgate.matching.compiled.ordering import ABREAST
 from headgate.matching.compiled.packing import Integers
-from headgate.matching.compiled.tree import MISPLACED, MOVED, Tree
+from headgate.matching.compiled.tree import MISPLACED, MOVED, BoxTree
 
 # A slot's place while its box is in no leaf: this bit and its number among those taken out.
 OUT = np.uint32(0x80000000)
@@ -46,7 +46,7 @@ def _by_leaf(leaves: npt.NDArray[np.int32], count: Int, all_leaves: Int) -> Inte
 
 @inner
 def _take_out(
-    tree: Tree,
+    tree: BoxTree,
     slots: Integers,
     attributes: Integers,
     lows: Keys,
@@ -110,7 +110,7 @@ def _take_out(
 
 
 @bare_inner
-def _find_homes(tree: Tree, codes: Codes, count: Int, homes: npt.NDArray[np.int32]) -> None:
+def _find_homes(tree: BoxTree, codes: Codes, count: Int, homes: npt.NDArray[np.int32]) -> None:
     """The leaf that the splits give each box."""
     splits = tree.splits
     for first in range(0, count, ABREAST):
@@ -131,7 +131,7 @@ def _find_homes(tree: Tree, codes: Codes, count: Int, homes: npt.NDArray[np.int3
 
 
 @bare_inner
-def _put(tree: Tree, leaf: Int, slot: Int, codes: Codes) -> None:
+def _put(tree: BoxTree, leaf: Int, slot: Int, codes: Codes) -> None:
     """Put a box that was taken out into a leaf that has room."""
     lane = take_lane(tree.used, leaf)
     tree.lane_ids[leaf * 32 + lane] = tree.slot_ids[slot]
@@ -141,7 +141,7 @@ def _put(tree: Tree, leaf: Int, slot: Int, codes: Codes) -> None:
 
 
 @inner
-def _put_in(tree: Tree, movers: Integers, codes: Codes, origins: npt.NDArray[np.int32], count: Int) -> None:
+def _put_in(tree: BoxTree, movers: Integers, codes: Codes, origins: npt.NDArray[np.int32], count: Int) -> None:
     """Put boxes where they belong; where that is full beside it, else back, else anywhere."""
     used = tree.used
     homes = np.empty(count, np.int32)
@@ -180,7 +180,7 @@ def _put_in(tree: Tree, movers: Integers, codes: Codes, origins: npt.NDArray[np.
 
 
 @kernel
-def change_ranges(tree: Tree, slots: Integers, attributes: Integers, lows: Keys, highs: Keys, move: bool) -> None:
+def change_ranges(tree: BoxTree, slots: Integers, attributes: Integers, lows: Keys, highs: Keys, move: bool) -> None:
     """Give each slot's attribute a new range of non-null keys; of two changes of one range the last one stays.
 
     Without `move` boxes widen their leaves instead of leaving them.

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from headgate.matching.compiled.coding import Codes
 from headgate.matching.compiled.jit import Int, inner, kernel, shared
 from headgate.matching.compiled.packing import Integers, Splits
-from headgate.matching.compiled.tree import REPEATED, TOP_ID, Tree
+from headgate.matching.compiled.tree import REPEATED, TOP_ID, BoxTree
 from headgate.matching.lists import Ids
 
 RANK_SORT_LIMIT = 128
@@ -66,7 +66,7 @@ def _sort(values: Ids, out: Ids, heads: npt.NDArray[np.int32], top: Int, repeats
 
 
 @shared
-def sorted_ids(tree: Tree, places: Ids, out: Ids, spare: Ids, heads: npt.NDArray[np.int32]) -> Int:
+def sorted_ids(tree: BoxTree, places: Ids, out: Ids, spare: Ids, heads: npt.NDArray[np.int32]) -> Int:
     """The ids of the boxes at some places into `out`, ascending, each once; returns how many they are."""
     count, repeats = len(places), tree.state[REPEATED] > 0
     for k in range(count):
@@ -84,7 +84,7 @@ def sorted_ids(tree: Tree, places: Ids, out: Ids, spare: Ids, heads: npt.NDArray
 
 @kernel
 def write_ids(
-    tree: Tree,
+    tree: BoxTree,
     places: Ids,
     starts: Integers,
     sets: Integers,

@@ -6,7 +6,7 @@ serves leaves (lanes are boxes) and inner nodes (lanes are bounding boxes of chi
 LLVM's terms: one register with AVX-512, two with AVX2, four with SSE2 or NEON, from the same source.
 
 A walk meets leaves in ascending order and lanes within them, so the places that a row gets ascend by themselves and
-nothing is sorted here. Who needs ids translates places by `Tree.lane_ids` (see `headgate.matching.lists`).
+nothing is sorted here. Who needs ids translates places by `BoxTree.lane_ids` (see `headgate.matching.lists`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from headgate.matching.compiled.coding import Codes, Flags, Keys, below
 from headgate.matching.compiled.jit import Int, bare_shared, inner, kernel
 from headgate.matching.compiled.ordering import BUCKET_BITS, sorted_ids
 from headgate.matching.compiled.packing import Integers
-from headgate.matching.compiled.tree import LANES, Tree
+from headgate.matching.compiled.tree import LANES, BoxTree
 from headgate.matching.lists import Ids
 
 # Up to how many attributes a row stays in registers while blocks are tested.
@@ -53,7 +53,7 @@ class Work(NamedTuple):
     lanes: npt.NDArray[np.uint8]
 
 
-def make_work(tree: Tree) -> Work:
+def make_work(tree: BoxTree) -> Work:
     """Working room for searches of a tree of this size."""
     nodes, attributes = len(tree.blocks) + LANES, tree.blocks.shape[1] // 2
     return Work(
@@ -275,7 +275,7 @@ def _confirm(inexact: Flags, exact: Keys, codes: Codes, keys: Keys) -> bool:
 
 
 @inner
-def _recheck(tree: Tree, leaves: Integers, count: Int, codes: Codes, keys: Keys, work: Work) -> None:
+def _recheck(tree: BoxTree, leaves: Integers, count: Int, codes: Codes, keys: Keys, work: Work) -> None:
     """Take back hits that only the codes say, comparing keys.
 
     A box is in doubt where one of its bounds has the same inexact code as the row. A second test, with the row a code
@@ -299,7 +299,7 @@ def _recheck(tree: Tree, leaves: Integers, count: Int, codes: Codes, keys: Keys,
 
 
 @inner
-def _collect(tree: Tree, codes: Codes, keys: Keys, recheck: Any, work: Work, out: Ids, end: Int) -> Int:
+def _collect(tree: BoxTree, codes: Codes, keys: Keys, recheck: Any, work: Work, out: Ids, end: Int) -> Int:
     """Append the places of the boxes that contain a row, ascending; returns the new end of `out`, -1 if it is short."""
     blocks, row, hits = tree.blocks, codes.ctypes.data, work.hits
     count, leaves = _leaves(blocks, tree.levels, row, work)
@@ -325,7 +325,7 @@ def _collect(tree: Tree, codes: Codes, keys: Keys, recheck: Any, work: Work, out
 
 @kernel
 def match_rows(
-    tree: Tree, codes: Codes, keys: Keys, order: Integers, first: Int, out: Ids, starts: Integers, work: Work
+    tree: BoxTree, codes: Codes, keys: Keys, order: Integers, first: Int, out: Ids, starts: Integers, work: Work
 ) -> Int:
     """Match rows in the given order from its `first` entry, writing the places of their boxes to `out`.
 
@@ -343,7 +343,7 @@ def match_rows(
 
 
 @kernel
-def match_one(tree: Tree, keys: Keys, valid: Flags, out: Ids, work: Work) -> Int:
+def match_one(tree: BoxTree, keys: Keys, valid: Flags, out: Ids, work: Work) -> Int:
     """Match one row given by its keys into `out`; returns how many ids it has, or -1 if `out` may be short."""
     codes = work.codes
     for attribute in range(len(codes)):

@@ -20,11 +20,11 @@ FILL = 28
 EMPTY = np.uint32(0xFFFFFFFF)
 GONE = np.uint32(0xFFFFFFFE)
 
-# Places in Tree.state.
+# Places in BoxTree.state.
 LIVE, FREE, MISPLACED, TABLE_USED, REPEATED, TOP_ID, MOVED = range(7)
 
 
-class Tree(NamedTuple):
+class BoxTree(NamedTuple):
     """Everything a kernel needs. Slots are places of boxes in `exact`, `slot_ids` and `places`.
 
     `places[slot]` is 32 * leaf + lane; for a free slot it is the next free slot, `state[FREE]` being the first.
@@ -45,7 +45,7 @@ class Tree(NamedTuple):
     coder: Coder
 
 
-def arrays_of(tree: Tree) -> dict[str, np.ndarray]:
+def arrays_of(tree: BoxTree) -> dict[str, np.ndarray]:
     """The arrays by name, in a fixed order: what a file holds."""
     found: dict[str, np.ndarray] = {}
     for name, value in tree._asdict().items():
@@ -56,11 +56,11 @@ def arrays_of(tree: Tree) -> dict[str, np.ndarray]:
     return found
 
 
-def tree_of(arrays: dict[str, np.ndarray]) -> Tree:
+def tree_of(arrays: dict[str, np.ndarray]) -> BoxTree:
     """The inverse of `arrays_of`."""
     coder = Coder(*(arrays[f"coder.{part}"] for part in Coder._fields))
-    plain = {name: arrays[name] for name in Tree._fields if name in arrays}
-    return Tree(**plain, coder=coder)
+    plain = {name: arrays[name] for name in BoxTree._fields if name in arrays}
+    return BoxTree(**plain, coder=coder)
 
 
 def aligned(shape: tuple[int, ...], dtype: type[np.generic]) -> np.ndarray:
@@ -146,7 +146,7 @@ def build_tree(
     coder: Coder,
     rows: Codes | None = None,
     spare: float = 1 / 64,
-) -> Tree:
+) -> BoxTree:
     """The tree of boxes: `exact` is boxes x attributes x (low, high), `rows` codes of a sample of rows."""
     count, attributes = exact.shape[:2]
     codes = np.empty((count, 2 * attributes), np.uint16)
@@ -179,7 +179,7 @@ def build_tree(
     repeated = _fill_table(slot_ids, hashed, count)
     lane_ids = np.where(lane_slots == EMPTY, 0, slot_ids[np.minimum(lane_slots, capacity - 1)]).astype(np.uint32)
     free = count if count < capacity else int(EMPTY)
-    return Tree(
+    return BoxTree(
         blocks,
         levels,
         lane_ids,

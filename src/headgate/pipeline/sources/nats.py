@@ -24,6 +24,7 @@ from headgate.pipeline.sources.arrow import spark_arrow_schema, split_range
 from headgate.pipeline.sources.declarations import decode_declarations
 from headgate.pipeline.sources.nats_options import NatsSettings
 from headgate.pipeline.sources.options import SourceError
+from headgate.pipeline.sources.parcels import open_parcels
 from headgate.pipeline.sources.payloads import PayloadMessage, dead_row, decode_arrow, decode_text
 from headgate.wire.logs import Log
 
@@ -165,6 +166,14 @@ class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self.settings.purge and end["sequence"] > 1 and end.get("made") in (None, self._bounds()[2]):
             for subject in filter(None, (self.settings.subject, self.settings.unsent)):
                 self.fabric.purge(self.log, subject, end["sequence"])
+            self._purge_carried(end["sequence"])
+
+    def _purge_carried(self, sequence: int) -> None:
+        """Delete parcels that were read, but for the last: it says what the root has taken of each site."""
+        if self.settings.carried is not None:
+            last = self.fabric.last(self.log, self.settings.carried)
+            if last is not None:
+                self.fabric.purge(self.log, self.settings.carried, min(sequence, last.sequence))
 
     def stop(self) -> None:
         """Close the planner's connection."""
@@ -183,14 +192,18 @@ class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if isinstance(found, MissingSequences):
                     yield self._gap(found)
                     continue
+                opened = open_parcels(found, self.settings.carried, self.target)
+                yield from opened.misfits
                 messages = [
-                    PayloadMessage(stored.sequence, stored.data) for stored in found if wanted.fullmatch(stored.subject)
+                    PayloadMessage(stored.sequence, stored.data)
+                    for stored in opened.messages
+                    if wanted.fullmatch(stored.subject)
                 ]
                 if self.settings.payload == "arrow":
                     yield from decode_arrow(messages, self.target)
                 else:
                     yield decode_text(messages, lines=self.settings.payload == "jsonl").cast(self.target)
-                given_up = [stored for stored in found if stored.subject == self.settings.unsent]
+                given_up = [stored for stored in opened.messages if stored.subject == self.settings.unsent]
                 yield from decode_declarations(
                     [PayloadMessage(stored.sequence, stored.data) for stored in given_up], self.target
                 )

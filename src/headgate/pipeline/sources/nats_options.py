@@ -40,7 +40,10 @@ OPTIONS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class NatsSettings:
-    """The options of a NATS source, checked. `unsent` is the subject of what senders gave up, in the log of our own."""
+    """The options of a NATS source, checked. In the log of our own, `unsent` is the subject of what senders gave up.
+
+    `carried` is that of what was published at sites.
+    """
 
     url: str
     log: str | None
@@ -53,6 +56,7 @@ class NatsSettings:
     partitions: int
     namespace: str
     unsent: str | None = None
+    carried: str | None = None
     access: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -98,6 +102,7 @@ class NatsSettings:
             partitions=count(options, "partitions", 2) or 2,
             namespace=namespace,
             unsent=Logs(namespace).unsent(stream) if own and stream is not None else None,
+            carried=Logs(namespace).carried(stream) if own and stream is not None else None,
             access=access,
         )
 

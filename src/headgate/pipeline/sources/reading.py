@@ -65,7 +65,7 @@ def own_sources() -> tuple[type[DataSource], ...]:
 def check_source(stream: Stream) -> None:
     """Refuse a source that cannot work: unknown options or kinds, or a schema that it does not have. Starts nothing."""
     source = stream.source
-    given = stream.schema
+    given = stream.source_schema
     if "gridding" in stream.options:
         from headgate.grid.gridding_document import station_schema
 
@@ -82,6 +82,10 @@ def check_source(stream: Stream) -> None:
         from headgate.pipeline.sources.nats_options import NatsSettings
 
         NatsSettings.of({"url": "nats://the-deployment", **source.options, "stream": stream.name})
+    if source.collected:
+        from headgate.pipeline.sources.collected_options import CollectedSettings
+
+        CollectedSettings.of(source.format, source.options)
     for name in (*stream.key, *([stream.event_time] if stream.event_time else [])):
         stream.schema.column(name)
 
@@ -101,7 +105,7 @@ def read(
     """
     check_source(stream)
     source = stream.source
-    register_sources(spark, source.format)
+    register_sources(spark, "nats" if source.collected else source.format)
     options = {name: str(value) for name, value in source.options.items()}
     if source.format == "generator":
         return _typed(_load_generator(spark, stream, options, max_rows_per_trigger), stream)
@@ -109,6 +113,10 @@ def read(
         return _typed(_load_paced(spark, stream, options, max_rows_per_trigger), stream)
     if source.format == "nats":
         return _load_nats(spark, stream, options, max_rows_per_trigger, nats)
+    if source.collected:
+        from headgate.pipeline.sources.collected_options import reading_options
+
+        return _load_nats(spark, stream, reading_options(source.options), max_rows_per_trigger, nats)
     return _load_any(spark.readStream.format, stream, options, typed_by_stream=True)
 
 

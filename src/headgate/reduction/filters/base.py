@@ -74,7 +74,11 @@ class ReductionFilter(ABC):
 
     @abstractmethod
     def keep(self, rows: pa.RecordBatch, state: Any, moment: Moment) -> tuple[Bools, Any]:
-        """The rows to keep, given the state before the first of them, and the state after the last of them."""
+        """The rows to keep, given the state before the first of them, and the state after the last of them.
+
+        The state goes on to the next batch where batches follow each other. A queue looks at its rows again in the next
+        pack and goes on with what `delivered` gives: a filter with a memory has both.
+        """
 
     def delivered(self, rows: pa.RecordBatch, state: Any) -> Any:
         """The state after these rows have left the queue for good. Filters without memory return what they got."""

@@ -70,7 +70,7 @@ class AlertWatch:
         """How full the logs are that somebody else than us may fill."""
         logs = self._fabric.logs
         wanted: list[Log] = [logs.state, logs.tables, *(logs.root(name) for name in deployment.streams)]
-        wanted += [logs.input(name) for name, each in deployment.streams.items() if each.source.format == "nats"]
+        wanted += [logs.input(name) for name, each in deployment.streams.items() if each.source.has_input]
         wanted += [log for site in deployment.sites for log in (logs.site(site), logs.inbox(site))]
         found = {}
         for log in wanted:

@@ -165,7 +165,7 @@ async def _until_ready(runtime: Runtime, tell: Callable[[str], None]) -> None:
 
 def _starts(runtime: Runtime) -> int:
     """How often the Spark job has ended by itself."""
-    return runtime.job.restarts if runtime.job is not None else 0
+    return sum(process.restarts for process in runtime.jobs.processes.values())
 
 
 async def _drain(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from headgate.client import Client
-from headgate.client.client import known_names
+from headgate.client.names import known_names
 from headgate.service.why.answer import Fate, Question, ask_why
 
 NOTHING: Final = ("unfound", "unread", "forgotten", "unwanted")

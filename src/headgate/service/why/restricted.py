@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headgate.catalog.granting import stream_for
 from headgate.client import Client
-from headgate.client.client import known_names
+from headgate.client.names import known_names
 from headgate.errors import HeadgateError
 from headgate.fabric.registry import User
 from headgate.filters import parse_filter

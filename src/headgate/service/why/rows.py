@@ -158,7 +158,7 @@ def _readings(letter: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 async def search_unread(fabric: Fabric, stream: Stream, manifests: list[Manifest], choose: Choose) -> int | None:
     """The place in the stream's input log of a chosen row that was published and not committed yet."""
-    if stream.source.format != "nats" or {"url", "log", "subject"} & set(stream.source.options):
+    if not (stream.source.published or stream.source.collected):
         return None
     log, subject, place = fabric.logs.input(stream.name), fabric.logs.published(stream.name), _read_upto(manifests)
     while batch := await fabric.read(log, subject, place):

@@ -36,6 +36,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "declared": Benchmark(
         "headgate_studies.bench.declared", "live: a declared bandwidth that is wrong, how soon it is seen and followed"
     ),
+    "replicas": Benchmark(
+        "headgate_studies.bench.replicas", "live: a hot spot of readers on six sites, with replication and without"
+    ),
     "hosts": Benchmark(
         "headgate_studies.bench.hosts", "live: every site its own server, the network's counts against our own"
     ),
@@ -90,6 +93,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     ),
     "security": Benchmark(
         "headgate_studies.bench.security", "live: what credentials, TLS and the gate cost, beside none of them"
+    ),
+    "shares": Benchmark(
+        "headgate_studies.bench.shares", "a thousand filters of one identity in the index, served whole and in part"
     ),
     "hostile": Benchmark(
         "headgate_studies.bench.hostile_stream", "live: delays of a stream while a user floods it with hostile filters"

@@ -2,8 +2,8 @@
 
 A deployment commits small batches at a steady pace, and a reader notes how long each row takes from its commit to its
 hand-over. Meanwhile another process, with the credentials of a user, sends thousands of `subscribe` requests whose
-filters were written to hurt. The time of the flood lies between two quiet times of the same length in the same run. The
-process that floods has the lowest priority, as its processor is not the deployment's.
+filters were written to hurt. Quiet times and floods take turns in the same run, so that what else the machine does
+falls on both. The process that floods has the lowest priority, as its processor is not the deployment's.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import os
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,14 +24,17 @@ import numpy as np
 
 from headgate.catalog import parse_deployment
 from headgate.client import Client
+from headgate.fabric.vitals import freeze_startup
 from headgate.pipeline.worker import Address
 from headgate.service.runtime import Runtime, open_runtime
 from headgate.service.settings import Settings
 from headgate.wire.logs import Logs
+from headgate.wire.sizes import USER_REQUEST_BYTES
 from headgate_studies.bench.hostile_filters import HOSTILE, SCHEMA, Hostile
 from headgate_studies.direct import DirectCommits
 
-_EVERY_S: Final = 0.1
+_EVERY_S: Final = 0.05
+_TURNS: Final = 5
 _ROWS: Final = 20
 _AT_A_TIME: Final = 64
 _DEPLOYMENT: Final = {
@@ -66,16 +70,18 @@ async def _measure(directory: Path, requests: int, seconds: float) -> dict[str, 
         committing, reading = asyncio.create_task(flow.commit()), asyncio.create_task(flow.read(client))
         try:
             await asyncio.sleep(3.0)  # what is compiled and connected at first
-            before = await flow.during(asyncio.sleep(seconds))
-            answers: dict[str, int] = {}
-            flooded = await flow.during(_flood(runtime, file, requests, answers))
-            after = await flow.during(asyncio.sleep(seconds))
+            freeze_startup()  # as `headgate up` does
+            answers: Counter[str] = Counter()
+            quiet, flooded = [], []
+            for _ in range(_TURNS):
+                quiet += await flow.during(asyncio.sleep(2 * seconds / (_TURNS + 1)))
+                flooded += await flow.during(_flood(runtime, file, requests // _TURNS, answers))
+            quiet += await flow.during(asyncio.sleep(2 * seconds / (_TURNS + 1)))
         finally:
             flow.stopping = True
             await committing
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
-    quiet = [*before, *after]
     figures = {
         "requests": requests,
         **{f"answers_{name}": count for name, count in answers.items()},
@@ -98,7 +104,7 @@ class _Flow:
         self.stopping = False
 
     async def commit(self) -> None:
-        """Commit a batch every tenth of a second."""
+        """Commit a batch every `_EVERY_S`."""
         with DirectCommits(Address(self._runtime.url, Logs()), "bench") as direct:
             batch, due = 0, time.perf_counter()
             while not self.stopping:
@@ -133,7 +139,7 @@ def _rows(batch: int) -> Any:
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA.arrow)
 
 
-async def _flood(runtime: Runtime, credentials: Path, requests: int, answers: dict[str, int]) -> None:
+async def _flood(runtime: Runtime, credentials: Path, requests: int, answers: Counter[str]) -> None:
     """Let another process send the requests, and wait for it."""
     command = (sys.executable, "-m", __name__, runtime.listens_at, str(credentials), str(requests))
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
@@ -146,7 +152,8 @@ async def flood(url: str, credentials: str, requests: int) -> dict[str, int]:
     connection = await nats.connect(url, user_credentials=credentials, inbox_prefix=b"_INBOX_eve")
     free, found = asyncio.Semaphore(_AT_A_TIME), {"refused": 0, "too_often": 0, "accepted": 0, "none": 0}
 
-    payloads = [_payload(each)[: connection.max_payload] for each in HOSTILE]
+    # The server ends a connection of a user that sends more, and with it the flood.
+    payloads = [_payload(each)[:USER_REQUEST_BYTES] for each in HOSTILE]
 
     async def ask(number: int) -> None:
         data = payloads[number % len(payloads)]

@@ -21,8 +21,11 @@ from headgate_studies.bench import latency_load
 _TIMEOUT_S: Final = 1200.0
 
 
-def run(seconds: float = 40.0, rounds: int = 1, before: str = "") -> dict[str, Any]:
-    """Run the load `rounds` times, on this version and on the one whose sources lie in `before` in turn."""
+def run(seconds: float = 40.0, rounds: int = 1, before: str = "", settle_s: float = 15.0) -> dict[str, Any]:
+    """Run the load `rounds` times, on this version and on the one whose sources lie in `before` in turn.
+
+    What is measured begins `settle_s` after every stream has committed; with 0 it counts what waited for the start.
+    """
     if before and not (Path(before) / "headgate").is_dir():
         raise HeadgateError(
             f"there is no version of headgate in {before!r}",
@@ -32,7 +35,7 @@ def run(seconds: float = 40.0, rounds: int = 1, before: str = "") -> dict[str, A
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in places}
     for _ in range(rounds):
         for name, place in places.items():
-            found[name].append(_measure(place, seconds))
+            found[name].append(_measure(place, seconds, settle_s))
     result: dict[str, Any] = {"rounds": rounds, "load": round(os.getloadavg()[0], 1)}
     for name, measured in found.items():
         stages = dict.fromkeys(stage for each in measured for stage in each["stages_ms"])
@@ -55,11 +58,11 @@ def run(seconds: float = 40.0, rounds: int = 1, before: str = "") -> dict[str, A
     return result
 
 
-def _measure(place: str, seconds: float) -> dict[str, Any]:
+def _measure(place: str, seconds: float, settle_s: float) -> dict[str, Any]:
     """The figures of one run; a version of its own is put before the installed one."""
     paths = [path for path in (place, os.environ.get("PYTHONPATH", "")) if path]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    command = [sys.executable, latency_load.__file__, str(seconds)]
+    command = [sys.executable, latency_load.__file__, str(seconds), str(settle_s)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S)
     if done.returncode:
         raise HeadgateError(f"the load failed on {place or 'this version'}: {done.stderr.strip()[-2000:]}")

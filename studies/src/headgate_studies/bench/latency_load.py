@@ -1,4 +1,4 @@
-"""The load of `headgate bench latency`, in a process of its own: ``python latency_load.py SECONDS``.
+"""The load of `headgate bench latency`, in a process of its own: ``python latency_load.py SECONDS SETTLE_S``.
 
 It imports what versions before it have too, so that it can run on them.
 """
@@ -106,8 +106,11 @@ async def _ready(runtime: Runtime) -> None:
     raise TimeoutError("the job has not begun")
 
 
-async def main(seconds: float) -> dict[str, Any]:
-    """Run the demo's deployment and measure for so long, from when every stream has committed on."""
+async def main(seconds: float, settle_s: float) -> dict[str, Any]:
+    """Run the demo's deployment and measure for so long, from `settle_s` after every stream has committed on.
+
+    Rows that came while the job started have waited for it, and the first micro-batches are large with them.
+    """
     text = demo_file().read_text()
     deployment = parse_deployment(text, "demo", GENERATOR_SCHEMAS)
     measured, begun = LatencySamples(), asyncio.Event()
@@ -121,6 +124,7 @@ async def main(seconds: float) -> dict[str, Any]:
             tasks = [asyncio.create_task(_read(client, name, measured, begun)) for name in names]
             try:
                 await _ready(runtime)
+                await asyncio.sleep(settle_s)
                 tasks.append(asyncio.create_task(_follow(client, measured)))
                 begun.set()
                 deadline = time.monotonic() + seconds
@@ -136,4 +140,4 @@ async def main(seconds: float) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(main(float(sys.argv[1])))))
+    print(json.dumps(asyncio.run(main(*map(float, sys.argv[1:])))))

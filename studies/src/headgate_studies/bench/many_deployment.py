@@ -17,7 +17,7 @@ import psutil
 import pyarrow as pa
 import yaml
 
-from headgate.client.client import find_url
+from headgate.client.connection import find_url
 from headgate.errors import HeadgateError
 
 STREAM: Final = "ticks"

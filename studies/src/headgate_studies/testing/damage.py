@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from headgate.cli.status import differences
+from headgate.cli.status_sheets import differences
 from headgate.client import Client, LossError
 from headgate.errors import HeadgateError
 from headgate.fabric import EmbeddedServer, Fabric
@@ -200,7 +200,10 @@ async def run_table(directory: Path, kinds: Iterable[str] | None, tell: Callable
     base = await make_base(directory)
     assert not unknown_files(base.place), unknown_files(base.place)
     cases: list[DamageCase] = []
-    for kind, paths in chosen(base.place).items():
+    known = chosen(base.place)
+    if stray := set(kinds or ()) - known.keys():
+        raise HeadgateError(f"there is no kind of file {min(stray)!r}", hint=f"kinds are {', '.join(known)}")
+    for kind, paths in known.items():
         for path in paths if kinds is None or kind in kinds else ():
             for damage in DAMAGES:
                 try:

@@ -157,14 +157,17 @@ class LogContract:
             f"{name}.a": b"3"
         }  # fmt: skip
 
-    def test_a_full_log_of_latest_values_forgets_its_oldest(self, store: LogStore) -> None:
-        """And everything when a value is larger than the log, although it is acknowledged."""
+    def test_a_full_log_of_latest_values_refuses(self, store: LogStore) -> None:
+        """No value is deleted for another one; a value that is no larger than the one before it has room."""
         log, name = self.make(store, max_bytes=400, max_per_subject=1, latest_only=True)
-        for subject in ("a", "b", "c"):
+        for subject in ("a", "b"):
             store.publish(f"{name}.{subject}", b"x" * 100)
+        refused(LogFullError, store.publish, f"{name}.c", b"x" * 100)
+        refused(LogFullError, store.publish, f"{name}.a", b"x" * 300)
+        assert store.publish(f"{name}.a", b"y" * 100) == 3
         assert self.sequences(store, log, f"{name}.>") == [2, 3]
-        assert store.publish(f"{name}.d", b"x" * 500) == 4
-        assert self.state(store, log) == (0, 5, 4)
+        refused(LogFullError, store.publish, f"{name}.d", b"x" * 500)
+        assert self.state(store, log) == (2, 2, 3)
 
     def test_a_message_that_is_sent_again_is_stored_once(self, store: LogStore) -> None:
         """Also when the first is purged; a wrong fence or another id is a message of its own."""

@@ -67,19 +67,19 @@ class GrantTrespasser:
     async def _name_hidden(self) -> None:
         """A hidden column and one that does not exist must be answered in the same words."""
         shape, column = self._random.choice(_SHAPES), self._random.choice(_HIDDEN)
-        over_http = self._random.random() < 0.5
+        way = self._random.choice(("", "/api/subscriptions", "/api/preview"))
         answers = []
         for name in (column, _NOWHERE):
             wish = {"stream": "fleet", "site": "leaf", **json.loads(json.dumps(shape).replace("{}", name))}
-            answers.append(re.sub(rf"\b{name}\b", "X", await self._asked(wish, http=over_http)))
+            answers.append(re.sub(rf"\b{name}\b", "X", await self._asked(wish, way)))
         if answers[0] != answers[1]:
             self._outcome.leaked.append(f"{column} is told from a column that does not exist: {answers}")
         self._look_at(f"{shape} with {column}", answers[0])
 
-    async def _asked(self, wish: dict[str, Any], *, http: bool) -> str:
-        """The refusal of a subscription; an accepted one is a leak."""
-        if http:
-            answer = await self._http.post("/api/subscriptions", json={"name": "more", **wish})
+    async def _asked(self, wish: dict[str, Any], way: str) -> str:
+        """The refusal of a subscription, made or previewed over HTTP or else made over NATS; accepted it is a leak."""
+        if way:
+            answer = await self._http.post(way, json={"name": "more", **wish})
             accepted, said = answer.is_success, answer.json().get("detail", answer.text)
         else:
             try:
@@ -88,6 +88,7 @@ class GrantTrespasser:
                 accepted, said = False, str(error)
         if accepted:
             self._outcome.leaked.append(f"accepted: {wish}")
+        if accepted and way != "/api/preview":
             await self._client.control("unsubscribe", name="more")
         return str(said)
 

@@ -34,21 +34,28 @@ def api_pages() -> dict[str, str]:
 def _page(name: str, module: ModuleType) -> str:
     lines = [f"# {name}", "", inspect.getdoc(module) or "", ""]
     for export in sorted(module.__all__):
-        lines += _entry(export, getattr(module, export))
+        lines += _entry(export, getattr(module, export), module)
     return "\n".join(lines)
 
 
-def _entry(name: str, value: Any) -> list[str]:
+def _entry(name: str, value: Any, module: ModuleType) -> list[str]:
     if inspect.isclass(value):
-        return [f"## {name}", "", *_code(f"class {name}{_signature(value)}"), *_text(value), *_members(value)]
+        return [f"## {name}", "", *_code(f"class {name}{_signature(value)}"), *_text(value), *_members(value, module)]
     if inspect.isroutine(value):
         return [f"## {name}", "", *_code(f"{name}{_signature(value)}"), *_text(value)]
     return [f"## {name}", "", f"A value of the type `{type(value).__name__}`.", ""]
 
 
-def _members(kind: type) -> Iterator[str]:
-    """Public methods and properties that the class defines itself, with the first line of what they say."""
-    for name, member in vars(kind).items():
+def _members(kind: type, module: ModuleType) -> Iterator[str]:
+    """Public methods and properties of the class, with the first line of what they say.
+
+    Those of a base are with it if that is of the same package and has no entry of its own.
+    """
+    members: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        if base is kind or (base.__module__.startswith(f"{module.__name__}.") and base.__name__ not in module.__all__):
+            members |= vars(base)
+    for name, member in members.items():
         if name.startswith("_"):
             continue
         function = member.__func__ if isinstance(member, classmethod | staticmethod) else member

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from headgate.model import Subscription
 from headgate.model.sharing import find_inbox, next_stay
 from headgate.protocol.port import FabricError
 from headgate.wire.ledger import Tally
 from headgate.wire.sealed import write_number
-from headgate.wire.snapshot import Snapshot
+from headgate.wire.snapshot import Snapshot, SnapshotChange
 from headgate_studies.testing.world.deployed import World
 from headgate_studies.testing.world.scenario import AS_PLANNED, Action, another_of, make_plan, make_subscription, moved
+
+_WHOLE: Final = 4
+"""Every so many revisions are whole."""
 
 
 class Changes(World):
@@ -24,13 +27,20 @@ class Changes(World):
         if self.locked:
             return
         try:
-            self.fabric.publish(self.logs.table(snapshot.revision), snapshot)
+            self.fabric.publish(self.logs.table(snapshot.revision), self._publication(snapshot))
             self.fabric.publish(self.logs.head, write_number(snapshot.revision))
         except FabricError:
             return  # the disk is full: the change is refused, and what is in force stays so
         self.snapshot = snapshot
         stays = [stay for each in snapshot.deployment.subscriptions.values() for stay in each.stays]
         self._checks.shared.update(self.logs.delivery(stay.site, *stay.shared) for stay in stays if stay.shared)
+
+    def _publication(self, snapshot: Snapshot) -> Snapshot | SnapshotChange:
+        """A revision as a change of the one that is in force, and now and then whole."""
+        stored = self.fabric.last_or_none(self.logs.tables, self.logs.table(self.snapshot.revision))
+        if stored is None or snapshot.revision % _WHOLE == 0 or self.snapshot.revision >= snapshot.revision:
+            return snapshot
+        return SnapshotChange.between(self.snapshot, snapshot)
 
     def _revise(self, subscriptions: dict[str, Any], **changes: Any) -> None:
         deployment = replace(self.snapshot.deployment, subscriptions=subscriptions)
@@ -52,7 +62,7 @@ class Changes(World):
         name = f"u{identity - 1}"
         stream = self.random.choice(sorted(self.snapshot.deployment.streams))
         made = make_subscription(self.random, name, stream, action.place)
-        made = replace(made, start="now") if self.scenario.squeeze else made
+        made = replace(made, start="now") if self.scenario.forgets else made
         ids = {**self.snapshot.subscription_ids, name: identity}
         classes = {**self.snapshot.class_ids, name: self.random.randint(1, 8)}
         if self._checks.shared:

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from headgate.protocol.port import Ask
+from headgate.protocol.records import RangeRequest
+from headgate.relay.machine import RelayMachine
 from headgate.virtual.logs import SimulatedLog
 from headgate.virtual.process import Instance
+from headgate.virtual.server import SimulatedServer
 from headgate.wire.block import Block
 from headgate.wire.ledger import Tally
+from headgate.wire.logs import Logs
 from headgate_studies.testing.world.subscriber import Subscriber
 
 
@@ -84,3 +89,28 @@ class Checks:
             info = log.info()
             if info.bytes > log.log.max_bytes > 0:
                 self.problem = self.problem or f"{log.log.name} holds {info.bytes} bytes of {log.log.max_bytes}"
+
+
+def asked_in_vain(instance: Instance, ask: Ask, server: SimulatedServer, logs: Logs) -> str | None:
+    """A relay asks for rows that it lacks: what of them lies in its own log, was read and is to be read no more.
+
+    Whoever is asked may not have them any longer. A message of which rows were given up may have to be asked for, as
+    half of what it declares cannot be told.
+    """
+    machine = instance.machine
+    if not isinstance(machine, RelayMachine) or ".repair." not in ask.subject:
+        return None
+    request, core = RangeRequest.decode(ask.data), machine.state.core
+    plain = request.child == machine.state.site and not (request.past or request.sent or request.beat)
+    if not plain or request.after != core.coverage(request.stream):
+        return None
+    places = {each.place for each in machine.state.taken.get(request.stream, ()) if each.upto > request.after}
+    held = {(block.after, block.upto) for block in core.held(request.stream)}
+    for place in sorted(places):
+        stored = server.get(logs.site(machine.state.site), place)
+        block = None if stored is None else stored.data
+        if not isinstance(block, Block) or block.after > request.after or block.declared:
+            continue
+        if (block.after, block.upto) not in held:
+            return f"{machine.state.site} asks for ({request.after}, {request.upto}], which lies in its own log"
+    return None

@@ -19,6 +19,7 @@ from headgate.wire.block import Block
 from headgate.wire.frame import WireError
 from headgate.wire.manifest import Manifest
 from headgate.wire.part import Part
+from headgate.wire.snapshot import SnapshotChange
 
 T = TypeVar("T")
 _HEADER_BYTES = 120
@@ -53,6 +54,10 @@ class PlainCodec:
     def version(self, data: Any) -> int:
         """The version of the catalog that routed a message."""
         return _expect(data, Block).version
+
+    def base(self, data: Any) -> int | None:
+        """The revision that a published one is a change of."""
+        return data.base if isinstance(data, SnapshotChange) else None
 
     def manifest(self, data: Any) -> Manifest:
         """A manifest."""

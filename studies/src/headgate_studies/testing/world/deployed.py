@@ -13,9 +13,10 @@ from typing import Any, Final
 from headgate.client.acknowledging import Acknowledger
 from headgate.client.errors import ClientError
 from headgate.client.reader import TAKEN, ReaderMachine, Reading
+from headgate.gateway.dealer import DealerMachine
 from headgate.model.start import EARLIEST
 from headgate.protocol.kernel import Completed, Machine
-from headgate.protocol.port import FabricError, Purge
+from headgate.protocol.port import Ask, FabricError, Purge
 from headgate.relay.machine import RelayMachine
 from headgate.relay.output import QueueLimits
 from headgate.relay.state import OvertakenError
@@ -25,10 +26,11 @@ from headgate.virtual.server import SimulatedServer
 from headgate.wire.block import Block
 from headgate.wire.ledger import Account, Tally
 from headgate.wire.logs import Log, Logs
-from headgate_studies.testing.world.checks import Checks
+from headgate_studies.testing.world.checks import Checks, asked_in_vain
 from headgate_studies.testing.world.codec import PlainCodec, size_of
 from headgate_studies.testing.world.driver import SimulatedSource
 from headgate_studies.testing.world.gateway import FedInstance, SimulatedGateway
+from headgate_studies.testing.world.groups import SimulatedGroup, told
 from headgate_studies.testing.world.oracle import Oracle
 from headgate_studies.testing.world.scenario import Scenario
 from headgate_studies.testing.world.subscriber import BrokenPromise, Subscriber
@@ -64,7 +66,12 @@ class World:
     def __init__(self, scenario: Scenario, tracer: Tracer | None = None) -> None:
         self.scenario = scenario
         self.random = Random(scenario.seed ^ 0x5EED)
-        self.logs = Logs("hg", inbox_messages=scenario.inbox_messages, max_bytes=scenario.max_bytes)
+        self.logs = Logs(
+            "hg",
+            inbox_messages=scenario.inbox_messages,
+            max_bytes=scenario.max_bytes,
+            root_bytes=scenario.root_bytes,
+        )
         self.fabric = SimulatedFabric(SimulatedServer(), self.logs, Random(scenario.seed), size_of, _WORK_S)
         self.fabric.max_block = scenario.max_block
         self.fabric.failed = self._failed
@@ -75,12 +82,14 @@ class World:
         self.zombies: list[Instance] = []
         self.readers: dict[str, Instance] = {}
         self.gateways: dict[str, SimulatedGateway] = {}
+        self.groups: dict[str, SimulatedGroup] = {}
         self.readings: dict[str, Reading] = {}
         self.subscribers: dict[str, Subscriber] = {}
         self._checks = Checks(self.subscribers, scenario.max_rows)
         self.fabric.appended = self._appended
         self.fabric.purging = self._purging
         self.fabric.decided = self._decided
+        self.fabric.asking = self._asking
         self.sources: dict[str, SimulatedSource] = {}
         self.services: dict[str, Instance] = {}
         self.booked: dict[str, int] = {}
@@ -102,6 +111,8 @@ class World:
 
     def _appended(self, subject: str, data: Any, sequence: int) -> None:
         """Look at what was stored."""
+        if self.groups and subject.startswith("hg.ack."):
+            told(self.groups, data)
         self._checks.appended(subject, data, sequence)
 
     def _purging(self, log: Log, subject: str) -> None:
@@ -124,6 +135,12 @@ class World:
                 self._checks.fail(
                     f"{instance.process} purges ({block.after}, {block.upto}] of {stream}, passed on is {settled}"
                 )
+
+    def _asking(self, instance: Instance, ask: Ask) -> None:
+        """Somebody asks for rows: nobody for what it has itself."""
+        problem = asked_in_vain(instance, ask, self.fabric.server, self.logs)
+        if problem is not None:
+            self._checks.fail(problem)
 
     def _still_unread(self, instance: Instance, purge: Purge) -> None:
         """A relay lets go of messages of an inbox: none that somebody who reads it has not acknowledged."""
@@ -198,6 +215,9 @@ class World:
             subscriber.told = tally.lost > 0 or after_loss
             subscriber.accepts = after_loss
         acks = Acknowledger(name, sequence, known)
+        if subscription.group is not None:
+            self._deal_on(name, Reading(name, snapshot, Account(copy.deepcopy(known)), acks))
+            return
         self._read_on(name, Reading(name, snapshot, Account(tally), acks, after_loss=after_loss))
 
     def _read_on(self, name: str, reading: Reading) -> None:
@@ -211,6 +231,22 @@ class World:
 
         instance = self.readers[name] = self._reader_instance(name, reading, machine, consume)
         instance.feed(None)
+
+    def _deal_on(self, name: str, reading: Reading) -> None:
+        """Begin to deal a group."""
+        rule = reading.snapshot.deployment.subscriptions[name].group
+        assert rule is not None
+        machine = DealerMachine(reading, rule, self.logs, 1 << 20, PlainCodec())
+        group = self.groups.get(name)
+        if group is None:
+            random = Random(f"group {self.scenario.seed} {name}")
+            group = self.groups[name] = SimulatedGroup(
+                self.subscribers[name], rule.lease_s, self.oracle, random, self._later
+            )
+            group.now, group.wrong = (lambda: self.fabric.queue.now), self._checks.fail
+            self._later(0.1, group.begin)
+        group.dealer = self.readers[name] = self._instance(f"reader-{name}", machine)
+        group.dealer.feed(None)
 
     def _reader_instance(
         self, name: str, reading: Reading, machine: ReaderMachine, consume: Callable[..., None]

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from headgate_studies.testing.world import company, rare
+from headgate_studies.testing.world import company, rare, stalls
+from headgate_studies.testing.world.dealt import GROUP_FAMILIES
+from headgate_studies.testing.world.doubled import DOUBLED_FAMILIES
 from headgate_studies.testing.world.scenario import AS_PLANNED, Action, Scenario, make_any
 from headgate_studies.testing.world.small import LIMITED, commits, small_scenario, subscription
 
@@ -259,5 +261,10 @@ FAMILIES: Final[tuple[Callable[[int, Random], Scenario], ...]] = (
     rare.served_from_memory,
     company.shared_inbox,
     company.shared_and_full,
+    stalls.stalled_and_old_copy,
+    stalls.owed_behind_a_gap,
+    stalls.small_logs_everywhere,
+    *GROUP_FAMILIES,
+    *DOUBLED_FAMILIES,
 )
 _BY_NAME: Final = {family.__name__: family for family in FAMILIES}

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from headgate_studies.testing.world.dealt import GROUP_MUTANTS
+from headgate_studies.testing.world.doubled import DOUBLED_MUTANTS
 from headgate_studies.testing.world.gateway_faults import GATEWAY_MUTANTS
 from headgate_studies.testing.world.mutant import Mutant
 from headgate_studies.testing.world.reader_faults import READER_MUTANTS
+from headgate_studies.testing.world.root_faults import ROOT_MUTANTS
 from headgate_studies.testing.world.sharing_faults import SHARING_MUTANTS
 from headgate_studies.testing.world.standby_faults import STANDBY_MUTANTS
 
@@ -172,12 +175,6 @@ RELAY_MUTANTS: Final = (
         "        done = taken\n        gone = len(done) - 1\n",
     ),
     Mutant(
-        "decisions of a stalled output are not recorded",
-        "relay.upkeep",
-        "                await self._port.publish(subject, self._port.codec.encode(block), replace=True)\n",
-        "                pass\n",
-    ),
-    Mutant(
         "outputs forgotten behind a gap",
         "relay.upkeep",
         " and state.core.gap(key.stream) is None\n            ",
@@ -306,8 +303,14 @@ RELAY_MUTANTS: Final = (
     Mutant(
         "rows for the full inbox of an ended subscription wait for ever",
         "relay.upkeep",
-        "if not output.queue or (output.stalled and await self._left(key)):",
+        "if not output.queue or (output.stalled and await self._left(key, output.queue[-1].block.upto)):",
         "if not output.queue:",
+    ),
+    Mutant(
+        "rows wait for ever for a site that has them from another parent",
+        "relay.upkeep",
+        "            return bool(report and same and",
+        "            return False and bool(report and same and",
     ),
     Mutant(
         "the past is not kept within the limits of the queue",
@@ -444,14 +447,14 @@ RELAY_MUTANTS: Final = (
     Mutant(
         "no past after a move before the first commit",
         "relay.backfill",
-        "if mine.start == NOW or reached >= upto:",
-        "if mine.start == NOW or mine.stay or reached >= upto:",
+        "if reached >= upto:",
+        "if mine.stay or reached >= upto:",
     ),
     Mutant(
         "history is not gone on with after a restart",
         "relay.backfill",
-        "if mine.start == NOW or reached >= upto:",
-        "if mine.start == NOW or output.reach is not None or upto == 0:",
+        "if reached >= upto:",
+        "if output.reach is not None or upto == 0:",
     ),
     Mutant(
         "limits of a link's receivers as whole numbers",
@@ -526,4 +529,13 @@ RELAY_MUTANTS: Final = (
         "        for subscription, stay in ():\n            tally = await self.insist(",
     ),
 )
-MUTANTS: Final = (*RELAY_MUTANTS, *READER_MUTANTS, *STANDBY_MUTANTS, *GATEWAY_MUTANTS, *SHARING_MUTANTS)
+MUTANTS: Final = (
+    *RELAY_MUTANTS,
+    *READER_MUTANTS,
+    *ROOT_MUTANTS,
+    *STANDBY_MUTANTS,
+    *GATEWAY_MUTANTS,
+    *SHARING_MUTANTS,
+    *GROUP_MUTANTS,
+    *DOUBLED_MUTANTS,
+)

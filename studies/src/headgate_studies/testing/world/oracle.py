@@ -34,13 +34,17 @@ class TrueCommit:
     upto: int
     version: int
     values: Ints
-    counts: dict[int, int] = field(default_factory=dict)
+    _seqs: dict[int, list[int]] = field(default_factory=dict)
+
+    def seqs(self, class_id: int) -> list[int]:
+        """The sequence numbers of those of its rows that a delivery class wants."""
+        if class_id not in self._seqs:
+            self._seqs[class_id] = (np.flatnonzero(wanted(class_id, self.values)) + self.after + 1).tolist()
+        return self._seqs[class_id]
 
     def count(self, class_id: int) -> int:
         """How many of its rows a delivery class wants."""
-        if class_id not in self.counts:
-            self.counts[class_id] = int(np.count_nonzero(wanted(class_id, self.values)))
-        return self.counts[class_id]
+        return len(self.seqs(class_id))
 
 
 @dataclass
@@ -51,6 +55,7 @@ class StreamTruth:
     read: int = 0
     """Rows of the source that were committed."""
     _ends: list[int] = field(default_factory=list)
+    _values: list[int] = field(default_factory=list)
 
     @property
     def head(self) -> int:
@@ -74,10 +79,21 @@ class StreamTruth:
             found.append(commit)
         return found
 
-    def value(self, seq: int) -> int:
-        """The value of a row."""
-        commit = self.commits[bisect_right(self._ends, seq - 1)]
-        return int(commit.values[seq - commit.after - 1])
+    def values(self, seqs: list[int]) -> list[int]:
+        """The values of some rows that were committed."""
+        if len(self._values) < self.head:
+            for commit in self.between(len(self._values), self.head):
+                self._values += commit.values.tolist()
+        return [self._values[seq - 1] for seq in seqs]
+
+
+@dataclass
+class _Summed:
+    """The first commits of a stream, summed up by subscription."""
+
+    commits: int = 0
+    upto: int = 0
+    found: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
 class Oracle:
@@ -88,6 +104,8 @@ class Oracle:
         self.versions: dict[int, Snapshot] = {}
         self._classes: dict[tuple[int, int], int | None] = {}
         self._alive: dict[tuple[int, str], frozenset[int]] = {}
+        self._first: dict[tuple[str, int], TrueCommit] = {}
+        self._summed: dict[str, _Summed] = {}
 
     def class_of(self, version: int, subscription: int) -> int | None:
         """The delivery class of a subscription under a version, None when it is not served then."""
@@ -110,17 +128,25 @@ class Oracle:
             )
         return self._alive[key]
 
+    def _first_commit(self, stream: str, subscription: int) -> TrueCommit | None:
+        """The first commit that serves a subscription; commits are only added, so it stays the first."""
+        key = (stream, subscription)
+        if key not in self._first:
+            for commit in self.streams[stream].commits:
+                if self.class_of(commit.version, subscription) is not None:
+                    self._first[key] = commit
+                    break
+        return self._first.get(key)
+
     def starts(self, stream: str, subscription: int) -> int | None:
         """The sequence number before the first row that a subscription is owed from its first commit on."""
-        for commit in self.streams[stream].commits:
-            if self.class_of(commit.version, subscription) is not None:
-                return commit.after
-        return None
+        commit = self._first_commit(stream, subscription)
+        return None if commit is None else commit.after
 
     def first_class(self, stream: str, subscription: int) -> int | None:
         """The delivery class under which a subscription is served first: it gets the past by this one."""
-        found = (self.class_of(commit.version, subscription) for commit in self.streams[stream].commits)
-        return next((class_id for class_id in found if class_id is not None), None)
+        commit = self._first_commit(stream, subscription)
+        return None if commit is None else self.class_of(commit.version, subscription)
 
     def rows(self, stream: str, subscription: int, after: int, upto: int, *, past: int | None = None) -> list[int]:
         """The sequence numbers in (after, upto] that a subscription is owed.
@@ -134,28 +160,38 @@ class Oracle:
                 class_id = past
             if class_id is None:
                 continue
-            places = np.flatnonzero(wanted(class_id, commit.values)) + commit.after + 1
-            found += [int(seq) for seq in places if after < seq <= upto]
+            seqs = commit.seqs(class_id)
+            whole = after <= commit.after and commit.upto <= upto
+            found += seqs if whole else [seq for seq in seqs if after < seq <= upto]
         return found
 
     def sums(self, stream: str, upto: int) -> dict[int, tuple[int, int]]:
-        """By subscription that was served by then, where it starts and how many rows were matched for it."""
-        found: dict[int, tuple[int, int]] = {}
-        for commit in self.streams[stream].commits:
-            if commit.upto > upto:
-                break
-            snapshot = self.versions[commit.version]
-            for name, each in snapshot.deployment.subscriptions.items():
-                identity, class_id = snapshot.subscription_ids[name], snapshot.class_ids[name]
-                if each.stream != stream:
-                    continue
-                if identity not in found:
-                    found[identity] = (
-                        self._before(stream, class_id, commit) if each.start == EARLIEST else (commit.after, 0)
-                    )
-                starts, count = found[identity]
-                found[identity] = (starts, count + commit.count(class_id))
-        return found
+        """By subscription that was served by then, where it starts and how many rows were matched for it.
+
+        Goes on from what was summed up before; who asks for less than that begins again.
+        """
+        summed = self._summed.get(stream)
+        if summed is None or summed.upto > upto:
+            summed = self._summed[stream] = _Summed()
+        commits = self.streams[stream].commits
+        while summed.commits < len(commits) and commits[summed.commits].upto <= upto:
+            self._sum_up(stream, commits[summed.commits], summed.found)
+            summed.upto = commits[summed.commits].upto
+            summed.commits += 1
+        return dict(summed.found)
+
+    def _sum_up(self, stream: str, commit: TrueCommit, found: dict[int, tuple[int, int]]) -> None:
+        """Add what one commit has for everybody whom its version serves."""
+        snapshot = self.versions[commit.version]
+        for name, each in snapshot.deployment.subscriptions.items():
+            if each.stream != stream:
+                continue
+            identity, class_id = snapshot.subscription_ids[name], snapshot.class_ids[name]
+            if identity not in found:
+                wants_past = each.start == EARLIEST
+                found[identity] = self._before(stream, class_id, commit) if wants_past else (commit.after, 0)
+            starts, count = found[identity]
+            found[identity] = (starts, count + commit.count(class_id))
 
     def _before(self, stream: str, class_id: int, first: TrueCommit) -> tuple[int, int]:
         """What a subscription that wants the past gets of it: rows of its class under versions that had that class."""

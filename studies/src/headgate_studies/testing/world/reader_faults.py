@@ -17,9 +17,9 @@ READER_MUTANTS: Final = (
     Mutant(
         "acknowledged before the consumer is done",
         "client.reader",
-        "                    await self._port.hand_over(told)\n                    if not reading.confirming:\n",
+        "                    await self._hand_over(told)\n                    if not reading.confirming:\n",
         "                    reading.acks.note(reading.account.tally)\n"
-        "                    await self._port.hand_over(told)\n                    if not reading.confirming:\n",
+        "                    await self._hand_over(told)\n                    if not reading.confirming:\n",
     ),
     Mutant(
         "a reader does not see a gap",
@@ -84,8 +84,14 @@ READER_MUTANTS: Final = (
     Mutant(
         "versions that root logs name are deleted",
         "service.purging",
-        "named = covered([*roots, *others], old)",
-        "named = covered(others, old)",
+        "self._apart_from(covered([*roots, *others], old), old, stored)",
+        "self._apart_from(covered(others, old), old, stored)",
+    ),
+    Mutant(
+        "versions that others are changes of are deleted",
+        "service.purging",
+        "            while base is not None and base not in staying:",
+        "            while base is not None and base not in staying and version < 0:",
     ),
     Mutant(
         "the books are stored without a fence",

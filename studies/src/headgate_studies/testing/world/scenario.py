@@ -39,6 +39,10 @@ class Action:
         return f"{self.time_s:7.2f} s  {self.kind:<12} {self.place} {self.other} {self.number:g}".rstrip()
 
 
+ROOMY: Final = 2 << 30
+"""Bytes of a root log that never fills."""
+
+
 @dataclass(frozen=True)
 class Scenario:
     """Where it begins, and what happens."""
@@ -55,8 +59,15 @@ class Scenario:
     delay_s: float
     squeeze: bool = False
     """Whether the past of root logs is given up as soon as it may be; then nobody subscribes to the past."""
+    root_bytes: int = ROOMY
+    """How much a root log holds; where that is little, nobody subscribes to the past either."""
     gateway_messages: int = 0
     """How many messages the gateway of each site holds in memory; 0 where readers read their inboxes themselves."""
+
+    @property
+    def forgets(self) -> bool:
+        """Whether root logs give up their past while it runs."""
+        return self.squeeze or self.root_bytes < ROOMY
 
     def without(self, left_out: frozenset[int]) -> Scenario:
         """The same with some actions left out, by their places."""
@@ -83,6 +94,7 @@ AS_PLANNED: Final = "as planned"
 """The other place of an action that leaves the plan as it is."""
 _STORMS: Final = 0.3
 _SQUEEZED: Final = 0.5
+_SMALL_ROOTS: Final = 0.25
 _SHARED: Final = 0.5
 _KINDS: Final = (*FAULTS, *CHANGES)
 
@@ -98,7 +110,9 @@ def make_any(seed: int, length_s: float = 40.0) -> Scenario:
         for name in (f"u{number}" for number in range(random.randint(1, 5)))
     }
     squeeze = Random(f"squeeze {seed}").random() < _SQUEEZED
-    if squeeze:
+    small = Random(f"root log {seed}")
+    root_bytes = small.choice((150_000, 400_000)) if small.random() < _SMALL_ROOTS else ROOMY
+    if squeeze or root_bytes < ROOMY:
         subscriptions = {name: replace(each, start="now") for name, each in subscriptions.items()}
     deployment = Deployment(
         {name: Stream(name, SCHEMA, Source("generator"), roots[name]) for name in streams},
@@ -129,6 +143,7 @@ def make_any(seed: int, length_s: float = 40.0) -> Scenario:
         heavy_rows=random.choice((10, 5_000)),
         delay_s=random.choice((0.02, 0.02, 0.3)),
         squeeze=squeeze,
+        root_bytes=root_bytes,
     )
 
 

@@ -127,6 +127,8 @@ class Simulation(Commits, Changes, OldTables, Troubles):
             self._revive(site)
         for gateway in self.gateways.values():
             gateway.instance.resume()
+        for group in self.groups.values():
+            group.heal()
         for name, service in list(self.services.items()):
             service.resume()
             self._revive_service(name)

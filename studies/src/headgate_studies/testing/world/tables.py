@@ -14,6 +14,7 @@ from headgate.wire.block import Block
 from headgate.wire.ledger import Tally
 from headgate.wire.logs import Log
 from headgate.wire.manifest import Manifest
+from headgate.wire.snapshot import SnapshotChange
 from headgate_studies.testing.world.codec import PlainCodec
 from headgate_studies.testing.world.deployed import World
 
@@ -36,6 +37,9 @@ class OldTables(World):
             self.result.versions_deleted += 1
             for name in self._names(int(version)):
                 self._checks.fail(f"version {version} of the catalog is deleted, and {name} names it")
+            for stored in self.fabric.server.read(log, self.logs.any_table, 0, limit=1 << 20):
+                if isinstance(stored.data, SnapshotChange) and stored.data.base == int(version):
+                    self._checks.fail(f"version {version} of the catalog is deleted, and {stored.subject} changes it")
 
     def _names(self, version: int) -> Iterator[str]:
         """Everything that still needs a version, by looking everywhere."""

@@ -20,6 +20,7 @@ from headgate_studies.testing.world.scenario import Action
 
 _STORED_S: Final = 5.0  # so long a consumer that goes away waits for its last acknowledgement
 
+_AT_ONCE_S: Final = 1.2  # what comes by a second path is read within so long
 _SERVED_S: Final = 6.0  # a parent that is dead is noticed, replaced and made up for within so long
 
 
@@ -41,12 +42,17 @@ class Troubles(World):
         self._buried.discard(place)
         self._revive(place)
 
-    def _look_at(self, place: str) -> None:
+    def _sever(self, action: Action) -> None:
+        """A relay is cut off for less than it takes to be noticed: who has two paths does not wait for it."""
+        self._cut(action)
+        self._later(action.number - _AT_ONCE_S, self._look_at, action.other, _AT_ONCE_S, 2)
+
+    def _look_at(self, place: str, within_s: float = _SERVED_S, paths: int = 1) -> None:
         """What was committed by now has to be read a little later."""
         for name, each in self.snapshot.deployment.subscriptions.items():
             commits = self.oracle.streams[each.stream].commits
-            if each.site == place and commits and not self._quiet:
-                self._later(_SERVED_S - 0.1, self._served, name, commits[-1].upto)
+            if each.site == place and commits and not self._quiet and each.paths >= paths:
+                self._later(within_s - 0.1, self._served, name, commits[-1].upto)
 
     def _served(self, name: str, upto: int) -> None:
         if self.subscribers[name].done < upto and not self._quiet:
@@ -155,6 +161,58 @@ class Troubles(World):
             self.zombies.append(old)
             self._start_reader(name, from_position=self.random.random() < 0.3)
             self._later(action.number, old.kill)
+
+    def _kill_member(self, action: Action) -> None:
+        """A member of a group dies with what it holds, and comes back as another run of itself."""
+        for group in self.groups.values():
+            member = group.any_member(self.random)
+            member.alive = False
+            self._later(action.number, group.come_back, member)
+
+    def _leave_member(self, action: Action) -> None:
+        """A member says that it goes, and comes back later."""
+        for group in self.groups.values():
+            member = group.any_member(self.random)
+            if member.alive:
+                group.leave(member)
+                self._later(action.number, group.come_back, member)
+
+    def _stall_member(self, action: Action) -> None:
+        for group in self.groups.values():
+            group.any_member(self.random).until_s = self.fabric.queue.now + action.number
+
+    def _lossy_member(self, action: Action) -> None:
+        for group in self.groups.values():
+            member = group.any_member(self.random)
+            member.lossy = 0.5
+            self._later(action.number, setattr, member, "lossy", 0.0)
+
+    def _hoard_rows(self, _: Action) -> None:
+        """A member is never done with some of its rows, though it goes on asking."""
+        for group in self.groups.values():
+            group.any_member(self.random).hoards = True
+
+    def _kill_dealer(self, action: Action) -> None:
+        for name in self.groups:
+            if self.readers[name].alive:
+                self.readers[name].kill()
+                self._later(action.number / 3, self._revive_reader, name)
+
+    def _two_dealers(self, action: Action) -> None:
+        """Another dealer begins while the old one still runs, and still has answers on their way."""
+        for name in self.groups:
+            old = self.readers[name]
+            if old.alive and name in self.snapshot.subscription_ids:
+                self.zombies.append(old)
+                self._start_reader(name)
+                self._later(action.number, old.kill)
+
+    def _lossy_dealer(self, action: Action) -> None:
+        """Requests of a dealer to the server, and answers, get lost."""
+        for name in self.groups:
+            for link in self.fabric.network.between(self.readers[name].process, SERVER):
+                link.loss = 0.3
+                self._later(action.number, setattr, link, "loss", 0.0)
 
     def _lossy_reader(self, action: Action) -> None:
         """Requests and answers of a reader get lost."""

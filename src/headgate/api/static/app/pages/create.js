@@ -1,8 +1,8 @@
 // Making a subscription, or changing one: with a preview of what would match and what it would cost on which link.
 import { get, named, overview, send, user } from "../api.js";
 import { h, settled } from "../dom.js";
-import { arrow, bits, percent, perSecond, several } from "../format.js";
-import { gauge, trouble } from "../parts.js";
+import { arrow, bits, percent, perSecond, quality, several } from "../format.js";
+import { gauge, nameLink, trouble } from "../parts.js";
 
 const field = (words, input, all = false) => h("label", { class: all ? "all" : null }, words, input);
 
@@ -32,7 +32,7 @@ export async function make({ settings }) {
   policy.value = before.policy ? JSON.stringify(before.policy, null, 1) : "";
   const resolutionField = field("Resolution in space", resolution);
   const columns = h("p", { class: "faint all" });
-  const shown = h("div", { "aria-live": "polite" }, h("p", { class: "faint" }, user === null ? "Write a filter, and its share of the rows is shown here." : "It is checked when you make it, and gets the rows and columns that you were granted."));
+  const shown = h("div", { "aria-live": "polite" }, h("p", { class: "faint" }, "Write a filter, and its share of the rows is shown here."));
   const said = h("div");
   const button = h("button", { class: "main" }, copied ? "Change it" : "Make it");
 
@@ -51,7 +51,7 @@ export async function make({ settings }) {
   async function preview() {
     const mine = ++asked;
     describe();
-    if (user !== null) return;
+    if (!site.value) return;
     try {
       const [found, all] = await Promise.all([send("POST", "/api/preview", { name: name.value || "preview", ...document_() }), overview()]);
       if (mine === asked) shown.replaceChildren(...judged(found, all));
@@ -69,7 +69,12 @@ export async function make({ settings }) {
         continue;
       }
       const range = most - least < 0.0005 ? percent(least) : `${percent(least)} to ${percent(most)}`;
-      nodes.push(h("p", {}, h("strong", { class: "share" }, range), ` of the last ${several(part.evaluated, "row")}${part.rows_per_s === null ? "" : `: about ${perSecond(part.rows_per_s)}`}.`, most - least < 0.0005 ? "" : " Rows that nobody wanted are not kept, hence the range."));
+      const rate = part.rows_per_s === null ? "" : `: about ${perSecond(part.rows_per_s)}`;
+      if (user !== null) {
+        nodes.push(h("p", {}, h("strong", { class: "share" }, range), ` of the rows of ${part.stream}${rate}, by ${several(part.looked_at, "row")} that were drawn at random.`), h("p", { class: "faint" }, "You get the rows and columns of it that you were granted."));
+        continue;
+      }
+      nodes.push(h("p", {}, h("strong", { class: "share" }, range), ` of the last ${several(part.evaluated, "row")}${rate}.`, most - least < 0.0005 ? "" : " Rows that nobody wanted are not kept, hence the range."));
       nodes.push(h("h3", {}, "What it would cost"));
       if (!part.path.length) nodes.push(h("p", {}, part.path.length === 0 && site.value === streams[part.stream]?.root ? "Nothing on any link: it is delivered at the root." : `${site.value} does not get ${part.stream} yet: the planner would attach it.`));
       else nodes.push(h("ul", { class: "list" }, part.hops.map((hop) => {
@@ -78,8 +83,20 @@ export async function make({ settings }) {
         return h("li", {}, h("div", { class: "row" }, arrow(hop.link), after === null ? h("span", { class: "faint" }, `${percent(hop.extra_share)} more rows`) : gauge(after)),
           h("div", { class: "faint" }, hop.extra_share ? `${bits(hop.extra_bytes_per_s)} more${link?.load == null ? "" : `, from ${percent(link.load)}`}` : "nothing more: it carries these rows already"));
       })));
+      nodes.push(...charged(part.costs));
     }
     if (found.filter.simplified && found.filter.simplified !== (where.value.trim() || "TRUE")) nodes.push(h("h3", {}, "It means"), h("pre", {}, found.filter.simplified));
+    return nodes;
+  }
+
+  /** What the plan would grant it, and who would get less. */
+  function charged(costs) {
+    if (!costs) return [];
+    const nodes = [h("h3", {}, "Who would get less")];
+    const more = costs.losers_count - costs.losers.length;
+    if (!costs.losers.length) nodes.push(h("p", {}, "Nobody, by the plan in force."));
+    else nodes.push(h("ul", { class: "list" }, costs.losers.map((each) => h("li", {}, h("div", { class: "row" }, nameLink(each.subscription), h("span", {}, each.quality_after < each.quality_before - 0.0005 ? `quality ${quality(each.quality_before)} → ${quality(each.quality_after)}` : `drop ${percent(each.drop_before)} → ${percent(each.drop_after)}`)))), more ? h("li", { class: "faint" }, `and ${several(more, "more subscription")}`) : null));
+    if (costs.granted?.quality != null) nodes.push(h("p", { class: "faint" }, `It would itself get quality ${quality(costs.granted.quality)}, drop ${percent(costs.granted.drop)}${costs.granted.binds ? `: ${costs.granted.binds}` : ""}.`));
     return nodes;
   }
 
@@ -111,7 +128,7 @@ export async function make({ settings }) {
     h("div", { class: "all row" }, button, h("a", { class: "button", href: "#/subscriptions" }, "Leave it")), h("div", { class: "all" }, said));
   policy.setAttribute("aria-label", "Policy as JSON");
   const node = h("div", {}, h("h1", {}, copied ? `Change or copy ${copied.name}` : "New subscription"),
-    h("div", { class: "grid" }, h("section", { class: "panel wide" }, form), h("section", { class: "panel narrow" }, h("h2", {}, user === null ? "Preview" : "What you get"), shown)));
+    h("div", { class: "grid" }, h("section", { class: "panel wide" }, form), h("section", { class: "panel narrow" }, h("h2", {}, "Preview"), shown)));
   preview();
   return { title: "New subscription", node, every: 3_600_000 };
 }

@@ -1,0 +1,66 @@
+"""Advice on reduction policies of a running deployment: what each level would drop of the rows that came lately."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from headgate.errors import HeadgateError
+from headgate.model import Schema, Stream, Subscription
+from headgate.reduction import Policy, parse_policy
+from headgate.reduction.advise import Advice, advise, candidates, kept_share
+from headgate.service.previewing import RecentRows, matching
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyQuestion:
+    """Which policy to judge, and how much may stay of the rows.
+
+    Without a policy the subscription's own is judged, or one that suits the columns where it has none. `target` is a
+    fraction of the rows, or a rate such as `50/s`. `window` is how many rows a queue holds when it is packed.
+    """
+
+    policy: Mapping[str, Any] | None = None
+    target: float | str = 0.5
+    window: int = 1000
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyAdvice:
+    """What was found, for the policy as it was judged."""
+
+    advice: Advice
+    policy: Policy
+
+    def to_document(self) -> dict[str, Any]:
+        """JSON-ready: the levels as written and in the proposed order, each with the fractions that it drops."""
+        return {**asdict(self.advice), "policy": self.policy.text}
+
+
+def subscription_rows(recent: RecentRows, subscription: Subscription, stream: Stream) -> pa.RecordBatch:
+    """The rows of a subscription among recent ones, oldest first, with the columns that it takes."""
+    names = list(subscription.select or stream.schema.names)
+    found = [
+        rows.filter(pa.array(matching(subscription, stream, rows))).select(names)
+        for rows, _ in reversed(recent.batches)
+    ]
+    schema = pa.schema([stream.schema.arrow.field(name) for name in names])
+    batches = pa.Table.from_batches(found, schema=schema).combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def advise_on(
+    rows: pa.RecordBatch, schema: Schema, question: PolicyQuestion, rate_rows_per_s: float | None = None
+) -> PolicyAdvice:
+    """Judge a policy on rows. `rate_rows_per_s` is how fast they come, for a target that is a rate."""
+    if not rows.num_rows:
+        raise HeadgateError("no row of it came lately", hint="ask again when rows flow", kind="unavailable")
+    if question.policy is None:
+        policy = candidates(schema, rows, question.key)
+    else:
+        policy = parse_policy(question.policy, schema, where="policy")
+    return PolicyAdvice(advise(policy, rows, kept_share(question.target, rate_rows_per_s), question.window), policy)
