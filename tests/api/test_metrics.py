@@ -33,6 +33,7 @@ def asked() -> set[str]:
 @pytest.mark.nats
 def test_metrics_agree_with_the_status(tmp_path: Path, nats_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     document = small(all={"site": "leaf", "quality": {"at_least": 0.5}}, fast={"site": "mid", "where": "speed > 15"})
+    document["links"] = {"pairs": [{"between": ["root", "mid"], "capacity": "1 Mbit/s"}]}
 
     async def work(api: Api) -> None:
         await api.live.commit("fleet", rows(0, 300), 0)
@@ -69,6 +70,13 @@ def test_metrics_agree_with_the_status(tmp_path: Path, nats_url: str, monkeypatc
         assert len(buckets) == 15
         assert sorted(buckets) == buckets
         assert found["headgate_link_bytes_total"]["root", "mid"] > 0
+        links = (await api.json("GET", "/api/status"))["links"]
+        assert found["headgate_link_declared_bytes_per_second"]["root", "mid"] == 125_000
+        assert found["headgate_link_budget_bytes_per_second"]["root", "mid"] == links["root->mid"]["budget_bytes_per_s"]
+        assert set(found["headgate_link_used_bytes_per_second"]) == {("root", "mid"), ("mid", "leaf")}
+        said = {tuple(name.split("->")): float(each["off"] is not None) for name, each in links.items()}
+        assert found["headgate_link_misdeclared"] == said
+        assert "headgate_link_round_trip_seconds" not in found  # both ends are one server
         assert found["headgate_jitter_seconds_count"]["leaf", "fleet"] == 299
         assert found["headgate_contracts_kept_by_site"]["leaf", "fleet"] == 1
         assert found["headgate_process_memory_bytes"]["service",] > 1 << 20

@@ -13,6 +13,9 @@ from tests.client.helpers import rows
 from tests.live import small, until
 
 from headgate.api import gateway
+from headgate.protocol.reports import ArrivalReport, LinksReport, LinkUp, PeerFigures, RelayReport
+from headgate.service import status
+from headgate.service.link_status import links_now
 
 pytestmark = pytest.mark.nats
 
@@ -36,6 +39,8 @@ def test_an_overview_has_links_with_rates_and_attainment_pages(tmp_path: Path, n
         link = next(each for each in found["links"] if each["name"] == "root->mid")
         assert (link["limit_bytes_per_s"], link["limited_by"], link["streams"]) == (125_000, "capacity", ["fleet"])
         assert link["load"] == pytest.approx(link["bytes_per_s"] / 125_000)
+        assert (link["declared_bytes_per_s"], link["budget_bytes_per_s"]) == (125_000, 125_000)
+        assert (link["round_trip_s"], link["resent"]) == (None, None)  # both ends are one server
         assert (found["subscriptions"], found["contracts"], found["contracts_below"]) == (21, 1, 0)
         assert found["streams"]["fleet"]["parents"] == {"mid": "root", "leaf": "mid"}
         assert found["sites"]["mid"]["subscriptions"] == 20
@@ -49,6 +54,48 @@ def test_an_overview_has_links_with_rates_and_attainment_pages(tmp_path: Path, n
         assert (await api.json("GET", "/api/attainment", params={"state": "unwell"}))["total"] == 0
         await api.json("GET", "/api/attainment", 422, params={"sort": "luck"})
         await api.json("GET", "/api/attainment", 422, params={"limit": 1001})
+
+    api_test(tmp_path, nats_url, document, work)
+
+
+def test_links_are_shown_as_declared_measured_and_used(
+    tmp_path: Path, nats_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What relays and kernels of other hosts would say of a link is in the overview and in the metrics alike."""
+    document = small(all={"site": "leaf"})
+    document["links"] = {"pairs": [{"between": ["root", "mid"], "capacity": "1 Mbit/s"}]}
+    carried = RelayReport(site="root", time_ms=1, link_bytes={"fleet:mid": 9}, link_messages={"fleet:mid": 1})
+    seen = ArrivalReport(bytes=9, used_bytes_per_s=24_000.0, rate_bytes_per_s=25_000.0, queue_s=0.5, busy=True)
+    relays = {"root": carried, "mid": RelayReport(site="mid", time_ms=1, taken={"root": seen})}
+    kernel = PeerFigures(round_trip_s=0.075, least_round_trip_s=0.07, resent=0.125)
+    watched = {
+        "mid": LinksReport(site="mid", time_ms=1, above={"": LinkUp(address="m:1")}),
+        "root": LinksReport(site="root", time_ms=1, below={"m:1": kernel}),
+    }
+
+    async def work(api: Api) -> None:
+        monkeypatch.setattr(status, "links_now", lambda deployment, *_: links_now(deployment, relays, watched))
+
+        async def shown() -> Any:
+            links = (await api.json("GET", "/api/overview"))["links"]
+            return next((each for each in links if each["name"] == "root->mid" and each["used_bytes_per_s"]), None)
+
+        link = await until(shown)
+        assert link["declared_bytes_per_s"] == link["budget_bytes_per_s"] == link["limit_bytes_per_s"] == 125_000
+        assert (link["measured_bytes_per_s"], link["measured_busy"], link["used_bytes_per_s"]) == (25_000, True, 24_000)
+        assert link["off"] == "declared 5.0 times too high"
+        assert (link["round_trip_s"], link["resent"]) == (0.075, 0.125)
+        text = (await api.http.get("/metrics")).text
+        for name, value in (
+            ("declared_bytes_per_second", "125000.0"),
+            ("measured_bytes_per_second", "25000.0"),
+            ("used_bytes_per_second", "24000.0"),
+            ("budget_bytes_per_second", "125000.0"),
+            ("round_trip_seconds", "0.075"),
+            ("resent_ratio", "0.125"),
+            ("misdeclared", "1.0"),
+        ):
+            assert f'headgate_link_{name}{{from="root",to="mid"}} {value}' in text
 
     api_test(tmp_path, nats_url, document, work)
 

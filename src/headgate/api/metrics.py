@@ -144,8 +144,19 @@ def _sites(status: Mapping[str, Any]) -> Iterator[Metric]:
     links = {tuple(name.split("->", 1)): each for name, each in status["links"].items()}
     for key, about in (("bytes", "Bytes on a link."), ("messages", "Messages on a link.")):
         yield counter(f"link_{key}", about, ("from", "to"), ((ends, each[key]) for ends, each in links.items()))
-    latency = ((ends, each["latency_s"]) for ends, each in links.items())
-    yield gauge("link_latency_seconds", "The measured latency of a link.", ("from", "to"), latency)
+    for key, name, about in (
+        ("latency_s", "latency_seconds", "The measured latency of a link."),
+        ("declared_bytes_per_s", "declared_bytes_per_second", "What a link is declared to carry."),
+        ("measured_bytes_per_s", "measured_bytes_per_second", "What the receiver has seen that a link carries."),
+        ("used_bytes_per_s", "used_bytes_per_second", "What has come over a link lately."),
+        ("budget_bytes_per_s", "budget_bytes_per_second", "What may be sent on a link."),
+        ("round_trip_s", "round_trip_seconds", "The round trip of a link by the kernels of its ends."),
+        ("resent", "resent_ratio", "The share of the bytes of the last minute that the sender took for lost."),
+    ):
+        yield gauge(f"link_{name}", about, ("from", "to"), ((ends, each[key]) for ends, each in links.items()))
+    about = "Whether a link was seen to carry much more or less than is declared, as `headgate status` says."
+    off = ((ends, float(each["off"] is not None)) for ends, each in links.items())
+    yield gauge("link_misdeclared", about, ("from", "to"), off)
 
 
 def _machine(status: Mapping[str, Any]) -> Iterator[Metric]:

@@ -24,6 +24,11 @@ _CELLS: Final = 5000
 """Subscriptions that get a cell of their own in the heat view; of more only streams and sites have cells."""
 _CHANGES: Final = 20
 _ALERTS: Final = 50
+_SEEN: Final = (
+    "declared_bytes_per_s", "measured_bytes_per_s", "measured_busy", "used_bytes_per_s", "budget_bytes_per_s", "off",
+    "round_trip_s", "resent",
+)  # fmt: skip
+"""What the status knows of a link's bandwidth, and the kernels of both ends of it; null where nothing was seen."""
 
 
 @routes.get("/overview", summary="Whether all is well, who is not, and why: sites, links and streams with their rates")
@@ -139,6 +144,7 @@ def _links(here: Gateway, snapshot: Snapshot, status: Mapping[str, Any]) -> list
                 "limit_bytes_per_s": limit,
                 "limited_by": None if limit is None else limited_by,
                 "load": None if used_of_limit is None or not limit else used_of_limit / limit,
+                **{key: now.get(key) for key in _SEEN},
                 "delay_s": link.delay_s,
                 "latency_s": now.get("latency_s"),
                 "bytes": now.get("bytes", 0),

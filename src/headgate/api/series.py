@@ -18,7 +18,9 @@ MOST: Final = 1000
 FIGURES: Final[Mapping[str, tuple[str, ...]]] = {
     "streams": ("rows_in", "evaluated", "dead", "shed", "head", "difference"),
     "sites": ("upload_bytes", "download_bytes", "inbox_bytes", "queued_rows", "level", "cpu_s"),
-    "links": ("bytes", "messages", "latency_s", "queued_rows", "reduced"),
+    "links": (
+        "bytes", "messages", "latency_s", "round_trip_s", "resent", "measured_bytes_per_s", "queued_rows", "reduced",
+    ),
     "subscriptions": (
         "matched", "delivered", "reduced", "expired", "in_flight", "queued_rows", "level", "quality", "commit_delay_ms",
         "event_delay_ms",
