@@ -130,6 +130,35 @@ def test_a_preview_is_what_brute_force_says(tmp_path: Path, nats_url: str) -> No
     api_test(tmp_path, nats_url, document, work)
 
 
+def test_a_subscription_that_is_made_is_told_its_share_at_once(tmp_path: Path, nats_url: str) -> None:
+    """By the rows that were drawn before matching, whether anybody wanted them or not: here all rows there are."""
+    batch = rows(0, 16)
+    speeds = batch.column("speed").to_pylist()
+
+    def share(least: float) -> float:
+        return sum(each > least for each in speeds) / 16
+
+    async def work(api: Api) -> None:
+        new = {"name": "new", "stream": "fleet", "site": "leaf", "where": "speed > 10"}
+        nothing = await api.json("POST", "/api/subscriptions", 201, json={**new, "name": "early"})
+        assert (nothing["matched_share"], nothing["matched_sample"]) == (None, None)
+        await api.live.commit("fleet", batch, 0)
+        api.gateway.shares._drawn.clear()  # a sample is read every few seconds
+        made = await api.json("POST", "/api/subscriptions", 201, json=new)
+        assert 0 < made["matched_share"] == share(10) < 1
+        sample = made["matched_sample"]
+        assert (sample["rows"], sample["at_least"] < share(10) < sample["at_most"]) == (16, True)
+        changed = {key: value for key, value in new.items() if key != "name"} | {"where": "speed > 20"}
+        other = await api.json("PUT", "/api/subscriptions/new", json=changed)
+        assert other["matched_share"] == share(20) != share(10)
+        assert (await api.json("GET", "/api/subscriptions/early"))["matched_share"] == share(10)
+        for least in (0, 5, 15, 30):  # one filter after another, as somebody who tries them does
+            found = await api.json("PATCH", "/api/subscriptions/new", json={"where": f"speed > {least}"})
+            assert found["matched_share"] == share(least)
+
+    api_test(tmp_path, nats_url, small(fast={"site": "leaf", "where": "speed > 25"}), work)
+
+
 def test_what_nobody_wanted_makes_the_share_a_range(tmp_path: Path, nats_url: str) -> None:
     async def work(api: Api) -> None:
         batch = rows(0, 200)

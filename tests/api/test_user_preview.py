@@ -35,6 +35,11 @@ def test_a_user_is_told_the_share_that_would_match_by_rows_that_nobody_chose(tmp
                 assert found["filter"]["simplified"] == found["subscription"]["where"] == "speed > 3"
                 assert not [word for word in HIDDEN if word in str(found)]
                 await _refused(ada, here)
+                made = await ada("POST", "/api/subscriptions", 201, json=WISH)
+                sample = made["matched_sample"]
+                assert (sample["at_least"], sample["at_most"]) == (part["share_at_least"], part["share_at_most"])
+                assert sample["at_least"] < made["matched_share"] < sample["at_most"]
+                assert not [word for word in HIDDEN if word in str(made)]
 
     asyncio.run(run())
 

@@ -14,7 +14,7 @@ from headgate.api.keys import IdempotencyKeys
 from headgate.api.pacing import PacedQuestions
 from headgate.api.problems import ApiError
 from headgate.api.readers import MOST_OF_USER, HttpReaders
-from headgate.api.recent import RecentStreams
+from headgate.api.recent import RecentStreams, SampledShares
 from headgate.api.series import Rates, Series
 from headgate.api.users import Users
 from headgate.api.views import status_for
@@ -126,6 +126,7 @@ class Gateway:
         self.series = Series()
         self.rates = Rates()
         self.recent = RecentStreams()
+        self.shares = SampledShares()
         self._judging = asyncio.Lock()
         self._attained: tuple[tuple[int, int], list[Attained]] | None = None
         self._status = Recent(self._read_status)
@@ -241,7 +242,7 @@ class Gateway:
         filtered: dict[str, Any] | None = None
         with noted(SERVICE, "a filter names what its owner may no longer see", FilterError):
             filtered = await asyncio.to_thread(filter_document, found, stream)
-        plan, planner = await self.granted(), await self.planner()
+        plan = await self.granted()
         predicted = None if plan is None else plan.subscriptions.get(name)
         return {
             "name": name,
@@ -251,11 +252,28 @@ class Gateway:
             "filter": filtered,
             "class": identity,
             "sharing": sharing(snapshot)[identity],
-            "matched_share": planner.get("subscriptions", {}).get(name, {}).get("selectivity"),
+            **await self.matched(name),
             "granted": (
                 None if predicted is None or plan is None else prediction_document(predicted, plan.unknown_rates)
             ),
         }
+
+    async def matched(self, name: str) -> dict[str, Any]:
+        """The share of its stream's rows that a subscription matched in the last minutes, None where nothing is known.
+
+        The planner has measured it, unless the catalog has changed since: then it is judged by the rows that were drawn
+        from the stream last, `matched_sample` of them, and lies in that interval with 95 %.
+        """
+        snapshot, planner = await self.snapshot(), await self.planner()
+        measured = planner.get("subscriptions", {}).get(name, {}).get("selectivity")
+        drawn = None
+        if name in snapshot.class_ids and (measured is None or planner["revision"] != snapshot.revision):
+            with noted(SERVICE, "a filter cannot be judged by the rows that were drawn", FilterError):
+                drawn = await self.shares.get(self.client.fabric, snapshot, name)
+        if drawn is None:
+            return {"matched_share": measured, "matched_sample": None}
+        found = {"rows": drawn.rows, "at_least": drawn.at_least, "at_most": drawn.at_most}
+        return {"matched_share": drawn.share, "matched_sample": found}
 
 
 class UserGateway(Gateway):
@@ -302,6 +320,10 @@ class UserGateway(Gateway):
         snapshot, found = await self.snapshot(), await self.whole.planner()
         mine = {name: each for name, each in found.get("subscriptions", {}).items() if name in snapshot.class_ids}
         return {"subscriptions": mine, "time_ms": found.get("time_ms", 0)} if mine else {}
+
+    async def matched(self, name: str) -> dict[str, Any]:
+        """As for an operator: the subscription is narrowed by the grant, so that it tells no more than its rows."""
+        return await self.whole.matched(name)
 
     async def _member(self, snapshot: Snapshot, name: str) -> dict[str, Any]:
         """As for an operator, without which link or site binds: that is everybody's."""

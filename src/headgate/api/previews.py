@@ -14,7 +14,8 @@ from headgate.service.describing import filter_document, subscription_document
 from headgate.service.preview_costs import costs_of
 from headgate.service.previewing import preview
 from headgate.service.proposing import measured_sizes
-from headgate.service.user_preview import read_sample, share_document, wish_document, wished
+from headgate.service.sampled_share import read_sample
+from headgate.service.user_preview import share_document, wish_document, wished
 
 routes = router("subscriptions")
 

@@ -7,29 +7,21 @@ nothing about what others subscribe to. What links would carry is an operator's 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-
 from headgate.catalog import parse_subscription
 from headgate.catalog.granting import GrantError, narrow, stream_for
 from headgate.catalog.profiles import row_limit_us
-from headgate.fabric import Fabric
 from headgate.fabric.registry import User, UserError
 from headgate.model import Stream, Subscription
-from headgate.protocol.reports import SampleReport
 from headgate.service.describing import filter_document, subscription_document
 from headgate.service.grants import deployment_for, grant_of
-from headgate.service.previewing import matching
 from headgate.service.rights import admitted
-from headgate.wire.frame import WireError
-from headgate.wire.row_sample import RowSample, decode_sample
+from headgate.service.sampled_share import sampled_share
+from headgate.wire.row_sample import RowSample
 from headgate.wire.snapshot import Snapshot
-
-_SURE: Final = 1.96  # standard deviations of a 95 % interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +45,6 @@ def wished(snapshot: Snapshot, user: User, name: str, document: Mapping[str, Any
         raise UserError(error.message, hint=error.hint) from None
 
 
-async def read_sample(fabric: Fabric, stream: Stream) -> RowSample | None:
-    """The newest rows that were drawn from a stream; none before its first batch, or where they have other columns."""
-    stored = await fabric.last(fabric.logs.state, fabric.logs.stats("sample", stream.name))
-    found = None if stored is None else fabric.quarantine.take(fabric.logs.state, stored, SampleReport.decode, "none")
-    try:
-        sample = None if found is None else decode_sample(found.data)
-    except WireError:
-        return None
-    return sample if sample is not None and sample.rows.schema.equals(stream.schema.arrow) else None
-
-
 def wish_document(part: WishedPart, user: User, stream: Stream) -> dict[str, Any]:
     """What is said of the wish itself: as it was asked for, and what its filter means by the columns of the user."""
     seen = stream_for(stream, grant_of(user, stream))
@@ -75,36 +56,18 @@ def share_document(
 ) -> dict[str, Any]:
     """Which share of the stream's rows would match, as a 95 % interval by the sample; null where nothing was drawn."""
     document: dict[str, Any] = {"stream": stream.name, "path": [], "hops": []}
-    if sample is None or not sample.rows.num_rows:
+    found = sampled_share(part.narrowed, stream, sample)
+    if found is None:
         return {**document, "matched": 0, "looked_at": 0, "evaluated": 0, **dict.fromkeys(_UNKNOWN)}
-    mask = matching(part.narrowed, stream, sample.rows)
-    share = float(sample.weights[mask].sum() / sample.weights.sum())
-    # Rows that stand for more of the stream than others make a sample worth fewer rows.
-    worth = float(sample.weights.sum() ** 2 / (sample.weights**2).sum())
-    least, most = interval(share, worth)
     return {
         **document,
-        "matched": int(np.count_nonzero(mask)),
-        "looked_at": sample.rows.num_rows,
-        "evaluated": sample.rows.num_rows,
-        "share_at_least": least,
-        "share_at_most": most,
-        "rows_per_s": None if rate_rows_per_s is None else rate_rows_per_s * share,
+        "matched": found.matched,
+        "looked_at": found.rows,
+        "evaluated": found.rows,
+        "share_at_least": found.at_least,
+        "share_at_most": found.at_most,
+        "rows_per_s": None if rate_rows_per_s is None else rate_rows_per_s * found.share,
     }
 
 
 _UNKNOWN: Final = ("share_at_least", "share_at_most", "rows_per_s")
-
-
-def interval(share: float, rows: float) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share that was seen among so many sampled rows.
-
-    >>> [round(each, 3) for each in interval(0.5, 100)]
-    [0.404, 0.596]
-    >>> interval(0.0, 100)[0], interval(1.0, 100)[1]
-    (0.0, 1.0)
-    """
-    spread = _SURE**2 / rows
-    middle = (share + spread / 2) / (1 + spread)
-    half = _SURE / (1 + spread) * math.sqrt(share * (1 - share) / rows + spread / (4 * rows))
-    return max(0.0, middle - half if share else 0.0), min(1.0, middle + half if share < 1 else 1.0)
