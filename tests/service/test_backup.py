@@ -13,7 +13,8 @@ from tests.service.test_users import World, world
 from headgate.client import Client
 from headgate.fabric import EmbeddedServer, Fabric
 from headgate.service.backup import BackupError, check_backup, make_backup, restore_backup
-from headgate.service.verifying import Verified, check_message, verify_all
+from headgate.service.stored_messages import check_message
+from headgate.service.verifying import Verified, verify_all
 from headgate.wire.frame import WireError, encode_frame
 from headgate.wire.sealed import seal
 
@@ -125,11 +126,14 @@ def _flipped(data: bytes, place: int) -> bytes:
     return bytes(found)
 
 
-@pytest.mark.parametrize("stored", [seal(b"17"), encode_frame("p", {"stream": "s"}, [b"rows"])])
-def test_every_flipped_bit_and_every_cut_is_found(stored: bytes) -> None:
-    check_message("hg.root.s.part", stored)
+@pytest.mark.parametrize(
+    ("subject", "stored"),
+    [("hg.pin.s", seal(b"17")), ("hg.root.s.part", encode_frame("p", {"stream": "s"}, [b"rows"]))],
+)
+def test_every_flipped_bit_and_every_cut_is_found(subject: str, stored: bytes) -> None:
+    check_message(subject, stored)
     spoilt: list[Any] = [stored[:length] for length in range(len(stored))]
     spoilt += [_flipped(stored, place) for place in range(len(stored))]
     for data in spoilt:
         with pytest.raises(WireError):
-            check_message("hg.root.s.part", data)
+            check_message(subject, data)

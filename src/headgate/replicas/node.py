@@ -13,6 +13,7 @@ from headgate.fabric import Fabric, FabricError, cancel_all
 from headgate.fabric.placed import HostFabric
 from headgate.fabric.serving import MOST_REQUESTS, RequestCall
 from headgate.relay.tables import Tables
+from headgate.wire.sealed import seal
 
 if TYPE_CHECKING:
     from headgate.replicas.served_stream import ServedStream
@@ -107,7 +108,7 @@ class ReplicaNode:
             told = {"time_ms": int(time.time() * 1000), "streams": report, "problems": dict(self.problems)}
             with noted(site_log(self._site), "what a site serves is reported later", FabricError):
                 logs = self._reading.logs
-                await self._reading.publish(logs.stats("grid", self._site), json.dumps(told).encode())
+                await self._reading.publish(logs.stats("grid", self._site), seal(json.dumps(told).encode()))
 
     async def _take(self, call: RequestCall) -> None:
         if len(self._handling) >= 16 * MOST_REQUESTS:

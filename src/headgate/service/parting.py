@@ -18,6 +18,7 @@ from headgate.grid.layout import layout_of
 from headgate.grid.serving.served_grid import ServedGrid
 from headgate.grid.serving.tiling import Tile, heir_of, split_for
 from headgate.protocol.serving_brief import OwnPart, parts_of
+from headgate.wire.sealed import unseal
 from headgate.wire.snapshot import Snapshot
 
 _WAIT_S: Final = 15.0
@@ -120,7 +121,7 @@ async def _filled(client: Client, stream: str, made: dict[str, str]) -> bool:
         found = 0
         for name, site in made.items():
             stored = await client.fabric.last(logs.state, logs.stats("grid", site))
-            streams = {} if stored is None else json.loads(stored.data)["streams"]
+            streams = {} if stored is None else json.loads(unseal(stored.data))["streams"]
             found += streams.get(stream, {}).get("owns", {}).get(name, {}).get("upto", 0) > 0
         if found == len(made):
             return True

@@ -7,6 +7,8 @@ from typing import Any
 
 from headgate.diagnostics import SERVICE, noted
 from headgate.fabric import Fabric
+from headgate.wire.frame import WireError
+from headgate.wire.sealed import unseal
 from headgate.wire.snapshot import Snapshot
 
 
@@ -16,8 +18,8 @@ async def read_parts(fabric: Fabric, snapshot: Snapshot) -> dict[str, Any]:
     found = {}
     for site in sorted(serving):
         stored = await fabric.last(fabric.logs.state, fabric.logs.stats("grid", site))
-        with noted(SERVICE, f"the report of what {site} serves cannot be read", ValueError):
-            found[site] = {} if stored is None else dict(json.loads(stored.data))
+        with noted(SERVICE, f"the report of what {site} serves cannot be read", ValueError, WireError):
+            found[site] = {} if stored is None else dict(json.loads(unseal(stored.data)))
     return found
 
 

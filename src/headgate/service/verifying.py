@@ -6,7 +6,6 @@ The audit: its chain. Keys and users: whether they can be read. Nothing is chang
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,15 +19,13 @@ from headgate.fabric.registry import Registry
 from headgate.protocol.published import load_snapshot
 from headgate.service.anchoring import read_anchor
 from headgate.service.audit import AUDIT_FILE, verify_audit
+from headgate.service.stored_messages import check_message
 from headgate.service.survey import short_logs
-from headgate.wire.frame import WireError, decode_frame
+from headgate.wire.frame import WireError
 from headgate.wire.logs import Log
-from headgate.wire.sealed import unseal
 from headgate.wire.unreadable import UnreadableError, decode_message
 
 _AT_ONCE: Final = 256
-# The kind of a frame is not under its checksum: the subject says which it is to be. All others are blocks.
-_FRAMES: Final = {"part": "p", "commit": "m", "dead": "x", "files": "f", "context": "c"}
 
 
 @dataclass
@@ -118,26 +115,6 @@ async def _messages(fabric: Fabric, name: str) -> AsyncIterator[Stored]:
         if not found:
             return
         place = found[-1].sequence
-
-
-def check_message(subject: str, data: bytes) -> None:
-    """Refuse a stored message that does not fit its checksum, or has none although it should.
-
-    >>> check_message("hg.in.notes", b"anything at all")
-    >>> check_message("hg.ack.1", b"HGS3f39b042 17")
-    >>> check_message("hg.root.s.part", b"x" * 20)
-    Traceback (most recent call last):
-    headgate.wire.frame.WireError: a message does not start with the letters HG (is another program publishing here?)
-    """
-    kind, last = subject.split(".")[1], subject.rpartition(".")[2]
-    if kind in ("in", "tables"):
-        return  # rows as publishers wrote them; revisions are read as a whole
-    if data.startswith(b"HGS"):
-        unseal(data)
-    elif kind == "inbox" and data.startswith(b"{"):
-        json.loads(data)
-    else:
-        decode_frame(data, _FRAMES.get(last, "b") if kind == "root" else "b")
 
 
 async def _verify_tables(found: Verified, fabric: Fabric) -> None:

@@ -28,9 +28,18 @@ def seal(text: bytes) -> bytes:
     return b"%s%08x %s" % (_MAGIC, zlib.crc32(text), text)
 
 
+def is_sealed(data: bytes) -> bool:
+    """Whether a text has a checksum before it.
+
+    >>> is_sealed(seal(b"17")), is_sealed(b"17")
+    (True, False)
+    """
+    return data.startswith(_MAGIC)
+
+
 def unseal(data: bytes) -> bytes:
     """The text under a seal; `WireError` when it was changed."""
-    if not data.startswith(_MAGIC):
+    if not is_sealed(data):
         return data
     text = data[_LENGTH:]
     if data != seal(text):

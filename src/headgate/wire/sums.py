@@ -17,7 +17,7 @@ from headgate.wire.unsent import add_reasons
 _SUMS: Final = "sums"
 _BY_SUBSCRIPTION: Final = "ledger"
 """Sums as they were stored before, with counts by subscription."""
-_MOST_SUMS: Final = 1 << 30
+MOST_SUMS: Final = 1 << 30
 NOBODY: Final = -1
 """The class of a subscription that a commit does not serve."""
 MOST_COUNTS: Final = 50_000
@@ -254,7 +254,7 @@ class Matched:
     def decode(cls, data: bytes, stream: str) -> Matched:
         """Read the stored sums of a stream."""
         try:
-            text = unpack_text(data, _MOST_SUMS)
+            text = unpack_text(data, MOST_SUMS)
         except ValueError as error:
             raise WireError(f"these sums cannot be unpacked: {error}") from None
         try:
