@@ -62,8 +62,15 @@ def _start(seed: int) -> Plan:
     return Plan({"fleet": Tree("fleet", SITES[0], parents)})
 
 
-def _run(objective: str, constraints: tuple[str, ...] = (), *, seed: int = 1, **wishes: Any) -> tuple[TuningRun, Plan]:
-    deployment = parse_deployment(yaml.safe_dump(_document(seed)), "test.yaml", GENERATOR_SCHEMAS)
+def _run(
+    objective: str,
+    constraints: tuple[str, ...] = (),
+    *,
+    seed: int = 1,
+    document: dict[str, Any] | None = None,
+    **wishes: Any,
+) -> tuple[TuningRun, Plan]:
+    deployment = parse_deployment(yaml.safe_dump(document or _document(seed)), "test.yaml", GENERATOR_SCHEMAS)
     plan = _start(seed)
     scene = Scene(with_relays_of(problem_of(deployment), plan))
     asked = Wishes(objective, constraints, **{"every_s": 12.0, "measured": MeasuredScene(), **wishes})
@@ -120,6 +127,28 @@ def test_a_constraint_holds_in_every_plan_although_letters_get_lost_and_a_unit_d
         parents = list(each.trees["fleet"].parents.values())
         assert max(map(parents.count, parents)) <= 3
         assert set(each.trees["fleet"].members) == set(SITES)
+
+
+def test_units_give_no_site_a_parent_that_it_cannot_connect_to() -> None:
+    """Only parents and grandparents at the start connect, but none to the root; else the star would come out."""
+    start = _start(1).trees["fleet"].parents
+    grand = {frozenset((site, start[parent])) for site, parent in start.items() if parent in start}
+    listed = {frozenset(edge) for edge in start.items()} | {pair for pair in grand if SITES[0] not in pair}
+    document = _document(1)
+    document["links"]["pairs"] = [each for each in document["links"]["pairs"] if frozenset(each["between"]) in listed]
+    document["links"]["only"] = "listed"
+    run, plan = _run(LATENCY, document=document)
+    live = SimulatedTuning(run, plan)
+    live.run(PERIODS * run.wishes.every_s)
+    assert len(live.home.plans) > 1
+    for each in live.home.plans:
+        assert {frozenset(edge) for edge in each.trees["fleet"].parents.items()} <= listed
+    barred = [site for site in SITES[1:] if frozenset((site, SITES[0])) not in listed]
+    site = next(site for site in barred if start.get(start[site]) == SITES[0])
+    moved = (SITES.index(site), 0, SITES.index(start[site]))
+    asked = AskCommit(run.number, 0, 1, "child promotion", (moved,), 1.0, 0.0, 1.0, at_random=False)
+    with pytest.raises(RefusedChangeError, match="cannot connect"):
+        run.changed(plan, start[site], asked)
 
 
 def test_units_measure_the_delays_of_links_themselves() -> None:

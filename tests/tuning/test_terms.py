@@ -21,6 +21,7 @@ subscriptions:
   at-c: {stream: wind, site: c}
   at-d: {stream: wind, site: d}
 """
+LISTED = "{between: [root, c]}, {between: [a, c]}, {between: [b, c]}, {between: [a, b]}"
 
 
 @pytest.fixture
@@ -41,6 +42,30 @@ def test_a_plan_keeps_to_a_constraint_that_the_quality_plan_misses(deployment, b
     assert least <= _fanout(found.plan) <= bound
     assert found.metrics.zeros == 0
     assert Terms.of(asked).misses(problem_of(asked), found.plan) == ()
+
+
+def test_sites_that_cannot_connect_are_never_joined_for_the_sake_of_the_terms(deployment):
+    """a and b cannot connect to the root, which the objective would like best."""
+    listed = FILE.replace("delay: 5 ms}]", f"delay: 5 ms}}, {LISTED}]\n  only: listed")
+    asked = replace(parse_deployment(listed, "headgate.yaml"), objective="minimise average(path_latency) over clients")
+    pairs = set(asked.links.pairs)
+    for bound in (2, 3, 4):
+        bounded = replace(asked, constraints=(f"fanout <= {bound}",))
+        problem = problem_of(bounded)
+        kept = plan_within(bounded).plan
+        tuned = within(problem, plan_deployment(bounded, "qasdg").plan, Terms.of(bounded))
+        for plan in (kept, tuned):
+            assert {frozenset(edge) for edge in plan.trees["wind"].parents.items()} <= pairs
+    open_plan = plan_within(replace(asked, links=replace(asked.links, only_listed=False), constraints=("fanout <= 4",)))
+    assert not {frozenset(edge) for edge in open_plan.plan.trees["wind"].parents.items()} <= pairs
+
+
+def test_a_constraint_that_nobody_can_keep_is_named_where_few_sites_can_connect(deployment):
+    """A brush would serve c and d alone, and so miss the bound by less: it is no plan."""
+    listed = FILE.replace("delay: 5 ms}]", f"delay: 5 ms}}, {LISTED}]\n  only: listed")
+    asked = replace(parse_deployment(listed, "headgate.yaml"), constraints=("max(path_latency) <= 30 ms",))
+    with pytest.raises(ConstraintError, match="max\\(path_latency\\) over brokers <= 30 ms"):
+        plan_within(asked)
 
 
 def test_an_objective_decides_where_constraints_leave_a_choice(deployment):

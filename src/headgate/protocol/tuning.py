@@ -57,6 +57,7 @@ class TuningBrief:
         fixed: Whether link figures are given and nobody measures.
         links: Values of links from this site to every other, by metric: what is known as long as nobody has measured.
         trees: All trees, in the order of their numbers.
+        joins: Pairs of child and parent that can connect, None when all can.
     """
 
     run: int
@@ -73,6 +74,7 @@ class TuningBrief:
     fixed: bool
     links: Mapping[str, tuple[float, ...]]
     trees: tuple[TreeBrief, ...]
+    joins: tuple[tuple[int, int], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

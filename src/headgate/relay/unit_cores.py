@@ -39,6 +39,7 @@ def settings_of(brief: TuningBrief, tree: TreeBrief) -> TuningSettings:
         concurrent="concurrent" in brief.modes,
         random_share=RANDOM_SHARE if "random" in brief.modes else 0.0,
         approximate=brief.approximate,
+        joins=None if brief.joins is None else frozenset(brief.joins),
     )
 
 

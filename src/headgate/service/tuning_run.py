@@ -165,13 +165,14 @@ class TuningRun:
             wishes.measured is not None,
             links,
             tuple(trees),
+            None if scene.joins is None else tuple(sorted(scene.joins)),
         )
 
     def changed(self, plan: Plan, owner: str, asked: AskCommit) -> Plan:
         """The plan after a change that a site asks for.
 
         Refused where another run is on, where the tree has changed meanwhile, where the sites are not of the owner's
-        unit, where what comes out is no tree, or where a constraint would be missed by more.
+        unit or cannot connect, where what comes out is no tree, or where a constraint would be missed by more.
         """
         if asked.run != self.number or not 0 <= asked.tree < len(self.streams):
             raise RefusedChangeError(f"{owner} asks for a change of run {asked.run}, and run {self.number} is on")
@@ -185,6 +186,8 @@ class TuningRun:
             site, parent, before = (names[each] for each in moved)
             if not {site, parent} <= unit:
                 raise RefusedChangeError(f"{site} and {parent} are not both in the unit of {owner}")
+            if self.scene.joins is not None and moved[:2] not in self.scene.joins:
+                raise RefusedChangeError(f"{site} and {parent} cannot connect")
             if tree.parents.get(site) != before:
                 raise RefusedChangeError(f"{site} does not hang below {before} any more")
             parents[site] = parent

@@ -174,7 +174,7 @@ class PlanTuner:
                     continue
                 unit: Unit = shape_source.unit(owner, self.options.levels)
                 pricer = outlook.pricer(unit) if outlook is not None else None
-                for candidate in candidates(unit, self.options.transformations):
+                for candidate in candidates(unit, self.options.transformations, joins=view.overlay.joins):
                     if self.stop():
                         return found
                     if pricer is not None:

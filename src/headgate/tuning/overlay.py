@@ -149,7 +149,10 @@ class Profiles:
 
 @dataclass(frozen=True)
 class Overlay:
-    """The sites and what is known of them. `constants` are per-site values by metric name, `clients` counts clients."""
+    """The sites and what is known of them. `constants` are per-site values by metric name, `clients` counts clients.
+
+    `joins` has the pairs of child and parent that can connect, None when all can.
+    """
 
     size: int
     links: Mapping[str, LinkMetric] = field(default_factory=dict)
@@ -158,6 +161,7 @@ class Overlay:
     clients: Ints | None = None
     match_entry_s: float = 1e-3
     match_byte_s: float = 0.0
+    joins: frozenset[tuple[int, int]] | None = None
 
     @cached_property
     def client_counts(self) -> Ints:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -113,6 +114,15 @@ class Scene:
         return {name: MatrixMetric(values) for name, values in found.items()}
 
     @cached_property
+    def joins(self) -> frozenset[tuple[int, int]] | None:
+        """The pairs of child and parent that can connect, by number; None when all can."""
+        problem = self.problem
+        if not problem.physical:
+            return None
+        pairs = permutations(enumerate(self.names), 2)
+        return frozenset((child, parent) for (child, one), (parent, other) in pairs if problem.linked(other, one))
+
+    @cached_property
     def overlays(self) -> dict[str, Overlay]:
         """One overlay for each stream: the sites with their interest in it."""
         size, found = len(self.names), {}
@@ -133,7 +143,7 @@ class Scene:
                         member.interest.columns, len(universe.widths)
                     )
             constants = {**self.constants, "granted_delay": granted}
-            found[flow.name] = Overlay(size, self.links, constants, Profiles(bits, sizing), clients)
+            found[flow.name] = Overlay(size, self.links, constants, Profiles(bits, sizing), clients, joins=self.joins)
         return found
 
     def shapes(self, plan: Plan) -> dict[str, Shape]:

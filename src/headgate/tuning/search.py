@@ -189,7 +189,7 @@ class Tuner:
         screened = self.options.screen and demotes and not self.limits
         metric = plain_latency(self.objective) if screened else None
         useful = None if metric is None else useful_demotions(scene.objective, unit.owner, metric)
-        for candidate in candidates(unit, self.options.transformations, useful):
+        for candidate in candidates(unit, self.options.transformations, useful, self.overlay.joins):
             self.priced += 1
             relief = 0.0
             for limit, check in checks:

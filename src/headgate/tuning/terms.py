@@ -7,7 +7,7 @@ granted qualities are not made worse for the sake of the objective.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from headgate.planning import Graph, PlanResult, Problem, Sizes, construct, meas
 from headgate.planning.deployment import unknown_rates
 from headgate.planning.planner import plan_problem, result_of, without_rates
 from headgate.planning.search import Search
+from headgate.planning.validity import edges_of, violations
 from headgate.tuning.compile import Compiled, compile_objective
 from headgate.tuning.constraints import CompiledConstraint, compile_constraint
 from headgate.tuning.deployment import IMPLICIT, PlanTuner
@@ -157,10 +158,10 @@ def plan_within(
     if not terms:
         return without_rates(planned, unknown)
     plan = within(problem, planned.plan, terms, stop)
-    for start in STARTS:
+    for start in _starts(problem, seed):
         if not terms.misses(problem, plan):
             break
-        other = within(problem, construct(problem, start, seed).graph.plan(), terms, stop)
+        other = within(problem, start, terms, stop)
         if sum(terms.missed(problem, other)) < sum(terms.missed(problem, plan)):
             plan = other
     if misses := terms.misses(problem, plan):
@@ -171,6 +172,14 @@ def plan_within(
     return replace(result, explanation="\n".join([result.explanation, *kept]))
 
 
+def _starts(problem: Problem, seed: int = 0) -> Iterator[Plan]:
+    """Plans of other shapes; where some pairs of sites cannot connect, not every construction serves everybody."""
+    for name in STARTS:
+        graph = construct(problem, name, seed).graph
+        if not violations(problem, edges_of(problem, graph.parents()), bandwidth=False):
+            yield graph.plan()
+
+
 def _refusal(
     problem: Problem, plan: Plan, terms: Terms, misses: tuple[Miss, ...], stop: Callable[[], bool]
 ) -> ConstraintError:
@@ -178,7 +187,7 @@ def _refusal(
     found = []
     for miss in misses:
         alone = Terms(None, tuple(limit for limit in terms.limits if limit.text == miss.constraint))
-        starts = [plan, *(construct(problem, start).graph.plan() for start in STARTS)]
+        starts = [plan, *_starts(problem)]
         possible = len(terms.limits) > 1 and any(
             not any(alone.missed(problem, within(problem, start, alone, stop))) for start in starts
         )

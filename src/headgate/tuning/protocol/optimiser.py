@@ -67,7 +67,7 @@ def assemble(state: Round, here: Neighbourhood) -> None:
         above = state.parent.above if state.parent else ROOT
         outside = here.algebras[index].merge([]) if outside is None else flat(outside)
         state.units.append(Unit(here.number, top, above, here.settings.levels, members, parents, prefix, outside))
-    state.found = list(candidates(state.units[0], here.settings.transformations))
+    state.found = list(candidates(state.units[0], here.settings.transformations, joins=here.settings.joins))
 
 
 def link_metrics(here: Neighbourhood) -> tuple[str, ...]:

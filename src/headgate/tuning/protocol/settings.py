@@ -17,7 +17,8 @@ class TuningSettings:
 
     Reports and surroundings travel every `maintenance_s`; units are priced every `optimisation_s` and the root
     decides half-way through. A neighbour that was silent for `patience` maintenance periods is gone. `approximate`
-    is the constant p of the statistics approximation (None: every site takes part in every phase).
+    is the constant p of the statistics approximation (None: every site takes part in every phase). `joins` has the
+    pairs of child and parent that can connect, None when all can.
     """
 
     objective: Compiled
@@ -32,6 +33,7 @@ class TuningSettings:
     concurrent: bool = False
     random_share: float = 0.0
     approximate: float | None = None
+    joins: frozenset[tuple[int, int]] | None = None
 
     def __post_init__(self) -> None:
         for compiled in self.costs:

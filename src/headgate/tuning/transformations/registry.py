@@ -63,14 +63,21 @@ def apply(unit: Unit, transformation: Transformation, arguments: tuple[int, ...]
 
 
 def candidates(
-    unit: Unit, transformations: Iterable[Transformation], demotions: AbstractSet[tuple[int, int]] | None = None
+    unit: Unit,
+    transformations: Iterable[Transformation],
+    demotions: AbstractSet[tuple[int, int]] | None = None,
+    joins: AbstractSet[tuple[int, int]] | None = None,
 ) -> Iterator[Candidate]:
-    """Everything that can be done to a unit, in a stable order; of child demotions only `demotions` where given."""
+    """Everything that can be done to a unit, in a stable order; of child demotions only `demotions` where given.
+
+    `joins` has the pairs of child and parent that can connect, None when all can: no site gets a parent that it, or
+    that, cannot reach.
+    """
     for transformation in transformations:
         screened = demotions is not None and transformation.rule is child_demotion
         for arguments in sorted(demotions or ()) if screened else transformation.sites(unit):
             candidate = apply(unit, transformation, arguments)
-            if candidate is not None:
+            if candidate is not None and (joins is None or joins.issuperset(candidate.moves)):
                 yield candidate
 
 
