@@ -23,40 +23,51 @@ from headgate.wire.frame import WireError
 from headgate.wire.ledger import Tally
 from headgate.wire.manifest import Manifest
 from headgate.wire.sealed import read_number
+from headgate.wire.snapshot import Snapshot
 from headgate.wire.sums import Entry, Matched
 from headgate.wire.unreadable import UnreadableError, decode_message
 
 STOPPED: Final = "the books of the stream stop before it"
 
 
-async def members(tables: TableCache, stream: str, version: int) -> dict[int, int]:
-    """For each subscription that a version serves on a stream, its delivery class."""
-    snapshot = await tables.snapshot(version)
-    return {
-        snapshot.subscription_ids[name]: snapshot.class_ids[name]
-        for name, subscription in snapshot.deployment.subscriptions.items()
-        if subscription.stream == stream
-    }
+@dataclass(frozen=True, slots=True)
+class VersionMembers:
+    """Whom a version serves on a stream: the delivery class of each, these classes, and who starts before it came."""
+
+    version: int
+    members: Mapping[int, int]
+    classes: frozenset[int]
+    earlier: tuple[str, ...]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, stream: str) -> VersionMembers:
+        """Look through a version once, for all commits that are of it."""
+        ids, subscriptions = snapshot.subscription_ids, snapshot.deployment.subscriptions
+        names = [name for name, subscription in subscriptions.items() if subscription.stream == stream]
+        members = {ids[name]: snapshot.class_ids[name] for name in names}
+        earlier = tuple(name for name in names if subscriptions[name].start != NOW)
+        return cls(snapshot.revision, members, frozenset(members.values()), earlier)
 
 
-async def add(port: LogPort, tables: TableCache, matched: Matched, manifest: Manifest) -> None:
+_NOBODY: Final = VersionMembers(-1, {}, frozenset(), ())
+
+
+async def add(port: LogPort, tables: TableCache, matched: Matched, manifest: Manifest, served: VersionMembers) -> None:
     """Add a manifest, and before it the history of subscriptions that it serves first and that start earlier."""
     stream = matched.stream
-    # Nobody below the root sees a commit without rows: a subscription starts with the first one that has some.
-    served = await members(tables, stream, manifest.version) if manifest.evaluated else {}
-    if served and not matched.has(manifest):
+    if served.earlier and not matched.has(manifest):
         snapshot = await tables.snapshot(manifest.version)
-        for name, subscription in snapshot.deployment.subscriptions.items():
-            identity = snapshot.subscription_ids[name]
-            if subscription.start != NOW and identity in served and identity not in matched.starts:
+        for name in served.earlier:
+            identity, subscription = snapshot.subscription_ids[name], snapshot.deployment.subscriptions[name]
+            if identity not in matched.starts:
                 past = [
                     each
                     async for each in committed(port, stream, manifest.after)
                     if takes(subscription.start, each.upto, each.time_ms)
                 ]
-                counts = await past_counts(port, tables, served[identity], past, snapshot)
+                counts = await past_counts(port, tables, served.members[identity], past, snapshot)
                 matched.add_history(identity, zip(past, counts, strict=True))
-    matched.add(manifest, served)
+    matched.add(manifest, served.members, served.classes)
 
 
 def read_tally(data: bytes, subject: str) -> Tally:
@@ -125,6 +136,7 @@ class ManifestSums:
         self._port = port
         self._tables = tables
         self.matched = matched
+        self._served = _NOBODY
         self.stopped: HeadgateError | None = None
         """Why it cannot go on, None when it can."""
 
@@ -150,7 +162,7 @@ class ManifestSums:
             if trouble:
                 doubt = doubt or UnreadableError(log.name, stored.subject, stored.sequence, trouble)
                 break
-            await add(port, self._tables, self.matched, manifest)
+            await add(port, self._tables, self.matched, manifest, await self._served_by(manifest))
             if doubt is not None:
                 port.quarantine.add(doubt)
                 doubt = None
@@ -159,6 +171,14 @@ class ManifestSums:
             port.quarantine.add(doubt, STOPPED)
         self.stopped = doubt
         return doubt is None
+
+    async def _served_by(self, manifest: Manifest) -> VersionMembers:
+        """Whom a commit serves. One without rows serves nobody: a subscription starts with the first that has some."""
+        if not manifest.evaluated:
+            return _NOBODY
+        if self._served.version != manifest.version:
+            self._served = VersionMembers.of(await self._tables.snapshot(manifest.version), self.matched.stream)
+        return self._served
 
     async def _trouble(self, manifest: Manifest) -> str:
         """Why a manifest cannot be the next one, nothing when it can."""

@@ -80,7 +80,14 @@ class ReadAhead:
         )
 
     async def _begin(self, _: Client) -> asyncio.Task[None]:
-        return asyncio.create_task(self._read())
+        reading = asyncio.create_task(self._read())
+        reading.add_done_callback(self._tell_end)
+        return reading
+
+    def _tell_end(self, reading: asyncio.Task[None]) -> None:
+        """Say why the reader has ended, also where no trigger comes any more that would raise it."""
+        if not reading.cancelled() and (error := reading.exception()) is not None:
+            CLIENT.info("the reader of subscription %r for Spark has ended: %s", self._options.reads, error)
 
     async def _read(self) -> None:
         async with closing(self._inbox) as deliveries:

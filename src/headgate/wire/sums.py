@@ -80,7 +80,7 @@ class Matched:
     folded: dict[int, Count] = field(default_factory=dict)
     starts: dict[int, Count] = field(default_factory=dict)
     classes: dict[int, int] = field(default_factory=dict)
-    served: dict[int, int] = field(default_factory=dict)
+    served: Members = field(default_factory=dict)
     recent: list[Committed] = field(default_factory=list)
     rows_in: Count = 0
     evaluated: Count = 0
@@ -105,8 +105,12 @@ class Matched:
             return manifest.batch <= self.batch
         return manifest.after < self.head
 
-    def add(self, manifest: Manifest, members: Members) -> None:
-        """Add the next manifest; one that was added before is passed over."""
+    def add(self, manifest: Manifest, members: Members, classes: Collection[int] | None = None) -> None:
+        """Add the next manifest; one that was added before is passed over.
+
+        `members` is kept as it is, and compared by identity first: whoever adds many commits of a version gives the
+        same mapping, and with it the `classes` that are in it.
+        """
         if self.has(manifest):
             return
         if manifest.after != self.head:
@@ -115,7 +119,7 @@ class Matched:
         changed: dict[int, int] = {}
         if manifest.evaluated:
             changed = self._changes(members, manifest.after)
-            wanted = set(members.values())
+            wanted = set(members.values()) if classes is None else classes
             counted = zip(manifest.class_ids.tolist(), manifest.class_counts.tolist(), strict=True)
             found = {class_id: int(count) for class_id, count in counted if count and class_id in wanted}
         self.lineage, self.batch = manifest.lineage, manifest.batch
@@ -134,13 +138,13 @@ class Matched:
 
     def _changes(self, members: Members, after: int) -> dict[int, int]:
         """Whose class is another one from now on, and who is served no more; `served` is as it is then."""
-        if self.served == members:
+        if self.served is members or self.served == members:
             return {}
         changed = {each: class_id for each, class_id in members.items() if self.served.get(each) != class_id}
         for subscription in changed:
             self.starts.setdefault(subscription, after)
         changed |= dict.fromkeys(self.served.keys() - members.keys(), NOBODY)
-        self.served = dict(members)
+        self.served = members
         return changed
 
     def add_history(self, subscription: int, counted: Iterable[tuple[Manifest, int]]) -> None:

@@ -77,7 +77,7 @@ def candidates(
         screened = demotions is not None and transformation.rule is child_demotion
         for arguments in sorted(demotions or ()) if screened else transformation.sites(unit):
             candidate = apply(unit, transformation, arguments)
-            if candidate is not None and (joins is None or joins.issuperset(candidate.moves)):
+            if candidate is not None and (joins is None or set(candidate.moves) <= joins):
                 yield candidate
 
 
