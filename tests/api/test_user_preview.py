@@ -11,7 +11,7 @@ from tests.api.test_users import Caller, caller, served, token_of
 from tests.service.test_grants import HIDDEN, World, world
 
 from headgate.api.pacing import PacedQuestions
-from headgate.api.problems import ApiError
+from headgate.api.problems import ApiError, problem_response
 
 pytestmark = pytest.mark.nats
 
@@ -70,5 +70,23 @@ def test_questions_of_a_user_are_answered_one_by_one_and_a_few_wait() -> None:
             await paced.ask(lambda: 5)
         assert await asyncio.gather(*waiting) == [0, 1, 2, 3]
         assert await paced.ask(lambda: 6) == 6
+
+    asyncio.run(run())
+
+
+def test_a_question_that_took_long_costs_a_pause_and_the_next_one_is_told_when_to_come_back() -> None:
+    """Four times what it took: within the pause one waits, far before its end it is refused."""
+
+    async def run() -> None:
+        now_s = 100.0
+        paced = PacedQuestions(clock=lambda: now_s)
+        async with paced.turn():
+            now_s += 20.0
+        with pytest.raises(ApiError, match=r"took long.*try again in 80 s") as refused:
+            await paced.ask(lambda: 1)
+        answer = problem_response(refused.value)
+        assert (answer.status_code, answer.headers["retry-after"]) == (429, "80")
+        now_s += 80.0
+        assert await paced.ask(lambda: 2) == 2
 
     asyncio.run(run())

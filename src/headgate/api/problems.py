@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
@@ -26,6 +27,7 @@ STATUS: Final[Mapping[str, int]] = {
     "unsupported": 415,
     "unidentified": 401,
     "denied": 403,
+    "too-many": 429,
     "busy": 503,
     "unavailable": 503,
     "full": 507,
@@ -35,11 +37,22 @@ _RETRY_S: Final = {"busy": "1", "unavailable": "5"}
 
 
 class ApiError(HeadgateError):
-    """A request that this API refuses by itself; `members` are further keys of its problem document."""
+    """A request that this API refuses by itself; `members` are further keys of its problem document.
 
-    def __init__(self, message: str, *, members: Mapping[str, Any] | None = None, **more: Any) -> None:
+    `retry_after_s` says when it may be made again.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        members: Mapping[str, Any] | None = None,
+        retry_after_s: float | None = None,
+        **more: Any,
+    ) -> None:
         super().__init__(message, **more)
         self.members = dict(members or {})
+        self.retry_after_s = retry_after_s
 
 
 def problem_of(error: HeadgateError, **more: Any) -> dict[str, Any]:
@@ -59,6 +72,8 @@ def problem_response(error: HeadgateError, **more: Any) -> Response:
     """The response to a request that failed with an error."""
     document = problem_of(error, **more)
     headers = {"Retry-After": _RETRY_S[error.kind]} if error.kind in _RETRY_S else {}
+    if isinstance(error, ApiError) and error.retry_after_s is not None:
+        headers["Retry-After"] = str(max(math.ceil(error.retry_after_s), 1))
     if document["status"] == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
     return Response(json.dumps(document), document["status"], headers, MEDIA_TYPE)

@@ -146,13 +146,17 @@ async def why(
     where: Annotated[str | None, Query(max_length=10_000, description="The row, as a SQL expression.")] = None,
     key: Annotated[str | None, Query(max_length=1000, description="The row's key.")] = None,
 ) -> Response:
-    """As `headgate why`: `fate` in one word, `text` in one paragraph. Give one of `seq`, `where` and `key`."""
+    """As `headgate why`: `fate` in one word, `text` in one paragraph. Give one of `seq`, `where` and `key`.
+
+    One question of whoever asks is answered at a time, and after one that took long comes a pause (429).
+    """
     question = Question(seq, where, key)
-    if isinstance(here, UserGateway) and here.user is not None:
-        known_names(name, await here.snapshot())
-        found = await why_for(here.whole.client, here.user, name, question)
-    else:
-        found = await why_named(here.client, name, question)
+    known_names(name, await here.snapshot())
+    async with here.questions.turn():
+        if isinstance(here, UserGateway) and here.user is not None:
+            found = await why_for(here.whole.client, here.user, name, question)
+        else:
+            found = await why_named(here.client, name, question)
     return Response(json_text(found.to_document()), media_type="application/json")
 
 

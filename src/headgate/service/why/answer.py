@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from headgate.service.books import read_tallies, stored_sums
 from headgate.service.reports import read_reports
 from headgate.service.why.path import HAS, NOT_YET, PASSED, WITHOUT, Stop, Wanted, follow, path_of
 from headgate.service.why.rows import (
+    SEARCH_S,
     CommittedRow,
     chooser,
     read_manifests,
@@ -126,7 +128,8 @@ class _Asking:
                 return await self._forgotten(seq, oldest)
             return await self.committed(manifest, seq)
         choose = chooser(stream, question.where, question.key)
-        searched = await search(self._fabric, stream, manifests, choose)
+        deadline_s = time.monotonic() + SEARCH_S
+        searched = await search(self._fabric, stream, manifests, choose, deadline_s)
         if searched.found is not None:
             fate = await self._became(searched.found)
             if searched.count > 1:
@@ -137,11 +140,11 @@ class _Asking:
         if letter is not None:
             text = f"The row is a dead letter of {stream.name!r}, and nobody gets it: {letter['reason']}."
             return self._fate("dead", text, row=letter.get("row"), facts={"reason": letter["reason"]})
-        place = await search_unread(self._fabric, stream, manifests, choose)
+        place, whole = await search_unread(self._fabric, stream, manifests, choose, deadline_s)
         if place is not None:
             text = f"The row was published into {stream.name!r} (message {place:,} of its input), and is not read yet."
             return self._fate("unread", text)
-        return await self._unfound(searched.oldest, whole=searched.whole)
+        return await self._unfound(searched.oldest, whole=searched.whole and whole)
 
     async def _unfound(self, oldest: int, *, whole: bool) -> Fate:
         sums, _ = await stored_sums(self._fabric, self._stream.name)

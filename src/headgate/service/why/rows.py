@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.errors import HeadgateError
-from headgate.fabric import Fabric
+from headgate.fabric import Fabric, Stored
 from headgate.filters import parse_filter
 from headgate.model import Stream
 from headgate.pipeline.sources.payloads import PayloadMessage, decode_arrow
@@ -23,7 +24,7 @@ from headgate.wire.manifest import Manifest
 from headgate.wire.message import from_json, json_text
 
 SEARCH_S: Final = 20.0
-"""How long rows are searched for, newest first."""
+"""How long rows are searched for, newest first, in all places together."""
 
 Choose = Callable[[pa.RecordBatch], Any]
 """Says of each row of a batch whether it is one that is asked for."""
@@ -109,9 +110,10 @@ async def _part(fabric: Fabric, stream: Stream, place: int) -> Any:
         return None
 
 
-async def search(fabric: Fabric, stream: Stream, manifests: list[Manifest], choose: Choose) -> Searched:
+async def search(
+    fabric: Fabric, stream: Stream, manifests: list[Manifest], choose: Choose, deadline_s: float
+) -> Searched:
     """The newest row that is chosen, of those that anybody wanted and that are still kept."""
-    deadline_s = time.monotonic() + SEARCH_S
     newest: tuple[Manifest, int] | None = None
     count, oldest = 0, manifests[-1].upto if manifests else 0
     for manifest in reversed(manifests):
@@ -122,7 +124,7 @@ async def search(fabric: Fabric, stream: Stream, manifests: list[Manifest], choo
             found = await _part(fabric, stream, part.log_sequence) if part.log_sequence else None
             if found is None:
                 continue
-            chosen = np.flatnonzero(choose(found.rows))
+            chosen = np.flatnonzero(await asyncio.to_thread(choose, found.rows))
             count += len(chosen)
             if len(chosen) and newest is None:
                 newest = manifest, base + 1 + int(found.positions[chosen[-1]])
@@ -136,7 +138,11 @@ async def _found(fabric: Fabric, stream: Stream, newest: tuple[Manifest, int] | 
 
 async def search_dead(fabric: Fabric, stream: Stream, choose: Choose) -> dict[str, Any] | None:
     """The newest dead letter that is chosen, as far as its values can be told."""
-    for line in reversed(await read_dead_letters(fabric, stream.name)):
+    return await asyncio.to_thread(_newest_letter, await read_dead_letters(fabric, stream.name), stream, choose)
+
+
+def _newest_letter(lines: Sequence[str], stream: Stream, choose: Choose) -> dict[str, Any] | None:
+    for line in reversed(lines):
         letter: dict[str, Any] = json.loads(line)
         for row in _readings(letter):
             if bool(choose(_typed([row], stream))[0]):
@@ -156,17 +162,31 @@ def _readings(letter: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield raw
 
 
-async def search_unread(fabric: Fabric, stream: Stream, manifests: list[Manifest], choose: Choose) -> int | None:
-    """The place in the stream's input log of a chosen row that was published and not committed yet."""
+async def search_unread(
+    fabric: Fabric, stream: Stream, manifests: list[Manifest], choose: Choose, deadline_s: float
+) -> tuple[int | None, bool]:
+    """The place in the stream's input log of a chosen row that was published and not committed yet, if there is one.
+
+    Also whether all of the log was looked at.
+    """
     if not (stream.source.published or stream.source.collected):
-        return None
+        return None, True
     log, subject, place = fabric.logs.input(stream.name), fabric.logs.published(stream.name), _read_upto(manifests)
     while batch := await fabric.read(log, subject, place):
-        for stored in batch:
-            rows = _published(stored.data, stream)
-            if rows.num_rows and bool(np.any(choose(rows))):
-                return stored.sequence
+        if time.monotonic() > deadline_s:
+            return None, False
+        found = await asyncio.to_thread(_first_chosen, batch, stream, choose)
+        if found is not None:
+            return found, True
         place = batch[-1].sequence
+    return None, True
+
+
+def _first_chosen(batch: Sequence[Stored], stream: Stream, choose: Choose) -> int | None:
+    for stored in batch:
+        rows = _published(stored.data, stream)
+        if rows.num_rows and bool(np.any(choose(rows))):
+            return stored.sequence
     return None
 
 
