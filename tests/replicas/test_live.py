@@ -30,11 +30,12 @@ from headgate.grid.predicate import grid_predicate
 from headgate.model import Subscription
 from headgate.pipeline.sources import GENERATOR_SCHEMAS
 from headgate.pipeline.worker import Address
+from headgate.protocol.reports import GridReport
 from headgate.replicas.node import ReplicaNode
+from headgate.service.reports import shown
 from headgate.service.runtime import open_runtime
 from headgate.service.settings import Settings
 from headgate.wire.logs import Logs
-from headgate.wire.sealed import unseal
 from headgate_studies.direct import DirectCommits
 
 pytestmark = [pytest.mark.nats, pytest.mark.long]
@@ -204,7 +205,7 @@ def test_a_hot_spot_is_replicated_and_every_reader_has_every_row_once(tmp_path: 
 
             async def parts(site: str) -> dict[str, Any]:
                 stored = await here.operator.fabric.last(Logs().state, Logs().stats("grid", site))
-                found = {} if stored is None else json.loads(unseal(stored.data))["streams"]
+                found = {} if stored is None else shown(GridReport.decode(stored.data))["streams"]
                 return dict(found.get("wind", {}))
 
             async def measured() -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -12,8 +11,8 @@ from headgate.diagnostics import noted, site_log
 from headgate.fabric import Fabric, FabricError, cancel_all
 from headgate.fabric.placed import HostFabric
 from headgate.fabric.serving import MOST_REQUESTS, RequestCall
+from headgate.protocol.reports import GridReport
 from headgate.relay.tables import Tables
-from headgate.wire.sealed import seal
 
 if TYPE_CHECKING:
     from headgate.replicas.served_stream import ServedStream
@@ -105,10 +104,10 @@ class ReplicaNode:
             for stream in self.streams.values():
                 stream.look(time.monotonic())
             report = {name: stream.report() for name, stream in self.streams.items()}
-            told = {"time_ms": int(time.time() * 1000), "streams": report, "problems": dict(self.problems)}
+            told = GridReport(time_ms=int(time.time() * 1000), streams=report, problems=dict(self.problems))
             with noted(site_log(self._site), "what a site serves is reported later", FabricError):
                 logs = self._reading.logs
-                await self._reading.publish(logs.stats("grid", self._site), seal(json.dumps(told).encode()))
+                await self._reading.publish(logs.stats("grid", self._site), told.encode())
 
     async def _take(self, call: RequestCall) -> None:
         if len(self._handling) >= 16 * MOST_REQUESTS:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from headgate.fabric import FabricError, cancel_all
 from headgate.grid.dzset import DzSet
 from headgate.grid.serving.shelf import NOTHING, HeldPart, HeldRows, Shelf
 from headgate.grid.serving.tiling import partition_of
+from headgate.protocol.reports import HeldCount, HeldReplica, ServedStreamReport
 from headgate.protocol.serving import TakenRows, TakeRows, decode_serving, encode_serving, unpack_rows
 from headgate.protocol.serving_brief import OwnPart, ServingBrief
 from headgate.replicas.load import UNMEASURED, FillingPart, SendingLoad
@@ -71,34 +72,36 @@ class ServedStream:
         await self.serving.close()
         await cancel_all(list(self._filling.values()))
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> ServedStreamReport:
         """What `headgate status` shows."""
         serving, load = self.serving, self.load
         space, holdings = serving.brief.grid.space, serving.core.holdings
-        return {
-            "generation": serving.brief.generation,
-            "owns": {part.subscription: self._row(part.subscription) for part in serving.brief.own(self.site)},
-            "replicas": {
-                space.text(each.region.code, each.region.length): {
-                    "from": each.peer,
-                    "load": holdings.clients.weight(each.region.code, each.region.length) / load.capacity,
+        return ServedStreamReport(
+            generation=serving.brief.generation,
+            owns={
+                part.subscription: HeldCount(**self._row(part.subscription)) for part in serving.brief.own(self.site)
+            },
+            replicas={
+                space.text(each.region.code, each.region.length): HeldReplica(
+                    origin=each.peer,
+                    load=holdings.clients.weight(each.region.code, each.region.length) / load.capacity,
                     **self._row(each.region.id),
-                }
+                )
                 for each in holdings.sources.values()
             },
-            "sends_to": sorted({each.peer for each in holdings.sinks.values()}),
-            "readers": len(holdings.demands),
-            "asked": len(serving.queries),
-            "refused": serving.refused,
-            "bytes_per_s": round(load.used_bytes_per_s),
-            "bandwidth_bytes_per_s": round(load.bytes_per_s),
-            "load": round(1 - holdings.budget.free / max(1, holdings.budget.capacity), 3),
-            "capacity_cells": load.capacity if load.capacity < UNMEASURED else None,
-            "sent_bytes": load.sent_bytes,
-            "replica_bytes": load.replica_bytes,
-            "replicas_taken": serving.replicas_taken,
-            "letters": serving.letters.sent,
-        }
+            sends_to=sorted({each.peer for each in holdings.sinks.values()}),
+            readers=len(holdings.demands),
+            asked=len(serving.queries),
+            refused=serving.refused,
+            bytes_per_s=round(load.used_bytes_per_s),
+            bandwidth_bytes_per_s=round(load.bytes_per_s),
+            load=round(1 - holdings.budget.free / max(1, holdings.budget.capacity), 3),
+            capacity_cells=load.capacity if load.capacity < UNMEASURED else None,
+            sent_bytes=load.sent_bytes,
+            replica_bytes=load.replica_bytes,
+            replicas_taken=serving.replicas_taken,
+            letters=serving.letters.sent,
+        )
 
     def _row(self, key: object) -> dict[str, int]:
         part = self.shelf.parts.get(key)

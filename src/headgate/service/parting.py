@@ -7,7 +7,6 @@ still are; where parts overlap the later one counts. Then the old ones end.
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import time
 from typing import Any, Final
@@ -17,8 +16,9 @@ from headgate.grid.errors import GridError
 from headgate.grid.layout import layout_of
 from headgate.grid.serving.served_grid import ServedGrid
 from headgate.grid.serving.tiling import Tile, heir_of, split_for
+from headgate.protocol.reports import GridReport
 from headgate.protocol.serving_brief import OwnPart, parts_of
-from headgate.wire.sealed import unseal
+from headgate.service.reports import read_reports
 from headgate.wire.snapshot import Snapshot
 
 _WAIT_S: Final = 15.0
@@ -116,14 +116,12 @@ async def _change(
 
 async def _filled(client: Client, stream: str, made: dict[str, str]) -> bool:
     """Wait until every new part has rows or a while is over: a stream may be idle."""
-    logs, until = client.fabric.logs, time.monotonic() + _WAIT_S
+    until = time.monotonic() + _WAIT_S
     while time.monotonic() < until:
-        found = 0
-        for name, site in made.items():
-            stored = await client.fabric.last(logs.state, logs.stats("grid", site))
-            streams = {} if stored is None else json.loads(unseal(stored.data))["streams"]
-            found += streams.get(stream, {}).get("owns", {}).get(name, {}).get("upto", 0) > 0
-        if found == len(made):
+        reports = await read_reports(client.fabric, GridReport)
+        served = {site: report.streams[stream] for site, report in reports.items() if stream in report.streams}
+        held = [served[site].owns.get(name) for name, site in made.items() if site in served]
+        if sum(rows is not None and rows.upto > 0 for rows in held) == len(made):
             return True
         await asyncio.sleep(_LOOK_S)
     return False

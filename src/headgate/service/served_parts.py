@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from headgate.diagnostics import SERVICE, noted
 from headgate.fabric import Fabric
-from headgate.wire.frame import WireError
-from headgate.wire.sealed import unseal
+from headgate.protocol.reports import GridReport
+from headgate.service.reports import read_reports, shown
 from headgate.wire.snapshot import Snapshot
 
 
 async def read_parts(fabric: Fabric, snapshot: Snapshot) -> dict[str, Any]:
     """By site, the streams that it serves: what it owns, its replicas, its readers and its load."""
     serving = {each.site for each in snapshot.deployment.subscriptions.values() if each.serves_bytes_per_s is not None}
-    found = {}
-    for site in sorted(serving):
-        stored = await fabric.last(fabric.logs.state, fabric.logs.stats("grid", site))
-        with noted(SERVICE, f"the report of what {site} serves cannot be read", ValueError, WireError):
-            found[site] = {} if stored is None else dict(json.loads(unseal(stored.data)))
-    return found
+    reports = await read_reports(fabric, GridReport) if serving else {}
+    return {site: shown(reports.get(site)) for site in sorted(serving)}
 
 
 def part_lines(parts: dict[str, Any]) -> list[str]:

@@ -3,6 +3,12 @@
 Each module has the reports of one of them; it imports nothing but `report` and the records of `headgate.wire`.
 """
 
+from headgate.protocol.reports.grids import (
+    GridReport,
+    HeldCount,
+    HeldReplica,
+    ServedStreamReport,
+)
 from headgate.protocol.reports.jobs import (
     ErrorsReport,
     IdentityShare,
@@ -65,7 +71,10 @@ __all__ = [
     "DeviceDelivery",
     "DevicesReport",
     "ErrorsReport",
+    "GridReport",
     "GroupsReport",
+    "HeldCount",
+    "HeldReplica",
     "IdentityShare",
     "JobReport",
     "Join",
@@ -88,6 +97,7 @@ __all__ = [
     "Reordering",
     "Report",
     "SampleReport",
+    "ServedStreamReport",
     "ServerProcess",
     "ServiceReport",
     "SlowClass",
