@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from headgate.diagnostics import FABRIC
 from headgate.gateway.memory import SiteMemory
 from headgate.protocol.codec import Codec
 from headgate.protocol.kernel import Machine
@@ -58,7 +59,8 @@ class FollowMachine(Machine):
                     last = await port.last(self._log, self.subject)
                     memory.begin(0 if last is None else last.sequence)
                 found = await port.next(self._log, self.subject, memory.seen or 0, limit=_AT_A_TIME)
-            except FabricError:
+            except FabricError as error:
+                FABRIC.debug("%s is read again: %s", self.subject, error)
                 await port.sleep(_AGAIN_S)
                 continue
             if memory.seen is None:  # the log is another one since
@@ -85,7 +87,8 @@ class FollowMachine(Machine):
                 head = (await port.next(logs.state, logs.head, place))[-1]
                 revision = port.quarantine.take(logs.state, head, read_number, "asked for again by every reader")
                 found = {} if revision is None else await port.subjects(logs.tables, logs.table(revision))
-            except FabricError:
+            except FabricError as error:
+                FABRIC.debug("the announced revision is asked for again: %s", error)
                 await port.sleep(_AGAIN_S)
                 continue
             place = head.sequence

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from headgate.client.delivery import Delivery
 from headgate.client.reach import PartsReach
+from headgate.diagnostics import site_log
 from headgate.fabric import FabricError, cancel_all
 from headgate.grid.dzset import DzSet
 from headgate.grid.serving import Budget, Demand, Placement, SiteCore
@@ -203,7 +204,8 @@ class ServingSite:
                     await asyncio.sleep(taken.again_s or _AGAIN_S / 3)
                     continue
                 rows = unpack_rows(taken.rows, taken.raw_bytes, self.brief.stream.schema.arrow)
-            except (FabricError, WireError):
+            except (FabricError, WireError) as error:
+                site_log(self.site).debug("%s is asked again for region %s: %s", peer, region.id, error)
                 await asyncio.sleep(_AGAIN_S)
                 continue
             # A provider that keeps the region in pieces answers piece by piece: only what all of them reach counts.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from headgate.diagnostics import SERVICE
 from headgate.errors import HeadgateError
 from headgate.protocol.codec import Codec
 from headgate.protocol.kernel import Machine
@@ -103,7 +104,8 @@ class KeeperMachine(Machine):
             try:
                 await self.keeper.begin()
                 break
-            except FabricError:
+            except FabricError as error:
+                SERVICE.debug("the books are begun again: %s", error)
                 await self._port.sleep(_STORE_S)
         self.spawn(self.keeper.follow(), "follow")
         pause_s = _STORE_S
@@ -112,7 +114,8 @@ class KeeperMachine(Machine):
             began_s = self._port.now
             try:
                 await self.keeper.store()
-            except FabricError:
+            except FabricError as error:
+                SERVICE.debug("sums of the books are stored later: %s", error)
                 continue
             # Of many subscriptions the sums are large: they are not stored all the time.
             pause_s = min(max(_STORE_S, _REST * (self._port.now - began_s)), _SELDOM_S)
