@@ -361,3 +361,19 @@ def test_a_second_path_that_is_not_asked_for_is_shown() -> None:
     with planted(BY_NAME["a second path is not asked for"]):
         found = [str(Simulation(named_scenario("two_paths", seed)).run().violation) for seed in range(6)]
     assert any("while a parent is dead" in each for each in found)
+
+
+def test_a_version_that_takes_over_contexts_while_a_batch_is_pinned_is_pinned_with_them() -> None:
+    """The pin named the version, and a place before the contexts that it holds: no worker could be there, for ever."""
+    scenario = named_scenario("changing_contexts", 7)
+    assert Simulation(scenario).run().violation is None
+    with planted(BY_NAME["contexts are read before the version that has taken them over"]):
+        assert "is gone, the oldest is" in str(Simulation(scenario).run().violation)
+
+
+def test_a_batch_that_is_replayed_is_matched_with_the_contexts_that_it_was_pinned_with() -> None:
+    """Its driver died between pinning and committing, and the contexts had changed when the next one began."""
+    scenario = named_scenario("changing_contexts", 3)
+    assert Simulation(scenario).run().violation is None
+    with planted(BY_NAME["a batch that is replayed is pinned anew"]):
+        assert "is pinned again as" in str(Simulation(scenario).run().violation)

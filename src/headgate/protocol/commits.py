@@ -45,6 +45,7 @@ async def pin_batch(port: LogPort, stream: str, batch: int, control: UpdateContr
     """The pin of a micro-batch: chosen by the first who asks, the same for every replay.
 
     A new version of the catalog takes all updates, so that what a pin leaves out lies after its version's own contexts.
+    It is looked up before them: one that came in between would have taken over updates that the pin lies before.
     A version that is about to be deleted, as this driver took so long to pin it, is left for the newest one. A pin that
     cannot be read counts for none.
     """
@@ -57,8 +58,9 @@ async def pin_batch(port: LogPort, stream: str, batch: int, control: UpdateContr
             if await _kept(port, known.version):
                 return known
             before = known.before
+        version = await newest_revision(port)  # first: what it has taken over of the contexts is then stored
         update = await port.last(logs.root(stream), logs.context(stream))
-        version, place = await newest_revision(port), update.sequence if update else 0
+        place = update.sequence if update else 0
         pin = Pin(version, place, before, place, batch=batch)
         if known is not None and known.version == version:
             plan = UpdatePlan(place)

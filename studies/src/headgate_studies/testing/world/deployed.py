@@ -103,6 +103,7 @@ class World:
         self._quiet = False
         self._buried: set[str] = set()  # relays that are not started again for now
         self.locked = False
+        self._doomed: dict[str, float] = {}  # drivers that die with their next pin, and for how long
 
     def _instance(self, process: str, machine: Machine, consumer: Callable[..., None] | None = None) -> Instance:
         self._instances += 1

@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headgate.matching import ClassLists
+from headgate.matching.admission import UpdatePlan
 from headgate.protocol.codec import Codec
 from headgate.protocol.commits import Batch, LineageError, commit, pin_batch
 from headgate.protocol.kernel import Machine
-from headgate.protocol.port import FabricError, MachinePort
+from headgate.protocol.port import FabricError, LogPort, MachinePort
 from headgate.wire.logs import Logs
 from headgate.wire.manifest import Manifest, PartRef, SourceRange
 from headgate.wire.part import Part
+from headgate_studies.testing.world.matched_contexts import FIRST_CLASS, DriverContexts, overloaded
 from headgate_studies.testing.world.oracle import Ints, wanted
 from headgate_studies.testing.world.scenario import SCHEMA
 
@@ -31,6 +35,7 @@ LINEAGE: Final = "one"
 MOST_ROWS: Final = 240
 """A micro-batch reads at most so many rows, as sources with a limit of files or messages do."""
 _RESTART_S: Final = 0.5
+Hits = Callable[[Ints], dict[int, npt.NDArray[np.bool_]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,8 @@ class DriverMachine(Machine):
         self._source = source
         self._random = random
         self._port = MachinePort(self, logs, 1 << 20, codec)
+        self._purged = 0
+        self._contexts = DriverContexts(stream)
         self.spawn(self._query(), "query")
 
     async def _query(self) -> None:
@@ -94,13 +101,16 @@ class DriverMachine(Machine):
                 self._source.end(batch)
 
     async def _run_batch(self, batch: Planned) -> None:
-        pin = await pin_batch(self._port, self._stream, batch.number)
+        pin = await pin_batch(self._port, self._stream, batch.number, self._control)
         snapshot = await self._port.table(pin.version)
         subscriptions = snapshot.deployment.subscriptions.items()
         classes = sorted({snapshot.class_ids[name] for name, each in subscriptions if each.stream == self._stream})
+        watched = any(each >= FIRST_CLASS for each in classes)
+        if watched:
+            await self._contexts.prepare(self._port, snapshot, pin)
         values = np.array(self._source.values[batch.first : batch.last], dtype=np.int64)
         refs, totals = [], Counter[int]()
-        for part, counts in cut(values, classes, self._random):
+        for part, counts in cut(values, classes, self._random, self._contexts.hits if watched else None):
             totals.update(counts)
             kept = len(part.positions)
             place = await self._port.publish(self._port.logs.part(self._stream), part) if kept else 0
@@ -117,20 +127,35 @@ class DriverMachine(Machine):
                 class_ids=np.array(sorted(totals), dtype=np.uint64),
                 class_counts=np.array([totals[each] for each in sorted(totals)], dtype=np.uint64),
                 time_ms=now_ms,
+                context=pin.context,
+                skipped=np.array(pin.skipped, np.uint64),
+                partly=pin.left_out.partly,
+                shed_updates=pin.shed_updates,
                 ranges=batch.ranges,
             )
 
         await commit(self._port, Batch(self._stream, LINEAGE, batch.number, batch.ranges), draft)
+        base = snapshot.contexts.get(self._stream, 0)
+        if base > self._purged:  # as the product does: what the version has in it is not read again
+            logs, self._purged = self._port.logs, base
+            await self._port.purge(logs.root(self._stream), logs.context(self._stream), base)
+
+    async def _control(self, port: LogPort, batch: int, version: int, after: int, head: int) -> UpdatePlan:
+        """What happens to updates that wait."""
+        del version
+        return await overloaded(port, self._stream, batch, after, head)
 
 
-def cut(values: Ints, classes: list[int], random: Random) -> list[tuple[Part, Counter[int]]]:
-    """The parts of a batch, cut at random, and the matches of each class in them."""
+def cut(
+    values: Ints, classes: list[int], random: Random, watched: Hits | None = None
+) -> list[tuple[Part, Counter[int]]]:
+    """The parts of a batch, cut at random, and the matches of each class in them; `watched` has those by contexts."""
     found = []
     count = len(values)
     cuts = sorted({0, count, *(random.randint(0, count) for _ in range(random.randint(0, 2)))})
     for start, end in itertools.pairwise(cuts):
         mine = values[start:end]
-        hits = {each: wanted(each, mine) for each in classes}
+        hits = {each: wanted(each, mine) for each in classes} | ({} if watched is None else watched(mine))
         lists = [[each for each in classes if hits[each][row]] for row in range(len(mine))]
         kept = [row for row in range(len(mine)) if lists[row]]
         offsets = np.cumsum([0, *(len(lists[row]) for row in kept)]).astype(np.int64)

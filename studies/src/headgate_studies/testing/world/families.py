@@ -15,6 +15,7 @@ from headgate_studies.testing.world.dealt import GROUP_FAMILIES
 from headgate_studies.testing.world.doubled import DOUBLED_FAMILIES
 from headgate_studies.testing.world.scenario import AS_PLANNED, Action, Scenario, make_any
 from headgate_studies.testing.world.small import LIMITED, commits, small_scenario, subscription
+from headgate_studies.testing.world.watched import CONTEXT_FAMILIES
 
 _EVERY: Final = 3
 ANY: Final = "any"
@@ -266,5 +267,6 @@ FAMILIES: Final[tuple[Callable[[int, Random], Scenario], ...]] = (
     stalls.small_logs_everywhere,
     *GROUP_FAMILIES,
     *DOUBLED_FAMILIES,
+    *CONTEXT_FAMILIES,
 )
 _BY_NAME: Final = {family.__name__: family for family in FAMILIES}

@@ -16,6 +16,7 @@ from headgate_studies.testing.world.reader_faults import READER_MUTANTS
 from headgate_studies.testing.world.root_faults import ROOT_MUTANTS
 from headgate_studies.testing.world.sharing_faults import SHARING_MUTANTS
 from headgate_studies.testing.world.standby_faults import STANDBY_MUTANTS
+from headgate_studies.testing.world.watched import CONTEXT_MUTANTS
 
 RELAY_MUTANTS: Final = (
     Mutant(
@@ -538,4 +539,5 @@ MUTANTS: Final = (
     *SHARING_MUTANTS,
     *GROUP_MUTANTS,
     *DOUBLED_MUTANTS,
+    *CONTEXT_MUTANTS,
 )

@@ -7,19 +7,24 @@ subscription is owed the rows of its class in every commit whose version serves 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from headgate.model.start import EARLIEST
+from headgate.protocol.records import Pin
 from headgate.wire.snapshot import Snapshot
+from headgate_studies.testing.world.matched_contexts import TrueUpdate, Window
 
 Ints = npt.NDArray[np.int64]
 
 
-def wanted(class_id: int, values: Ints) -> npt.NDArray[np.bool_]:
-    """Which values a delivery class takes: all, some, few or none of them."""
+def wanted(class_id: int, values: Ints, window: Window | None = None) -> npt.NDArray[np.bool_]:
+    """Which values a delivery class takes: those of its window, or all, some, few or none of them."""
+    if window is not None:
+        return window.takes(values)
     step = (1, 2, 3, 5, 60)[class_id % 5]
     if class_id % 11 == 10:
         return np.zeros(len(values), dtype=np.bool_)
@@ -28,18 +33,20 @@ def wanted(class_id: int, values: Ints) -> npt.NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True)
 class TrueCommit:
-    """A commit as it happened: rows (after, upto] with their values, under a version."""
+    """A commit as it happened: rows (after, upto] with their values, under a version and the windows of contexts."""
 
     after: int
     upto: int
     version: int
     values: Ints
+    windows: Mapping[int, Window] = field(default_factory=dict)
     _seqs: dict[int, list[int]] = field(default_factory=dict)
 
     def seqs(self, class_id: int) -> list[int]:
         """The sequence numbers of those of its rows that a delivery class wants."""
         if class_id not in self._seqs:
-            self._seqs[class_id] = (np.flatnonzero(wanted(class_id, self.values)) + self.after + 1).tolist()
+            takes = wanted(class_id, self.values, self.windows.get(class_id))
+            self._seqs[class_id] = (np.flatnonzero(takes) + self.after + 1).tolist()
         return self._seqs[class_id]
 
     def count(self, class_id: int) -> int:
@@ -102,6 +109,8 @@ class Oracle:
     def __init__(self) -> None:
         self.streams: dict[str, StreamTruth] = {}
         self.versions: dict[int, Snapshot] = {}
+        self.updates: dict[str, list[TrueUpdate]] = {}
+        self.pins: dict[str, Pin] = {}
         self._classes: dict[tuple[int, int], int | None] = {}
         self._alive: dict[tuple[int, str], frozenset[int]] = {}
         self._first: dict[tuple[str, int], TrueCommit] = {}

@@ -7,8 +7,8 @@ from random import Random
 from typing import Final
 
 from headgate.virtual.fabric import SERVER
-from headgate_studies.testing.world.changes import Changes
 from headgate_studies.testing.world.commits import Commits
+from headgate_studies.testing.world.contexts import ContextChanges
 from headgate_studies.testing.world.coverage import states_of
 from headgate_studies.testing.world.deployed import Result
 from headgate_studies.testing.world.driver import SimulatedSource
@@ -27,7 +27,7 @@ _NEAR: Final = 0.25
 _MOST_EVENTS: Final = 50_000
 
 
-class Simulation(Commits, Changes, OldTables, Troubles):
+class Simulation(ContextChanges, Commits, OldTables, Troubles):
     """Runs one scenario."""
 
     def run(self) -> Result:
