@@ -15,9 +15,11 @@ import httpx
 import pytest
 from tests.service.test_grants import HIDDEN, World, world
 
+from headgate.api.gateway import ServedPart
 from headgate.api.server import serving
 from headgate.client import Client
 from headgate.fabric.tokens import API, LOGIN, make_user_token, read_user_token
+from headgate.model import RequestLimits
 from headgate.service.access import make_token
 from headgate.service.http_process import address_of, listen
 
@@ -37,10 +39,11 @@ class Caller:
 
 
 @asynccontextmanager
-async def served(here: World) -> AsyncIterator[tuple[str, str]]:
+async def served(here: World, limits: RequestLimits | None = None) -> AsyncIterator[tuple[str, str]]:
     state = here.directory / "state"
     token, listening = make_token(state), listen("127.0.0.1:0")
-    async with await Client.connect(state_dir=state) as client, serving(client, listening, token, state):
+    part = ServedPart(limits=limits or RequestLimits())
+    async with await Client.connect(state_dir=state) as client, serving(client, listening, token, state, part=part):
         yield address_of(listening), token
 
 

@@ -30,7 +30,7 @@ async def run(config: FaceConfig) -> None:
         listening.setblocking(False)
         async with await Client.connect(config.url, namespace=config.namespace, **config.nats_options) as client:
             aside = asyncio.create_task(keep_quarantine(client.fabric, "http"))
-            part = ServedPart(users_limited=config.users_limited)
+            part = ServedPart(limits=config.limits)
             async with serving(client, listening, read_token(state_dir), state_dir, config.tls, part) as gateway:
                 work = [aside, asyncio.create_task(keep_vitals(client.fabric, "http"), name="vitals")]
                 if config.mqtt:

@@ -26,6 +26,7 @@ from headgate.api import (
     subscriptions,
 )
 from headgate.api.access import Access, HostGuard, Visitor, identify
+from headgate.api.door import ApiDoor
 from headgate.api.gateway import Gateway
 from headgate.api.routing import Here
 from headgate.catalog.document import SiteEntry, StreamEntry, SubscriptionEntry
@@ -51,6 +52,7 @@ def make_app(gateway: Gateway, access: Access, hosts: Iterable[str]) -> FastAPI:
     app.state.gateway = gateway
     app.state.access = access
     problems.install(app)
+    app.add_middleware(ApiDoor, access=access, limits=gateway.part.limits)
     app.add_middleware(HostGuard, hosts=hosts)
     served = (overview, previews, advice, subscriptions, changing, receiving, publishing, reports, metrics, pages)
     for module in served if gateway.part.site is None else (receiving,):

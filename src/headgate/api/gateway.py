@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
@@ -29,10 +29,12 @@ from headgate.fabric.registry import User
 from headgate.filters import FilterError
 from headgate.gateway.feeds import Feeds
 from headgate.gateway.memory import MEMORY_BYTES
+from headgate.model import RequestLimits
 from headgate.planning import PlanResult
 from headgate.planning.covering import Comparisons
 from headgate.protocol.port import Stored
 from headgate.protocol.reports import PlannerReport
+from headgate.service.allowances import ByteAllowances
 from headgate.service.attainment import Attained, attainment
 from headgate.service.describing import filter_document, sharing, subscription_document
 from headgate.service.grants import grant_of, granted_name
@@ -99,12 +101,12 @@ class Recent(Generic[T]):
 class ServedPart:
     """What of a deployment is served, and how: everything by default.
 
-    `site` is the one site whose readers are served, and nothing but receiving is offered. `users_limited` says that
-    users may read so many bytes a second only: the service counts them, so users are read through it then.
+    `site` is the one site whose readers are served, and nothing but receiving is offered. `limits` are those of
+    each user; where users may read so many bytes a second only, the service counts them, so users are read through it.
     """
 
     site: str | None = None
-    users_limited: bool = False
+    limits: RequestLimits = field(default_factory=RequestLimits)
     memory_bytes: int = MEMORY_BYTES
     """What the memory of each site holds at most."""
 
@@ -123,6 +125,8 @@ class Gateway:
         self.feeds.adopt(client)
         self.readers = HttpReaders(client, site=self.part.site)
         self.keys = IdempotencyKeys()
+        self.published = ByteAllowances(self.part.limits.publish_bytes_per_s)
+        """What users have published over HTTP."""
         self.series = Series()
         self.rates = Rates()
         self.recent = RecentStreams()
@@ -291,6 +295,7 @@ class UserGateway(Gateway):
         self.whole = whole
         self.questions = PacedQuestions()
         self.texts, self.users = whole.texts, whole.users
+        self.published = whole.published
         whole.feeds.adopt(self.client, self._shown)
 
     def _shown(self, reading: Reading, messages: list[Stored]) -> list[Stored] | None:
@@ -301,7 +306,12 @@ class UserGateway(Gateway):
         user = None if self.user is None else self.users.registry().users.get(self.user.name)
         stream = reading.snapshot.deployment.streams[reading.stream]
         expired = user is None or (user.expires_s is not None and time.time() >= user.expires_s)
-        if user is None or expired or self.part.users_limited or not user.may_subscribe(granted_name(stream)):
+        if (
+            user is None
+            or expired
+            or self.part.limits.bytes_per_s is not None
+            or not user.may_subscribe(granted_name(stream))
+        ):
             return None
         return messages if grant_of(user, stream).whole else None
 

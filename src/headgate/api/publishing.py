@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from typing import Annotated, Any, Final, Literal
 
 import pyarrow as pa
@@ -22,6 +23,8 @@ from headgate.wire.message import json_text
 routes = router("publishing")
 
 _NAMED: Final = 100
+LEAST_BYTES: Final = 64
+"""As which a row counts at least where bytes are limited."""
 
 Check = Annotated[
     Literal["none", "each", "all"],
@@ -58,12 +61,14 @@ async def publish(
     stream = known((await here.snapshot()).deployment.streams, name, "stream")
     if here.user is not None and not here.user.may_publish(name, site):
         raise ApiError(f"user {here.user.name!r} may not publish into {name!r}", hint="an operator may", kind="denied")
+    _admit(here)
     entrance = await here.client.entrance(name, site)
     data = await request.body()
     digest = hashlib.sha256(data).hexdigest()
     if key is not None:
         here.keys.check(f"{name}\n{key}", digest)
     bodies = await asyncio.to_thread(read_bodies, data, dict(request.headers), stream)
+    _took(here, len(data), sum(body.rows.num_rows + len(body.raw) for body in bodies))
     misfits = [each for body in bodies for each in body.misfits]
     if misfits and check == "all":
         raise _refused(misfits, stored=0)
@@ -75,6 +80,26 @@ async def publish(
     if misfits and check == "each":
         raise _refused(misfits, stored=stored)
     return {"stored": stored, "misfits": [each.document() for each in misfits[:_NAMED]], "sequence": sequence}
+
+
+def _admit(here: Gateway) -> None:
+    """Refuse a user who has published more than it may, before the rows are read."""
+    wait_s = 0.0 if here.user is None else here.published.wait_s(here.user.name, time.monotonic())
+    if here.user is not None and wait_s > 0:
+        rate = here.part.limits.publish_bytes_per_s or 0.0
+        raise ApiError(
+            f"{here.user.name!r} publishes more than it may, {rate:,.0f} bytes a second; nothing was stored (try again "
+            f"in {wait_s:.1f} s)",
+            hint="publish less, or ask an operator for a higher limit (`limits: {publish: ...}`)",
+            kind="too-many",
+            retry_after_s=wait_s,
+        )
+
+
+def _took(here: Gateway, size: int, rows: int) -> None:
+    """Count what a user publishes; a row counts as `LEAST_BYTES` at least, as one that does not fit is a message."""
+    if here.user is not None:
+        here.published.took(here.user.name, max(size, rows * LEAST_BYTES), time.monotonic())
 
 
 async def store_body(

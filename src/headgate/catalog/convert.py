@@ -169,6 +169,8 @@ def to_limits(entry: LimitsEntry) -> RequestLimits:
         entry.filter_cost * 1e6,
         entry.bytes,
         entry.connections,
+        entry.http,
+        entry.publish,
     )
 
 

@@ -61,6 +61,8 @@ class LimitsEntry(DocumentEntry):
     )
     bytes: Bandwidth = Field(default=None, gt=0, description="What it may read for long, such as `10 MB/s`.")
     connections: int = Field(default=64, ge=1, description="Connections at a time that are answered.")
+    http: Rate = Field(default=200.0, gt=0, description="Requests of the HTTP API for long, such as `200/s`.")
+    publish: Bandwidth = Field(default=None, gt=0, description="What it may publish for long, such as `5 MB/s`.")
 
 
 def _command(value: Any) -> Any:

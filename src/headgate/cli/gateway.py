@@ -78,7 +78,7 @@ async def _run(place: GatewayPlace, at: o.ConnectionOptions, tell: Teller) -> No
     from headgate.fabric import cancel_all, keep_quarantine
     from headgate.fabric.vitals import freeze_startup, keep_vitals
     from headgate.service.access import make_token
-    from headgate.service.http_process import address_of, are_users_limited, listen
+    from headgate.service.http_process import address_of, listen, read_limits
 
     raise_file_limit()
     site, tls, listening = place.site, place.tls, listen(place.address)
@@ -88,7 +88,7 @@ async def _run(place: GatewayPlace, at: o.ConnectionOptions, tell: Teller) -> No
             close = nearest(site, sites)
             raise HeadgateError(f"no site {site!r}", hint=f"did you mean {close!r}?" if close else None)
         stop, token = stopping(), make_token(at.state_dir)
-        part = ServedPart(site, are_users_limited(at.state_dir), place.memory_bytes)
+        part = ServedPart(site, read_limits(at.state_dir), place.memory_bytes)
         async with serving(client, listening, token, at.state_dir, tls, part):
             work = [
                 asyncio.create_task(keep_quarantine(client.fabric, f"gateway-{site}")),

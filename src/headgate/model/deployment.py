@@ -37,6 +37,8 @@ class RequestLimits:
     `filter_cost_us` is what evaluating all of its filters on a stream may take for a row by estimate. It reads at most
     `bytes_per_s`, None for any, and has answers on so many `connections` at a time.
     Operators are limited in their requests only, for each of their connections.
+
+    It makes `http_per_s` requests of the HTTP API for long, and publishes at most `publish_bytes_per_s`, None for any.
     """
 
     requests_per_s: float = 50.0
@@ -46,6 +48,8 @@ class RequestLimits:
     filter_cost_us: float = 500.0
     bytes_per_s: float | None = None
     connections: int = 64
+    http_per_s: float = 200.0
+    publish_bytes_per_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
+import math
 import os
 import socket
 import sys
@@ -18,6 +19,7 @@ from typing import Any, Final, Self
 
 from headgate.errors import HeadgateError
 from headgate.fabric.place import write_whole
+from headgate.model import RequestLimits
 from headgate.service.processes import ChildProcess
 
 CONFIG: Final = "HEADGATE_HTTP_CONFIG"
@@ -40,14 +42,15 @@ class FaceConfig:
     tls: tuple[str, str] | None = None
     """The files of a certificate and its key, where it speaks TLS."""
     mqtt: bool = False
-    users_limited: bool = False
-    """Whether users may read so many bytes a second only, which the service counts."""
+    limits: RequestLimits = field(default_factory=RequestLimits)
+    """What one user may take."""
 
     @classmethod
     def read(cls, text: str) -> Self:
         """The configuration of a text."""
         found = json.loads(text)
-        return cls(**{**found, "tls": tuple(found["tls"]) if found.get("tls") else None})
+        tls, limits = found.get("tls"), RequestLimits(**found.get("limits", {}))
+        return cls(**{**found, "tls": tuple(tls) if tls else None, "limits": limits})
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -102,17 +105,17 @@ def address_of(listening: socket.socket, *, encrypted: bool = False) -> str:
     return f"http{'s' if encrypted else ''}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def note_limits(state_dir: Path, *, limited: bool) -> None:
-    """Keep for gateways whether users may read so many bytes a second only."""
-    write_whole(state_dir / "http" / "limited", "yes" if limited else "no")
+def note_limits(state_dir: Path, limits: RequestLimits) -> None:
+    """Keep for gateways what one user may take."""
+    write_whole(state_dir / "http" / "limits", json.dumps(asdict(limits)))
 
 
-def are_users_limited(state_dir: Path) -> bool:
-    """Whether the service has to count what users read; so it is taken to be where nobody has said."""
+def read_limits(state_dir: Path) -> RequestLimits:
+    """What one user may take. Where nobody has said, bytes are taken to be limited: the service then counts them."""
     try:
-        return (state_dir / "http" / "limited").read_text(encoding="utf-8") != "no"
-    except OSError:
-        return True
+        return RequestLimits(**json.loads((state_dir / "http" / "limits").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return RequestLimits(bytes_per_s=math.inf)
 
 
 class FaceProcess(ChildProcess):

@@ -270,9 +270,9 @@ class Runtime:
             settings.log_format,
             settings.http_tls,
             settings.listening is not None and settings.listening.mqtt is not None,
-            users_limited=self.control.limits.bytes_per_s is not None,
+            limits=self.control.limits,
         )
-        note_limits(settings.state_dir, limited=config.users_limited)
+        note_limits(settings.state_dir, config.limits)
         self.face = FaceProcess(listening, config)
         write_whole(settings.state_dir / "http" / "address", self.face.address)
         self._spawn(self.face.run(), "HTTP API")

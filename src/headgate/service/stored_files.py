@@ -77,7 +77,7 @@ KINDS: Final = (
     StoredKind("what a named job said", "job-*.log", backed_up=False),
     StoredKind("the token of the HTTP API", "http/token"),
     StoredKind("where the HTTP API is", "http/address", backed_up=False),
-    StoredKind("whether users are limited in bytes, for gateways", "http/limited", backed_up=False),
+    StoredKind("the limits of users, for gateways", "http/limits", backed_up=False),
     StoredKind("what the HTTP API said", "http/http.log", backed_up=False),
     StoredKind("the format of the directory", "format"),
     StoredKind("that this is a demonstration", "demo"),
