@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sources import parsed
+
 ROOT = Path(__file__).parents[1]
 SOURCES = {"headgate": ROOT / "src" / "headgate", "headgate_studies": ROOT / "studies" / "src" / "headgate_studies"}
 
@@ -116,7 +118,7 @@ class Module:
 def modules() -> tuple[Module, ...]:
     """Every module of both distributions; read when the first test asks, not by every worker that collects tests."""
     return tuple(
-        Module(path, distribution, path.relative_to(source).as_posix(), ast.parse(path.read_text(), str(path)))
+        Module(path, distribution, path.relative_to(source).as_posix(), parsed(path))
         for distribution, source in SOURCES.items()
         for path in sorted(source.rglob("*.py"))
     )

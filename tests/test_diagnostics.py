@@ -15,6 +15,7 @@ from headgate import diagnostics
 from headgate.cli.app import main
 from headgate.diagnostics import announce, configure, noted, site_log, stream_log
 from headgate.errors import HeadgateError
+from tests.sources import parsed
 
 SOURCE = Path(__file__).parents[1] / "src" / "headgate"
 
@@ -92,25 +93,15 @@ def test_an_error_that_ends_the_program_is_a_json_line_too(
 
 # Waiting that ends by a time or by a cancellation that was asked for is no error.
 QUIET = {"TimeoutError", "asyncio.CancelledError"}
-# A closed event loop has nobody to tell.
-HARMLESS = {"fabric/crew.py"}
+# A closed event loop has nobody to tell; a directory that is there is looked at; a temporary file may be gone.
+HARMLESS = {"fabric/crew.py", "pipeline/java.py", "private.py"}
 
 
-def _parsed(path: Path) -> ast.Module:
-    """A module; CPython 3.11 may trip over itself where garbage is collected while it parses, and is asked again."""
-    text = path.read_text(encoding="utf-8")
-    try:
-        return ast.parse(text)
-    except SystemError:
-        return ast.parse(text)
-
-
-@pytest.mark.parametrize("package", ["cli", "service", "feeds", "fabric", "relay", "protocol", "client"])
-def test_no_exception_is_suppressed_without_a_record(package: str) -> None:
+def test_no_exception_is_suppressed_without_a_record() -> None:
     found = []
-    for path in sorted((SOURCE / package).rglob("*.py")):
+    for path in sorted(SOURCE.rglob("*.py")):
         name = str(path.relative_to(SOURCE))
-        for node in ast.walk(_parsed(path)):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("suppress", "contextlib.suppress"):
                 if {ast.unparse(each) for each in node.args} - QUIET and name not in HARMLESS:
                     found.append(f"{name}:{node.lineno} {ast.unparse(node)}")

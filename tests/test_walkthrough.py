@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sources import parsed
+
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"\[`([A-Za-z_][\w.]*)`\]\((\.\./[^)#]+\.py)\)")
 
@@ -15,7 +17,7 @@ LINK = re.compile(r"\[`([A-Za-z_][\w.]*)`\]\((\.\./[^)#]+\.py)\)")
 def _defined(path: Path) -> frozenset[str]:
     """Functions, classes, methods (as `Class.method`) and values that a module defines."""
     found: set[str] = set()
-    for node in ast.parse(path.read_text()).body:
+    for node in parsed(path).body:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 found.add(node.name)

@@ -78,13 +78,17 @@ def stream_for(stream: Stream, grant: Grant) -> Stream:
         event_time=stream.event_time if timed else None,
         options=options,
     )
-    try:
-        if timed and keyed:
-            check_grid(found)
-            return found
-    except HeadgateError:
-        pass  # an axis is not shown
+    if timed and keyed and _shows_its_axes(found):
+        return found
     return replace(found, options={name: value for name, value in options.items() if name not in _GRID})
+
+
+def _shows_its_axes(stream: Stream) -> bool:
+    try:
+        check_grid(stream)
+    except HeadgateError:
+        return False
+    return True
 
 
 def as_asked(subscription: Subscription) -> Subscription:
@@ -139,11 +143,14 @@ def narrow_or_stop(subscription: Subscription, stream: Stream, grant: Grant, lim
         return narrow_or_stop(asked.resume(), stream, grant, limit_us).paused_as(asked)
     visible = tuple(name for name in stream.schema.names if grant.shows(name))
     select = None if asked.select is None else tuple(name for name in asked.select if name in visible)
-    try:
-        if select != ():
-            return _noted(narrow(replace(asked, select=select), stream, grant, limit_us), asked, grant)
-    except GrantError:
-        pass  # it stops
+    narrowed = None
+    if select != ():
+        try:
+            narrowed = narrow(replace(asked, select=select), stream, grant, limit_us)
+        except GrantError:
+            narrowed = None  # nothing is left of it: it stops
+    if narrowed is not None:
+        return _noted(narrowed, asked, grant)
     found = replace(asked, where="false", profile="relational", policy=None, region=None, resolution=None)
     # No rows will come: the columns are only there because somebody has to have some.
     return _noted(replace(found, select=select or visible[:1] or stream.schema.names[:1]), asked, grant)

@@ -84,7 +84,7 @@ class RelayNode:
         streams = {logs.links_into(self.site): logs.site(self.site)} if self.fabric.streams else {}
         log.info("the relay of %s is started", self.site)
         carrying = asyncio.create_task(self.couriers.run(), name=f"couriers of {self.site}")
-        upward = UpwardNode(self.fabric, self.site, self.couriers).run(lambda: self.machine.state.budgets)
+        upward = UpwardNode(self.fabric, self.site, self.couriers, self._tracer).run(lambda: self.machine.state.budgets)
         rising = asyncio.create_task(upward, name=f"outbox of {self.site}")
         watch = ConnectionWatch(self.fabric, self.site, self.couriers)
         watching = asyncio.create_task(watch.run(), name=f"links of {self.site}")

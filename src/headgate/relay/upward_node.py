@@ -11,6 +11,7 @@ from headgate.fabric import Fabric, FabricError
 from headgate.fabric.placed import HostFabric
 from headgate.fabric.runner import Runner
 from headgate.protocol import port
+from headgate.protocol.trace import Trace
 from headgate.relay.courier import Couriers, place_of
 from headgate.relay.upward import UpwardMachine
 from headgate.relay.way_up import way_up
@@ -41,7 +42,8 @@ class UpwardRunner(Runner):
 class UpwardNode:
     """Runs beside the relay of a site until cancelled; everything that counts is in logs."""
 
-    def __init__(self, fabric: Fabric, site: str, couriers: Couriers) -> None:
+    def __init__(self, fabric: Fabric, site: str, couriers: Couriers, tracer: Trace | None = None) -> None:
+        self._tracer = tracer
         self._fabric = fabric
         self._site = site
         self._couriers = couriers
@@ -64,6 +66,7 @@ class UpwardNode:
                 codec=fabric.codec,
                 quarantine=fabric.quarantine,
             )
+            machine.tracer = self._tracer
             serving.guards[machine.service] = self._may_send
             try:
                 async with UpwardRunner(
