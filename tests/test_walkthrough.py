@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -49,3 +51,13 @@ def test_the_walk_has_its_three_parts_and_enough_steps() -> None:
     parts = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
     assert [part.splitlines()[0] for part in parts] == ["A row", "A subscribe", "A plan change"]
     assert all(len(LINK.findall(part)) >= 8 for part in parts)
+
+
+def test_the_trace_of_the_relays_is_what_the_simulator_prints() -> None:
+    shown = re.search(r"```trace\n(.*?)```", (ROOT / "docs" / "walkthrough.md").read_text(), re.DOTALL)
+    assert shown is not None
+    replay = [sys.executable, "-m", "headgate_studies.testing.simulate", "--replay", "two_paths:0", "--trace"]
+    said = subprocess.run(replay, capture_output=True, text=True, check=True, timeout=300).stdout
+    printed = iter([" ".join(line.split()[1:]) for line in said.splitlines()])
+    missing = [line for line in shown[1].splitlines() if line not in printed]  # in this order
+    assert missing == []

@@ -7,10 +7,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from headgate.protocol.kernel import Completed, Failed, Issued, Machine, WakeAt, Woken
+import pyarrow as pa
+
+from headgate.protocol.kernel import Completed, Failed, Issued, Machine
 from headgate.protocol.port import Append
 from headgate.wire.block import Block
+from headgate.wire.logs import Log
 from headgate.wire.manifest import Manifest
+from headgate.wire.snapshot import Snapshot
 
 _WIDTH = 150
 
@@ -27,9 +31,7 @@ class Trace:
 
     def __call__(self, machine: Machine, direction: str, what: Any) -> None:
         """Take down one event or command of a machine."""
-        if isinstance(what, Woken | WakeAt):
-            text = str(what)
-        elif isinstance(what, Issued):
+        if isinstance(what, Issued):
             self._wanted[id(machine), what.number] = what.command
             text = f"#{what.number} {describe(what.command)}"
         elif isinstance(what, Completed):
@@ -64,10 +66,19 @@ def describe(what: Any) -> str:
             return f"Append {subject} behind {expect}{' (replaces)' if replace else ''}: {describe(data)}"
         case bytes():
             return what[:80].decode(errors="replace")
+        case Log():
+            return what.name
+        case Snapshot():
+            return f"version {what.revision} of the catalog"
+        case pa.RecordBatch():
+            return f"{what.num_rows} rows"
         case list() | tuple() if not hasattr(what, "_fields"):
             return f"{len(what)} x [{', '.join(describe(each) for each in what[:3])}]"
         case _ if hasattr(what, "sequence") and hasattr(what, "data"):
             return f"{getattr(what, 'subject', '')}@{what.sequence}: {describe(what.data)}"
+        case tuple():
+            named = zip(what._fields, what, strict=True)
+            return " ".join([_name(what), *(_field(name, value) for name, value in named if value is not None)])
         case _ if hasattr(what, "__dataclass_fields__"):
             inside = (describe(getattr(what, name)) for name in what.__dataclass_fields__)
             return f"{_name(what)} {' '.join(inside)}"
@@ -77,6 +88,11 @@ def describe(what: Any) -> str:
             return "work"
         case _:
             return str(what)
+
+
+def _field(name: str, value: Any) -> str:
+    """A field of a command: logs and subjects speak for themselves, numbers need their name."""
+    return f"{name}={value:.10g}" if isinstance(value, int | float) else describe(value)
 
 
 def _name(what: Any) -> str:
