@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from tests.live import until
-from tests.service.test_backup import place_of
 from tests.service.test_users import World, world
 
 from headgate.client import Client
@@ -21,7 +20,7 @@ from headgate.protocol.acks import read_tally
 from headgate.service import copying
 from headgate.service.backup import BackupError, make_backup, restore_backup
 from headgate.service.copying import copy_running, held_still
-from headgate.service.verifying import verify_all
+from headgate.service.verifying import verify_directory
 from headgate.wire.logs import Logs
 
 LOGS = Logs()
@@ -121,7 +120,7 @@ async def _go_on(directory: Path, file: Path) -> int:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
         assert seqs == list(range(acknowledged + 1, upto + 11))
-        found = await verify_all(here.operator.fabric, directory / "state", place_of(directory / "state"))
+        found = await verify_directory(directory / "state", LOGS)
         assert found.wrong == []
         return upto
 

@@ -29,7 +29,7 @@ from headgate.protocol.port import Stored
 from headgate.service.runtime import Runtime, open_runtime
 from headgate.service.settings import Settings
 from headgate.service.stored_messages import message_kind
-from headgate.service.verifying import Verified, verify_all
+from headgate.service.verifying import Verified, verify_directory
 from headgate.wire.logs import Log, Logs
 from headgate_studies.direct import DirectCommits
 
@@ -146,10 +146,6 @@ async def whole(state: Path) -> AsyncIterator[Whole]:
         yield Whole(runtime, client)
 
 
-async def verified(fabric: Fabric, state: Path) -> Verified:
-    return await verify_all(fabric, state, f"sqlite:///{state / 'catalog.db'}")
-
-
 async def all_messages(fabric: Fabric) -> list[tuple[str, Stored]]:
     found = []
     for name in await fabric.infos(LOGS.everything):
@@ -160,13 +156,7 @@ async def all_messages(fabric: Fabric) -> list[tuple[str, Stored]]:
 
 def looked_at(state: Path) -> Verified:
     """What is said of a deployment that does not run."""
-
-    async def work() -> Verified:
-        async with await Fabric.connect(server.url) as fabric:
-            return await verified(fabric, state)
-
-    with EmbeddedServer(state, sync_always=False) as server:
-        return asyncio.run(work())
+    return asyncio.run(verify_directory(state, LOGS))
 
 
 def flip(state: Path, log: str, content: bytes) -> None:
@@ -191,7 +181,7 @@ def test_all_that_can_be_stored_is_whole_and_one_changed_bit_is_named(tmp_path: 
             await here.carry()
             await here.deal()
             await here.served()
-            return await verified(here.client.fabric, state)
+            return await verify_directory(state, LOGS)
 
     found = asyncio.run(lived())
     assert found.wrong == []

@@ -27,17 +27,14 @@ def verify(
         str | None, typer.Option(envvar="HEADGATE_CATALOG", help="Catalog database; default: in the state directory.")
     ] = None,
 ) -> None:
-    """Walk all that a deployment has stored, running or not, and name what is damaged; exit 1 where anything is."""
-    from headgate.cli.status import reading
-    from headgate.service.verifying import Verified, verify_all
+    """Walk all that a state directory holds, and name what is damaged; exit 1 where anything is.
 
-    place = catalog or f"sqlite:///{state_dir.absolute() / 'catalog.db'}"
+    It is that of a deployment, or of a host that has joined one, running or not.
+    """
+    from headgate.service.verifying import verify_directory
+    from headgate.wire.logs import Logs
 
-    async def work() -> Verified:
-        async with reading(o.ConnectionOptions(state_dir, namespace=namespace)) as client:
-            return await verify_all(client.fabric, state_dir, place)
-
-    found = o.run(work())
+    found = o.run(verify_directory(state_dir, Logs(namespace), catalog))
     if as_json:
         typer.echo(json.dumps({"counts": found.counts, "wrong": found.wrong}))
     else:
@@ -60,10 +57,11 @@ def backup(
 
     One that runs is held still for a moment, some hundredths of a second where little is written.
     """
-    from headgate.service.backup import BackupError, make_backup
+    from headgate.service.backup import BackupError, make_backup, refuse_host
     from headgate.service.copying import copy_running
     from headgate.service.exclusive import RunsAlreadyError, exclusive
 
+    refuse_host(state_dir)
     if not (state_dir / "nats" / "data").exists() and not (state_dir / "catalog.db").exists():
         raise BackupError(f"there is no deployment in {state_dir}", hint="give --state-dir")
     try:

@@ -76,24 +76,42 @@ class Keys:
             FabricError: The file is gone or damaged although the server has stored logs: nobody could read them.
         """
         path = directory / KEY_FILE
+        keys = cls.read(directory)
+        if keys is not None:
+            missing = {name: KeyPair.new("account") for name in ACCOUNTS if name not in keys.accounts}
+            if missing:
+                keys = cls(keys.operator, {**keys.accounts, **missing})
+                keys._store(path)
+            return keys
+        keys = cls(KeyPair.new("operator"), {name: KeyPair.new("account") for name in ACCOUNTS})
+        keys._store(path)
+        return keys
+
+    @classmethod
+    def read(cls, directory: Path) -> Self | None:
+        """The keys of a server as they are stored, None before its first start.
+
+        Raises:
+            FabricError: As for `open`.
+        """
+        path = directory / KEY_FILE
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
             accounts = {name: KeyPair.of(seed) for name, seed in found["accounts"].items()}
-            missing = {name: KeyPair.new("account") for name in ACCOUNTS if name not in accounts}
-            keys = cls(KeyPair.of(found["operator"]), {**accounts, **missing})
-            return keys._stored(path) if missing else keys
+            keys = cls(KeyPair.of(found["operator"]), accounts)
         except FileNotFoundError:
             if (directory / "data" / "jetstream").exists():
                 raise _lost(path, "is gone") from None
+            return None
         except Exception as error:  # noqa: BLE001 - a seed that is none raises whatever its library likes
             raise _lost(path, f"cannot be read: {type(error).__name__}") from None
-        keys = cls(KeyPair.new("operator"), {name: KeyPair.new("account") for name in ACCOUNTS})
-        return keys._stored(path)
+        if strange := accounts.keys() - set(ACCOUNTS):
+            raise _lost(path, f"names the account {min(strange)!r}, which there is not")
+        return keys
 
-    def _stored(self, path: Path) -> Self:
+    def _store(self, path: Path) -> None:
         seeds = {name: pair.seed for name, pair in self.accounts.items()}
         write_whole(path, json.dumps({"operator": self.operator.seed, "accounts": seeds}))
-        return self
 
     def role(self, namespace: str, name: str) -> KeyPair:
         """The key pair of the account of a role, such as `site leaf`, in a deployment."""

@@ -10,6 +10,8 @@ from typing import Final, Self
 
 from headgate.errors import HeadgateError, nearest
 from headgate.fabric.place import write_whole
+from headgate.wire.frame import WireError
+from headgate.wire.sealed import seal, unseal
 
 DEVICE_FILE: Final = "devices.json"
 TOPICS: Final = "headgate"
@@ -58,7 +60,7 @@ class Devices:
         """The devices of a server; none where there is no file."""
         path = directory / DEVICE_FILE
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = json.loads(unseal(path.read_bytes()))
             known = [
                 Device(**{**each, "reads": tuple(each["reads"]), "publishes": tuple(each["publishes"])})
                 for each in found["devices"]
@@ -66,7 +68,7 @@ class Devices:
             return cls({each.name: each for each in known}, dict(found["revoked"]))
         except FileNotFoundError:
             return cls()
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, WireError) as error:
             raise DeviceError(
                 f"the file {path} with the devices cannot be read: {error!r}", hint="restore it from a backup"
             ) from error
@@ -74,7 +76,7 @@ class Devices:
     def write(self, directory: Path) -> None:
         """Store them in one step."""
         document = {"devices": [asdict(each) for each in self.devices.values()], "revoked": dict(self.revoked)}
-        write_whole(directory / DEVICE_FILE, json.dumps(document, indent=1))
+        write_whole(directory / DEVICE_FILE, seal(json.dumps(document, indent=1).encode()))
 
     def added(self, device: Device) -> Self:
         """With a new device."""

@@ -119,6 +119,34 @@ def seed_of(text: str) -> str:
     return _part(text, "BEGIN USER NKEY SEED")
 
 
+def check_statement(statement: str) -> None:
+    """Refuse a statement that is not signed by the key that it names.
+
+    >>> check_statement(KeyPair.new("account").sign({"sub": "x"}))
+    >>> check_statement(KeyPair.new("account").sign({"sub": "x"})[:-2] + "AA")
+    Traceback (most recent call last):
+    headgate.fabric.keys.CredentialsError: the statement does not fit its signature (ask for new credentials)
+    """
+    from nacl.exceptions import CryptoError
+    from nacl.signing import VerifyKey
+
+    text, _, signature = statement.strip().rpartition(".")
+    issuer = str(read_claims(statement).get("iss", ""))
+    try:
+        raw = base64.b32decode(issuer.encode() + b"=" * (-len(issuer) % 8))
+        VerifyKey(raw[1:33]).verify(text.encode(), base64.urlsafe_b64decode(signature + "=" * (-len(signature) % 4)))
+    except (CryptoError, ValueError) as error:
+        raise CredentialsError("the statement does not fit its signature", hint="ask for new credentials") from error
+
+
+def check_credentials(text: str) -> None:
+    """Refuse credentials that are damaged: of another key than the statement is about, or not as they were signed."""
+    statement = statement_of(text)
+    check_statement(statement)
+    if read_claims(statement).get("sub") != KeyPair.of(seed_of(text)).public:
+        raise CredentialsError("the secret is not that of the statement", hint="ask for new credentials")
+
+
 def _part(text: str, heading: str) -> str:
     for line, following in itertools.pairwise(text.splitlines()):
         if heading in line:

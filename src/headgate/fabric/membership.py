@@ -23,10 +23,12 @@ from headgate.fabric.place import write_whole
 from headgate.fabric.server import running_url
 from headgate.private import make_private
 from headgate.protocol.port import FabricError
+from headgate.wire.frame import WireError
 from headgate.wire.logs import Logs
+from headgate.wire.sealed import seal, unseal
 
 MEMBER_FILE: Final = "site.json"
-_CREDENTIALS: Final = "site.creds"
+CREDENTIALS_FILE: Final = "site.creds"
 _PREFIX: Final = "hgi1."
 
 
@@ -84,10 +86,10 @@ class Membership:
         """What a state directory says; None where no host has joined with it."""
         path = state_dir / MEMBER_FILE
         try:
-            return cls(**json.loads(path.read_text(encoding="utf-8")))
+            return cls(**json.loads(unseal(path.read_bytes())))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, WireError) as error:
             raise InvitationError(
                 f"the file {path} cannot be read: {error}", hint="join again with another invitation"
             ) from error
@@ -95,12 +97,12 @@ class Membership:
     def write(self, state_dir: Path, credentials: str) -> None:
         """Keep it, with the host's credentials."""
         make_private(state_dir)
-        write_whole(state_dir / _CREDENTIALS, credentials)
-        write_whole(state_dir / MEMBER_FILE, json.dumps(asdict(self)))
+        write_whole(state_dir / CREDENTIALS_FILE, credentials)
+        write_whole(state_dir / MEMBER_FILE, seal(json.dumps(asdict(self)).encode()))
 
     def options(self, state_dir: Path) -> dict[str, Any]:
         """How to be let in at home as the site."""
-        return {"user_credentials": str(state_dir / _CREDENTIALS), **self.trust}
+        return {"user_credentials": str(state_dir / CREDENTIALS_FILE), **self.trust}
 
     @property
     def trust(self) -> dict[str, str]:
@@ -142,7 +144,7 @@ async def leave(member: Membership, state_dir: Path, options: Mapping[str, Any],
     answer = await _ask(member, {**options, **member.options(state_dir)}, {"leave": True, "force": force})
     if "error" in answer:
         raise InvitationError(answer["error"], hint="move or end them first, or give --force")
-    for name in (MEMBER_FILE, _CREDENTIALS):
+    for name in (MEMBER_FILE, CREDENTIALS_FILE):
         (state_dir / name).unlink(missing_ok=True)
 
 

@@ -119,7 +119,7 @@ class Registry:
         except UserError as error:
             if not (directory / COPY_FILE).exists():
                 raise
-            found = cls._read(directory / COPY_FILE)
+            found = cls.read_copy(directory)
             FABRIC.warning("%s; its copy is taken", error.args[0] if error.args else error)
             found.write(directory)
             return found
@@ -131,6 +131,11 @@ class Registry:
         if path.exists() or (directory / COPY_FILE).exists():
             return cls._read(path)
         return cls()
+
+    @classmethod
+    def read_copy(cls, directory: Path) -> Self:
+        """The copy alone: `UserError` where it cannot be read."""
+        return cls._read(directory / COPY_FILE)
 
     @classmethod
     def _read(cls, path: Path) -> Self:
@@ -214,6 +219,8 @@ def _checked(document: dict[str, Any]) -> dict[str, Any]:
     """A document without its checksum, which it has to fit; one of before there was any has none."""
     if document.pop("sum", None) not in (None, _sum(document)):
         raise ValueError("it does not fit its checksum")
+    if strange := document.keys() - {"users", "revoked"}:
+        raise ValueError(f"it has {min(strange)!r}, which is nothing of a registry")
     return document
 
 

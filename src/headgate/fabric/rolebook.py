@@ -18,7 +18,9 @@ from headgate.diagnostics import FABRIC
 from headgate.fabric.accounts import Keys
 from headgate.fabric.place import write_whole
 from headgate.fabric.roles import SITE, Edge, site_answers
+from headgate.wire.frame import WireError
 from headgate.wire.logs import Logs
+from headgate.wire.sealed import seal, unseal
 
 ROLE_FILE: Final = "roles.json"
 
@@ -63,21 +65,28 @@ class RoleBook:
         """The book of a server; an empty one where there is none that can be read."""
         path = directory / ROLE_FILE
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            return cls.parse(path.read_bytes())
+        except FileNotFoundError:
+            return cls()
+        except (OSError, WireError) as error:
+            FABRIC.warning("the file %s with the roles of sites cannot be read and is made again: %s", path, error)
+            return cls()
+
+    @classmethod
+    def parse(cls, data: bytes) -> Self:
+        """The book in a file; `WireError` where it is none."""
+        try:
             chapters = {
                 str(name): Chapter(
                     tuple(map(str, each["sites"])),
                     tuple(OldLink(**link) for link in each["old"]),
                     tuple(map(str, each.get("jobs", ()))),
                 )
-                for name, each in found.items()
+                for name, each in json.loads(unseal(data)).items()
             }
-            return cls(chapters, known=True)
-        except FileNotFoundError:
-            return cls()
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            FABRIC.warning("the file %s with the roles of sites cannot be read and is made again: %r", path, error)
-            return cls()
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise WireError(f"these are no roles of sites: {error!r}") from error
+        return cls(chapters, known=True)
 
     def answering(self, keys: Keys) -> dict[str, tuple[str, ...]]:
         """By the public key of each site's account, what the site answers."""
@@ -96,7 +105,8 @@ def write_chapter(directory: Path, namespace: str, chapter: Chapter) -> RoleBook
         if not chapter.sites:
             del chapters[namespace]
         book = replace(book, chapters=chapters)
-        write_whole(directory / ROLE_FILE, json.dumps({name: asdict(each) for name, each in chapters.items()}))
+        text = json.dumps({name: asdict(each) for name, each in chapters.items()})
+        write_whole(directory / ROLE_FILE, seal(text.encode()))
         return book
 
 

@@ -93,6 +93,8 @@ class EmbeddedServer:
         self._descriptions = Descriptions(self.directory)
         self.left_out: list[Path] = []
         """The files of logs that the server could not read, as their descriptions are damaged and have no copy."""
+        self.mended: list[str] = []
+        """The logs whose descriptions were put back from their copies at the last start."""
         self._marks: tuple[tuple[int, int, int] | None, ...] = ()
         self.port = 0
         self.name = ""
@@ -231,9 +233,9 @@ class EmbeddedServer:
         """Put damaged descriptions of logs back from their copies and start the server again for them; its process."""
         assert self._process is not None
         self.left_out = self._descriptions.left_out(self._restored())
-        mended = [log for log in self.left_out if self._descriptions.put_back(log)]
-        if mended:
-            names = ", ".join(log.name for log in mended)
+        self.mended = [log.name for log in self.left_out if self._descriptions.put_back(log)]
+        if self.mended:
+            names = ", ".join(self.mended)
             _log.warning("the descriptions of the logs %s were damaged: they were put back from their copies", names)
             self.stop()
             self._launch()

@@ -19,6 +19,7 @@ from msgspec import structs
 
 from headgate.diagnostics import FABRIC, noted, site_log
 from headgate.fabric import EmbeddedServer, Fabric, FabricError, cancel_all
+from headgate.fabric.host_notes import lacking, take_seen, write_seen
 from headgate.fabric.hosting import Hosting
 from headgate.fabric.listening import Listening
 from headgate.fabric.place import write_whole
@@ -29,6 +30,7 @@ from headgate.protocol.reports import RelayReport
 from headgate.relay.core import Key
 from headgate.wire.frame import WireError
 from headgate.wire.identity import DEPLOYMENT_KEY
+from headgate.wire.sealed import seal, unseal
 from headgate.wire.snapshot import Snapshot
 
 _LOOK_S: Final = 1.0
@@ -48,13 +50,32 @@ async def open_host(
             own.marks = home.marks = {DEPLOYMENT_KEY: snapshot.identity.deployment}
             fabric = HostFabric(home, own, server.directory)
             fabric.marks = own.marks
+            await _say_lacking(own, site, server)
             await fit_logs(fabric, site, snapshot)
             watching.append(asyncio.create_task(_keep(server, site), name="server"))
             async with Hosting(fabric, site, server):
                 yield fabric
+            with noted(FABRIC, "how far the logs of a site are is not noted", FabricError, OSError):
+                write_seen(server.directory, await own.infos(own.logs.everything))
     finally:
         await cancel_all(watching)
         await asyncio.to_thread(server.stop)
+
+
+async def _say_lacking(own: Fabric, site: str, server: EmbeddedServer) -> None:
+    """Tell what the site's logs have lost since the last stop. Rows are fetched again, publications are not."""
+    infos = await own.infos(own.logs.everything)
+    missing = lacking(infos, take_seen(server.directory))
+    for name, state in infos.items():
+        missing[name] = max(missing.get(name, 0), len(state.lost))
+    for name, count in missing.items():
+        if count:
+            how = (
+                "what was published here and not yet at the root is lost"
+                if "_OUTBOX_" in name
+                else "rows are fetched again"
+            )
+            site_log(site).warning("the log %s has lost %s messages to damaged files: %s", name, f"{count:,}", how)
 
 
 async def _keep(server: EmbeddedServer, site: str) -> None:
@@ -83,7 +104,7 @@ async def fit_logs(fabric: HostFabric, site: str, snapshot: Snapshot) -> None:
     anew = {name for name, each in now.items() if before.get(name, each) != each}
     if anew:
         await _clear(own, site, snapshot, anew)
-    write_whole(known, json.dumps(now))
+    write_whole(known, seal(json.dumps(now).encode()))
 
 
 def first_place() -> int:
@@ -96,8 +117,8 @@ def first_place() -> int:
 
 def _known(path: Path) -> dict[str, str]:
     """The incarnations of streams whose rows the logs hold; none where that is not known."""
-    with noted(FABRIC, "which incarnations a server holds is not known", OSError, ValueError):
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+    with noted(FABRIC, "which incarnations a server holds is not known", OSError, ValueError, WireError):
+        return dict(json.loads(unseal(path.read_bytes())))
     return {}
 
 

@@ -19,12 +19,14 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
 from headgate.errors import HeadgateError
+from headgate.fabric.membership import MEMBER_FILE
 from headgate.private import make_private
 from headgate.service.stored_files import kind_of
 
 _LIST: Final = "headgate-backup.json"
 _FORMAT: Final = 1
 _CHUNK: Final = 1 << 20
+_SITES: Final = "sites/"
 
 
 class BackupError(HeadgateError):
@@ -54,12 +56,30 @@ def make_backup(state_dir: Path, file: Path) -> int:
 
 
 def stored_files(state_dir: Path) -> Iterator[tuple[Path, str]]:
-    """The files that belong into a backup, with their names in it."""
+    """The files that belong into a backup, with their names in it: not the servers of sites, see `refuse_host`."""
     for path in sorted(state_dir.rglob("*")):
         name = path.relative_to(state_dir).as_posix()
         kind = kind_of(name)
-        if (kind is None or kind.backed_up) and path.is_file() and not path.is_symlink():
+        if (
+            (kind is None or kind.backed_up)
+            and not name.startswith(_SITES)
+            and path.is_file()
+            and not path.is_symlink()
+        ):
             yield path, name
+
+
+def refuse_host(state_dir: Path) -> None:
+    """Say why there is no backup of a host that has joined a deployment.
+
+    What its server holds are copies of what its parents and the root have. An older copy would be worse than none: the
+    numbers of its logs would be given again to other rows, which readers and roots take for rows that they have.
+    """
+    if (state_dir / MEMBER_FILE).exists():
+        raise BackupError(
+            f"{state_dir} is that of a host that has joined a deployment: what it holds is at other sites too",
+            hint="back up the deployment at home; a host that is lost joins again, and fetches what its readers lack",
+        )
 
 
 def check_backup(file: Path) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class StateFormatError(HeadgateError):
 def check_format(state_dir: Path) -> None:
     """Refuse a state directory that is not of this format, or bring it up to it; a new one is marked."""
     path = state_dir / FORMAT_FILE
-    found = _read(path) if path.exists() else FORMAT if _is_new(state_dir) else 1
+    found = read_format(path) if path.exists() else FORMAT if _is_new(state_dir) else 1
     if found > FORMAT:
         raise StateFormatError(
             f"the state directory {state_dir} has the format {found}, and headgate {__version__} reads {FORMAT}",
@@ -51,7 +51,8 @@ def _is_new(state_dir: Path) -> bool:
     return not any((state_dir / name).exists() for name in ("catalog.db", "nats", "checkpoints"))
 
 
-def _read(path: Path) -> int:
+def read_format(path: Path) -> int:
+    """The format that a file states."""
     try:
         return int(path.read_text(encoding="ascii"))
     except (OSError, ValueError) as error:

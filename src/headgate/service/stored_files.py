@@ -81,21 +81,32 @@ KINDS: Final = (
     StoredKind("what the HTTP API said", "http/http.log", backed_up=False),
     StoredKind("the format of the directory", "format"),
     StoredKind("that this is a demonstration", "demo"),
+    StoredKind("which site a host is", "site.json"),
+    StoredKind("the credentials of a host", "site.creds"),
+    StoredKind("an invitation that is being accepted", "invitation.creds", backed_up=False),
+    StoredKind("which streams a host holds rows of", "nats/incarnations.json"),
+    StoredKind("how far the logs of a host were", "nats/seen.json"),
     StoredKind("the wrapper of Java", "java/**", backed_up=False),
     StoredKind("what Spark has under way", "spark/**", backed_up=False),
     StoredKind("a file that is being replaced", "**.new", backed_up=False),
 )
 """The first kind that matches a path is the one it is of."""
+_SITE: Final = re.compile(r"sites/[^/]+/(?=nats/)")
 
 
 def kind_of(path: str) -> StoredKind | None:
     """The kind of a file, by its path in the state directory; None for one that nobody has thought of.
 
+    The server of a site that is a host of its own has the same files as that at home.
+
     >>> kind_of("nats/keys.json").name, kind_of("nats/data/jetstream/A/streams/HG_STATE/msgs/12.blk").name
     ('the keys', 'messages of a log')
+    >>> kind_of("sites/oslo/nats/keys.json").name, kind_of("site.json").name
+    ('the keys', 'which site a host is')
     >>> kind_of("something")
     """
-    return next((kind for kind in KINDS if kind.matches(path)), None)
+    place = _SITE.sub("", path, count=1)
+    return next((kind for kind in KINDS if kind.matches(place)), None)
 
 
 def unknown_files(state_dir: Path) -> list[str]:

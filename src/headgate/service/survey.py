@@ -141,8 +141,13 @@ def read_checkpoints(directory: Path) -> dict[str, Checkpoint]:
         if place.is_dir() and not place.name.startswith("."):
             found[place.name] = Checkpoint()
             with noted(SERVICE, "whose a checkpoint is cannot be read", OSError, WireError):
-                found[place.name] = read_record(_KIND, Checkpoint, (place / _FILE).read_bytes())
+                found[place.name] = read_checkpoint(place / _FILE)
     return found
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """What the file of a checkpoint directory says; `WireError` where it is damaged."""
+    return read_record(_KIND, Checkpoint, path.read_bytes())
 
 
 def mark_checkpoints(directory: Path, deployment: str, incarnations: Mapping[str, str]) -> None:

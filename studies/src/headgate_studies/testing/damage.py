@@ -24,11 +24,10 @@ from typing import Final
 from headgate.cli.status_sheets import differences
 from headgate.client import Client, LossError
 from headgate.errors import HeadgateError
-from headgate.fabric import EmbeddedServer, Fabric
-from headgate.service.exclusive import exclusive
 from headgate.service.runtime import Runtime
 from headgate.service.stored_files import kind_of, unknown_files
-from headgate.service.verifying import verify_all
+from headgate.service.verifying import verify_directory
+from headgate.wire.logs import Logs
 from headgate_studies.testing.exchanged import ExchangeWorld, declared_right, read, running
 
 DAMAGES: Final = ("a bit flipped", "a byte cut", "removed")
@@ -93,18 +92,7 @@ class _Said(logging.Handler):
 
 async def verified(state_dir: Path) -> str:
     """What `verify` says of a deployment that does not run; empty where nothing is wrong."""
-    try:
-        with exclusive(state_dir):
-            server = EmbeddedServer(state_dir, sync_always=False)
-            try:
-                await asyncio.to_thread(server.start)
-                async with await Fabric.connect(server.url) as fabric:
-                    found = await verify_all(fabric, state_dir, f"sqlite:///{state_dir / 'catalog.db'}")
-            finally:
-                server.stop()
-    except HeadgateError as error:
-        return str(error)
-    return "; ".join(found.wrong)
+    return "; ".join((await verify_directory(state_dir, Logs())).wrong)
 
 
 async def started(world: ExchangeWorld) -> tuple[str, str, str]:
