@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
@@ -244,6 +244,15 @@ class SimulatedLog:
             taken = {subject for subject in self._by_subject if matches(pattern, subject)}
             self._taken[pattern] = taken
         return taken
+
+    def newest(self, subject: str, wanted: Callable[[Any], bool]) -> Iterator[VirtualMessage]:
+        """The last messages of a subject, the newest first, for as long as their data is wanted."""
+        for sequence in reversed(self._by_subject.get(subject, ())):
+            message = self._messages[sequence]
+            if not wanted(message.data):
+                return
+            if sequence not in self._rotten:
+                yield message
 
     def lasts(self, subjects: Iterable[str]) -> dict[str, VirtualMessage]:
         """The last message of each subject that has one."""

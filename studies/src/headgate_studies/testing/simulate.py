@@ -59,6 +59,7 @@ class Totals:
         self.batches = 0
         self.delivered = 0
         self.given_up = 0
+        self.in_flight_checks = 0
         self.faults: Counter[str] = Counter()
         self.met: Counter[tuple[str, str]] = Counter()
         self.failed: list[Result] = []
@@ -73,6 +74,7 @@ class Totals:
             self.batches += result.batches
             self.delivered += result.delivered
             self.given_up += result.given_up
+            self.in_flight_checks += result.in_flight_checks
             self.faults.update({kind: count for kind, count in result.faults.items() if kind != "commit"})
             self.met.update(result.met)
             if result.violation is not None:
@@ -91,6 +93,7 @@ class Totals:
             "batches_per_simulated_s": round(self.batches / max(self.simulated_s, 1e-9), 2),
             "rows_delivered": self.delivered,
             "rows_given_up": self.given_up,
+            "in_flight_checks": self.in_flight_checks,
             "faults": dict(sorted(self.faults.items())),
         }
 

@@ -17,10 +17,11 @@ from headgate.service.keeper import KeeperMachine
 from headgate.virtual.process import Instance
 from headgate.wire.ledger import Tally
 from headgate.wire.manifest import Manifest
-from headgate.wire.sums import Matched
+from headgate.wire.sums import Entry, Matched
 from headgate_studies.testing.world.codec import PlainCodec
 from headgate_studies.testing.world.deployed import World
 from headgate_studies.testing.world.driver import DriverMachine, Planned, cut
+from headgate_studies.testing.world.in_flight import Lost, Unsettled, counted_since
 from headgate_studies.testing.world.matched_contexts import Window
 from headgate_studies.testing.world.oracle import TrueCommit
 from headgate_studies.testing.world.scenario import Action
@@ -89,6 +90,7 @@ class Commits(World):
         truth.read = last
         if len(values):
             truth.add(commit)
+        self._whereabouts.committed(manifest)
         self.result.batches += 1
 
     def _windows_of(self, manifest: Manifest) -> dict[int, Window]:
@@ -134,6 +136,39 @@ class Commits(World):
                     f"the books of {matched.stream}, folded up to {matched.mark}, differ by {entry.difference} for "
                     f"subscription {entry.subscription} at {entry.boundary}"
                 )
+            elif entry.subscription in matched.starts:
+                self._check_in_flight(matched, entry, tallies)
+
+    def _check_in_flight(self, matched: Matched, entry: Entry, tallies: dict[int, Tally]) -> None:
+        """What the ledger has in flight lies in inboxes, queues and logs, each row once, or is declared there."""
+        snapshot = self.snapshot
+        name = next((name for name, each in snapshot.subscription_ids.items() if each == entry.subscription), None)
+        tally = tallies.get(entry.subscription) or self._not_begun(entry.subscription)
+        if name is None or name not in self.subscribers or tally is None:
+            return
+        subscriber, wanted = self.subscribers[name], snapshot.deployment.subscriptions[name]
+        try:
+            found = self._whereabouts.count(subscriber, wanted, tally, entry.starts)
+        except Unsettled:
+            return
+        except Lost as lost:
+            if not (self._checks.spoilt and self.scenario.forgets):
+                self._checks.fail(f"{lost} are in flight to {name} and lie nowhere any more")
+            return
+        self.result.in_flight_checks += 1
+        counted, later = counted_since(tally.since), self._whereabouts.owed(subscriber, matched.head)
+        if found != entry.in_flight - counted + later:
+            self._checks.fail(
+                f"the ledger has {entry.in_flight} rows in flight to {name} behind {entry.boundary}, its reader has "
+                f"counted {counted} of them and {later} came since, but {found} lie in inboxes, queues and logs"
+            )
+
+    def _not_begun(self, subscription: int) -> Tally | None:
+        """The acknowledgement of a reader that has come and not got anything yet; None where it is another one."""
+        subject = self.logs.ack(subscription)
+        stored = self.fabric.server.last(self.logs.state, subject)
+        tally = None if stored is None or subject in self._checks.went_back else Tally.read(stored.data)
+        return tally if tally is not None and tally.starts is None and not tally.lost else None
 
     def _stray_part(self, action: Action) -> None:
         """A part that no manifest will name, as a driver that died has left it."""

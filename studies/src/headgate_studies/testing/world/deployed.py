@@ -31,6 +31,7 @@ from headgate_studies.testing.world.codec import PlainCodec, size_of
 from headgate_studies.testing.world.driver import SimulatedSource
 from headgate_studies.testing.world.gateway import FedInstance, SimulatedGateway
 from headgate_studies.testing.world.groups import SimulatedGroup, told
+from headgate_studies.testing.world.in_flight import Whereabouts
 from headgate_studies.testing.world.oracle import Oracle
 from headgate_studies.testing.world.scenario import Scenario
 from headgate_studies.testing.world.subscriber import BrokenPromise, Subscriber
@@ -57,6 +58,7 @@ class Result:
     delivered: int = 0
     given_up: int = 0
     versions_deleted: int = 0
+    in_flight_checks: int = 0
     violation: str | None = None
 
 
@@ -86,6 +88,7 @@ class World:
         self.readings: dict[str, Reading] = {}
         self.subscribers: dict[str, Subscriber] = {}
         self._checks = Checks(self.subscribers, scenario.max_rows)
+        self._whereabouts = Whereabouts(self.fabric.server, self.logs, self.oracle, self.relays)
         self.fabric.appended = self._appended
         self.fabric.purging = self._purging
         self.fabric.decided = self._decided

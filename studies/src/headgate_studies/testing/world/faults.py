@@ -11,6 +11,7 @@ from typing import Final
 from headgate_studies.testing.world.dealt import GROUP_MUTANTS
 from headgate_studies.testing.world.doubled import DOUBLED_MUTANTS
 from headgate_studies.testing.world.gateway_faults import GATEWAY_MUTANTS
+from headgate_studies.testing.world.ledger_faults import LEDGER_MUTANTS
 from headgate_studies.testing.world.mutant import Mutant
 from headgate_studies.testing.world.reader_faults import READER_MUTANTS
 from headgate_studies.testing.world.root_faults import ROOT_MUTANTS
@@ -540,4 +541,5 @@ MUTANTS: Final = (
     *GROUP_MUTANTS,
     *DOUBLED_MUTANTS,
     *CONTEXT_MUTANTS,
+    *LEDGER_MUTANTS,
 )
