@@ -12,8 +12,8 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 from headgate.fabric import FabricError, SyncFabric
 from headgate.model import Schema, Source, Stream
 from headgate.pipeline.sources import SourceError, check_source, read
-from headgate.pipeline.sources.declarations import UNSENT, take_declarations
-from headgate.pipeline.sources.nats import GAP, NatsReader, NatsSettings, SourceGapError, subject_pattern
+from headgate.pipeline.sources.declarations import GAP, UNSENT, take_declarations
+from headgate.pipeline.sources.nats import NatsReader, NatsSettings, SourceGapError, subject_pattern
 from headgate.pipeline.validate import DEAD, validate
 from headgate.wire.logs import Logs
 from headgate.wire.parcel import Parcel, ParcelItem, SiteIntake

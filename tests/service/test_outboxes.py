@@ -19,6 +19,8 @@ from headgate.fabric.place import choose_port
 from headgate.pipeline.sources import GENERATOR_SCHEMAS
 from headgate.service.runtime import open_runtime
 from headgate.service.settings import Settings
+from headgate.service.why.answer import Question
+from headgate.service.why.asking import why_named
 from headgate.wire.logs import Logs
 from headgate.wire.parcel import Parcel
 
@@ -71,6 +73,13 @@ def test_rows_go_up_from_a_site_that_nobody_can_dial_and_a_sender_moves(tmp_path
 
                     await until(kept)
                     assert await texts(home) == []
+                    async with await Client.connect(state_dir=tmp_path / "state") as elsewhere:  # asks the relay there
+                        for asking in (operator, elsewhere):
+                            told = await why_named(asking, "all", Question(where="text = 'a47'"))
+                            assert (told.fate, told.facts["at"]) == ("going-up", "leaf")
+                        told = await why_named(elsewhere, "all", Question(where="text = 'a50'"))
+                        assert (told.fate, told.facts["silent"]) == ("unfound", ["mid"])
+                        assert told.text.endswith("It may also wait at 'mid', where nobody answers.")
                     async with here.host("mid"):
                         await until(lambda: _count(home, 50))
                         sender.move(await operator.entrance("notes", "root"))

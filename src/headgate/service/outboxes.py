@@ -28,7 +28,7 @@ async def read_outboxes(fabric: Fabric, stream: str, reports: Mapping[str, Upwar
     A site counts all that was ever published there, the root all that it has taken: the difference waits, so that
     nothing is counted at both places, however old the site's report is.
     """
-    taken = await _taken(fabric, stream)
+    taken = await read_taken(fabric, stream)
     found = {}
     for site in sorted(taken.keys() | {name for name, each in reports.items() if stream in each.outbox}):
         report = reports.get(site)
@@ -49,7 +49,7 @@ async def read_outboxes(fabric: Fabric, stream: str, reports: Mapping[str, Upwar
     return found
 
 
-async def _taken(fabric: Fabric, stream: str) -> Mapping[str, SiteIntake]:
+async def read_taken(fabric: Fabric, stream: str) -> Mapping[str, SiteIntake]:
     """By site, what the root of a stream has taken."""
     log = fabric.logs.input(stream)
     try:

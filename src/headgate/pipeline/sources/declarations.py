@@ -1,4 +1,4 @@
-"""Declarations of senders on their way through a micro-batch: rows without values whose `_error` holds a digest.
+"""Declarations on their way through a micro-batch: rows without values whose `_error` says what is not there.
 
 A source gives rows, so what senders gave up travels as a row without values: like a dead letter, with a mark that no
 dead letter's reason starts with. The match pass takes such rows out again, and the commit sums them up in the manifest.
@@ -15,6 +15,9 @@ from headgate.pipeline.sources.payloads import PayloadMessage, dead_row
 from headgate.reduction import merged
 from headgate.wire.frame import WireError
 from headgate.wire.unsent import Unsent, decode_unsent
+
+GAP = "source gap"
+"""How the reason of a dead letter begins that stands for messages that were gone before they were read."""
 
 UNSENT = "\0unsent"
 """How the reason of a row starts that declares what a sender gave up."""

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from headgate.fabric import SyncFabric
 from headgate.pipeline.sources.arrow import spark_arrow_schema, split_range
-from headgate.pipeline.sources.declarations import decode_declarations
+from headgate.pipeline.sources.declarations import GAP, decode_declarations
 from headgate.pipeline.sources.nats_options import NatsSettings
 from headgate.pipeline.sources.options import SourceError
 from headgate.pipeline.sources.parcels import open_parcels
@@ -29,9 +29,6 @@ from headgate.pipeline.sources.payloads import PayloadMessage, dead_row, decode_
 from headgate.wire.logs import Log
 
 Offset = dict[str, Any]
-
-GAP = "source gap"
-"""How the reason of a declared gap begins."""
 
 _READ_MESSAGES = 512
 _PARTITION_MESSAGES = 256

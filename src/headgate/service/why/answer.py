@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from headgate.errors import HeadgateError
@@ -16,17 +14,20 @@ from headgate.relay.core import Key, inbox_key
 from headgate.relay.tables import TableCache
 from headgate.service.books import read_tallies, stored_sums
 from headgate.service.reports import read_reports
+from headgate.service.why.losses import Losses, losses_of
 from headgate.service.why.path import HAS, NOT_YET, PASSED, WITHOUT, Stop, Wanted, follow, path_of
 from headgate.service.why.rows import (
-    SEARCH_S,
     CommittedRow,
+    DeclaredGap,
+    Sought,
     chooser,
     read_manifests,
     row_at,
     search,
     search_dead,
-    search_unread,
 )
+from headgate.service.why.times import time_text
+from headgate.service.why.unread import UnreadRow, search_input, search_outboxes
 from headgate.service.why.verdict import context_at, judge
 from headgate.wire.block import EXPIRED
 from headgate.wire.ledger import Tally
@@ -35,8 +36,8 @@ from headgate.wire.message import json_text
 from headgate.wire.snapshot import Snapshot
 
 FATES: Final = (
-    "unread", "dead", "unfound", "forgotten", "before", "unwanted", "unmatched", "thinned", "withheld", "in-flight",
-    "reduced", "expired", "waiting", "delivered", "settled",
+    "going-up", "unread", "dead", "lost", "unfound", "forgotten", "gap", "before", "unwanted", "unmatched", "thinned",
+    "withheld", "in-flight", "reduced", "expired", "waiting", "delivered", "settled",
 )  # fmt: skip
 """Everything that can have become of a row."""
 
@@ -96,6 +97,16 @@ async def fate_of(
     return await _Asking(fabric, tables, snapshot, name).committed(manifest, seq)
 
 
+@dataclass(frozen=True, slots=True)
+class _Sighting:
+    """What a search in committed rows and dead letters came to: a fate, or how far it looked and which gaps it saw."""
+
+    fate: Fate | None
+    oldest: int
+    gaps: tuple[DeclaredGap, ...] = ()
+    whole: bool = True
+
+
 class _Asking:
     def __init__(self, fabric: Fabric, tables: TableCache, snapshot: Snapshot, name: str) -> None:
         self._fabric = fabric
@@ -127,36 +138,77 @@ class _Asking:
             if manifest is None:
                 return await self._forgotten(seq, oldest)
             return await self.committed(manifest, seq)
-        choose = chooser(stream, question.where, question.key)
-        deadline_s = time.monotonic() + SEARCH_S
-        searched = await search(self._fabric, stream, manifests, choose, deadline_s)
+        return await self._searched(manifests, Sought.now(chooser(stream, question.where, question.key)))
+
+    async def _searched(self, manifests: Sequence[Manifest], sought: Sought) -> Fate:
+        """Look for a row where it has come to, where it comes from, and then among what was committed meanwhile."""
+        fabric, stream = self._fabric, self._stream
+        searched = await self._among(manifests, sought)
+        if searched.fate is not None:
+            return searched.fate
+        waiting = await search_outboxes(fabric, stream, list(self._now.deployment.sites), sought)
+        unread = waiting if waiting.found else await search_input(fabric, stream, manifests, sought)
+        if unread.found is not None:
+            return self._unread(unread.found)
+        known = {(each.lineage, each.batch) for each in manifests}
+        fresh = [each for each in await read_manifests(fabric, stream.name) if (each.lineage, each.batch) not in known]
+        later = await self._among(fresh, sought)
+        if later.fate is not None:
+            return later.fate
+        gaps = [*later.gaps, *searched.gaps]
+        lost = await losses_of(fabric, stream.name, [*manifests, *fresh], gaps)
+        whole = all(each.whole for each in (searched, waiting, unread, later))
+        return self._unfound(searched.oldest, lost, waiting.silent, whole=whole)
+
+    async def _among(self, manifests: Sequence[Manifest], sought: Sought) -> _Sighting:
+        """What became of the newest chosen row of those that were committed, or are dead letters."""
+        searched = await search(self._fabric, self._stream, manifests, sought)
         if searched.found is not None:
             fate = await self._became(searched.found)
             if searched.count > 1:
                 more = f" {searched.count:,} rows fit; this is about the newest of them."
-                return Fate(**{**_fields(fate), "text": fate.text + more})
-            return fate
-        letter = await search_dead(self._fabric, stream, choose)
-        if letter is not None:
-            text = f"The row is a dead letter of {stream.name!r}, and nobody gets it: {letter['reason']}."
-            return self._fate("dead", text, row=letter.get("row"), facts={"reason": letter["reason"]})
-        place, whole = await search_unread(self._fabric, stream, manifests, choose, deadline_s)
-        if place is not None:
-            text = f"The row was published into {stream.name!r} (message {place:,} of its input), and is not read yet."
-            return self._fate("unread", text)
-        return await self._unfound(searched.oldest, whole=searched.whole and whole)
+                fate = replace(fate, text=fate.text + more)
+            return _Sighting(fate, searched.oldest)
+        letters = await search_dead(self._fabric, self._stream, manifests, sought)
+        letter = letters.letter
+        if letter is None:
+            return _Sighting(None, searched.oldest, letters.gaps, searched.whole and letters.whole)
+        text = f"The row is a dead letter of {self._stream.name!r}, and nobody gets it: {letter['reason']}."
+        fate = self._fate("dead", text, row=letter.get("row"), facts={"reason": letter["reason"]})
+        return _Sighting(fate, searched.oldest)
 
-    async def _unfound(self, oldest: int, *, whole: bool) -> Fate:
-        sums, _ = await stored_sums(self._fabric, self._stream.name)
+    def _unread(self, found: UnreadRow) -> Fate:
+        """A row that was published and not read yet."""
+        stream, since = self._stream, time_text(found.time_ms)
+        facts = {"at": found.site, "place": found.place, "time_ms": found.time_ms}
+        if found.rising:
+            behind = f", behind {found.before:,} other messages" if found.before else ""
+            text = (
+                f"The row was published at {found.site!r} at {since} and waits there for its way up to "
+                f"{stream.root!r}, the root of {stream.name!r}{behind}."
+            )
+            return self._fate("going-up", text, row=found.row, facts={**facts, "before": found.before})
+        at = f" at {found.site!r}" if found.site else ""
+        text = (
+            f"The row was published{at}, came into the input of {stream.name!r} at {since} (message {found.place:,} "
+            "there), and is not read yet."
+        )
+        return self._fate("unread", text, row=found.row, facts=facts)
+
+    def _unfound(self, oldest: int, lost: Losses, silent: Sequence[str], *, whole: bool) -> Fate:
+        """Nothing like it is anywhere: it may be among rows that were lost before anybody read them, if any were."""
         text = (
             f"No such row is among those after row {oldest:,} of {self._stream.name!r} that anybody matched, nor among "
             "its dead letters, nor in what is not read yet. Rows that nobody matched are counted and not kept."
         )
-        if sums.shed:
-            text += f" Admission control has shed {sums.shed:,} rows of the stream without reading them."
+        if lost:
+            text += f" It may be one of those of the stream that were lost before anybody matched them: {lost}."
+        if silent:
+            text += f" It may also wait at {', '.join(map(repr, silent))}, where nobody answers."
         if not whole:
             text += " The search stopped after its time."
-        return self._fate("unfound", text)
+        facts = {"lost": lost.to_document(), "silent": list(silent)} if lost or silent else {}
+        return self._fate("lost" if lost else "unfound", text, facts=facts)
 
     async def _forgotten(self, seq: int, oldest: int) -> Fate:
         """A row that the root log does not hold any more: what the subscriber acknowledged is all that is known."""
@@ -181,6 +233,15 @@ class _Asking:
         text = f"Row {seq:,} came before {self._name!r} was there: it is owed what comes after row {starts:,}."
         return self._fate("before", text, seq=seq)
 
+    def _gap(self, seq: int, manifest: Manifest) -> Fate:
+        """A number whose row the root log has lost; it was declared, so that no other row gets that number."""
+        first, last = manifest.after + 1, manifest.after + manifest.gaps
+        text = (
+            f"Row {seq:,} is one of rows {first:,} to {last:,} of {self._stream.name!r}, which were lost with a part "
+            f"of the root log. That was declared at {time_text(manifest.time_ms)}, as the stream went on."
+        )
+        return self._fate("gap", text, seq=seq, facts={"first": first, "last": last, "time_ms": manifest.time_ms})
+
     async def _became(self, found: CommittedRow) -> Fate:
         """What became of a row that was committed."""
         seq, manifest = found.seq, found.manifest
@@ -191,11 +252,13 @@ class _Asking:
             return self._before(seq, starts)
         if starts is None and not subscribed:
             return self._before(seq, manifest.upto)
+        if seq <= manifest.after + manifest.gaps:
+            return self._gap(seq, manifest)
         if not found.kept:
             return await self._forgotten(seq, manifest.after)
         if found.row is None:
             text = (
-                f"Row {seq:,} was committed at {_time(manifest.time_ms)} and matched nobody, {self._name!r} "
+                f"Row {seq:,} was committed at {time_text(manifest.time_ms)} and matched nobody, {self._name!r} "
                 "included. The values of such rows are not kept."
             )
             left_out = classes_withheld(manifest.withheld).get(
@@ -244,12 +307,12 @@ class _Asking:
         about: dict[str, Any] = {"seq": found.seq, "row": row, "path": (*stops, inbox)}
         tally = (await read_tallies(self._fabric)).get(self._id) or Tally(self._id)
         site = version.deployment.subscriptions[self._name].site
-        said = f"Row {found.seq:,} was committed at {_time(found.manifest.time_ms)} and matched {self._name!r}. "
+        said = f"Row {found.seq:,} was committed at {time_text(found.manifest.time_ms)} and matched {self._name!r}. "
         said += _way(path_of(version, self._stream.name, site), stops)
         if inbox.state == HAS:
-            arrived = f"It reached the inbox at {site!r} at {_time(inbox.time_ms)}"
+            arrived = f"It reached the inbox at {site!r} at {time_text(inbox.time_ms)}"
             if tally.starts is not None and tally.mark >= found.seq:
-                when = f"at {_time(tally.time_ms)} or before"
+                when = f"at {time_text(tally.time_ms)} or before"
                 text = f"{arrived}, and was delivered: the reader has acknowledged it, {when}."
                 return self._fate("delivered", said + text, **about)
             upto = "nothing yet" if tally.starts is None else f"up to row {tally.mark:,}"
@@ -303,14 +366,10 @@ class _Asking:
         return self._fate("in-flight", said + text, facts=facts, **about)
 
 
-def _fields(fate: Fate) -> dict[str, Any]:
-    return {name: getattr(fate, name) for name in Fate.__dataclass_fields__}
-
-
 def _way(path: list[str], stops: list[Stop]) -> str:
     """The path of a row with the times that are still known."""
     times = {stop.site: stop.time_ms for stop in stops if stop.state == HAS}
-    words = [f"{site!r}" + (f" at {_time(times[site])}" if times.get(site) else "") for site in path]
+    words = [f"{site!r}" + (f" at {time_text(times[site])}" if times.get(site) else "") for site in path]
     return f"Its path is {' to '.join(words)}. " if len(path) > 1 else ""
 
 
@@ -319,9 +378,3 @@ def _counts(tally: Tally) -> str:
     expired = tally.expired + tally.since.expired
     delivered = tally.delivered + tally.since.delivered
     return f"{delivered:,} rows were delivered, {reduced:,} reduced and {expired:,} expired"
-
-
-def _time(time_ms: int | None) -> str:
-    if not time_ms:
-        return "an unknown time"
-    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"

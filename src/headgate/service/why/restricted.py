@@ -20,9 +20,11 @@ from headgate.model import Grant, Stream
 from headgate.service.grants import grant_of
 from headgate.service.rights import owned_by
 from headgate.service.why.answer import Fate, Question, ask_why
-from headgate.service.why.asking import NOTHING
+from headgate.service.why.asking import telling
 
 _TEXTS: Final = {
+    "going-up": "It was published at a site, and is on its way to the root of the stream.",
+    "unread": "It was published, and is not read yet.",
     "unmatched": "It does not match the filter",
     "thinned": "It fits, and the resolution leaves it out.",
     "withheld": "It fits, and was not looked at, as the stream's job could not keep up or the filter takes too long.",
@@ -49,7 +51,7 @@ async def why_for(client: Client, user: User, name: str, question: Question) -> 
         found.append(_shown(await ask_why(client.fabric, client.tables, snapshot, each, asked), stream, grant))
     if not found:
         raise HeadgateError(f"no subscription {name!r} of yours", kind="unknown")
-    return next((fate for fate in found if fate.fate not in NOTHING), found[0])
+    return telling(found)
 
 
 def _within(question: Question, stream: Stream, grant: Grant) -> Question:
@@ -74,7 +76,8 @@ def _shown(fate: Fate, stream: Stream, grant: Grant) -> Fate:
         parts = [each for each in fate.facts.get("false", []) if all(map(grant.shows, each["values"]))]
         facts = {"false": parts}
         text += ": " + "; ".join(f"{each['part']} is not true" for each in parts) if parts else "."
-    return Fate(fate.fate, f"Row {fate.seq:,}: {text}", fate.subscription, fate.stream, fate.seq, row, facts=facts)
+    named = "" if fate.seq is None else f"Row {fate.seq:,}: "
+    return Fate(fate.fate, named + text, fate.subscription, fate.stream, fate.seq, row, facts=facts)
 
 
 def _granted(row: Any, stream: Stream, grant: Grant) -> bool:

@@ -1,4 +1,4 @@
-"""Finding one row: in what was committed, in dead letters, or in what was published and not read yet."""
+"""Finding one row in what was committed, or in dead letters."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.errors import HeadgateError
-from headgate.fabric import Fabric, Stored
+from headgate.fabric import Fabric
 from headgate.filters import parse_filter
 from headgate.model import Stream
-from headgate.pipeline.sources.payloads import PayloadMessage, decode_arrow
+from headgate.pipeline.sources.declarations import GAP
 from headgate.relay.root import readable
-from headgate.service.dead_letters import read_dead_letters
+from headgate.service.dead_letters import read_letters
 from headgate.wire.frame import WireError
 from headgate.wire.manifest import Manifest
 from headgate.wire.message import from_json, json_text
@@ -28,6 +28,28 @@ SEARCH_S: Final = 20.0
 
 Choose = Callable[[pa.RecordBatch], Any]
 """Says of each row of a batch whether it is one that is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """Which rows are searched for, and until when."""
+
+    choose: Choose
+    deadline_s: float
+
+    @classmethod
+    def now(cls, choose: Choose) -> Sought:
+        """For as long as a search may take, from now on."""
+        return cls(choose, time.monotonic() + SEARCH_S)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time has come to stop."""
+        return time.monotonic() > self.deadline_s
+
+    async def places(self, rows: pa.RecordBatch) -> Any:
+        """Where in a batch there are such rows; a thread evaluates the filter."""
+        return np.flatnonzero(await asyncio.to_thread(self.choose, rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,21 +132,19 @@ async def _part(fabric: Fabric, stream: Stream, place: int) -> Any:
         return None
 
 
-async def search(
-    fabric: Fabric, stream: Stream, manifests: list[Manifest], choose: Choose, deadline_s: float
-) -> Searched:
+async def search(fabric: Fabric, stream: Stream, manifests: Sequence[Manifest], sought: Sought) -> Searched:
     """The newest row that is chosen, of those that anybody wanted and that are still kept."""
     newest: tuple[Manifest, int] | None = None
     count, oldest = 0, manifests[-1].upto if manifests else 0
     for manifest in reversed(manifests):
-        if time.monotonic() > deadline_s:
+        if sought.is_over:
             return Searched(await _found(fabric, stream, newest), count, oldest, whole=False)
         pairs = list(zip(manifest.bases(), manifest.parts, strict=True))
         for base, part in reversed(pairs):
             found = await _part(fabric, stream, part.log_sequence) if part.log_sequence else None
             if found is None:
                 continue
-            chosen = np.flatnonzero(await asyncio.to_thread(choose, found.rows))
+            chosen = await sought.places(found.rows)
             count += len(chosen)
             if len(chosen) and newest is None:
                 newest = manifest, base + 1 + int(found.positions[chosen[-1]])
@@ -136,18 +156,52 @@ async def _found(fabric: Fabric, stream: Stream, newest: tuple[Manifest, int] | 
     return None if newest is None else await row_at(fabric, stream, *newest)
 
 
-async def search_dead(fabric: Fabric, stream: Stream, choose: Choose) -> dict[str, Any] | None:
-    """The newest dead letter that is chosen, as far as its values can be told."""
-    return await asyncio.to_thread(_newest_letter, await read_dead_letters(fabric, stream.name), stream, choose)
+@dataclass(frozen=True, slots=True)
+class DeclaredGap:
+    """A gap of a source: which messages were gone before they were read, and when that was declared."""
+
+    reason: str
+    time_ms: int
 
 
-def _newest_letter(lines: Sequence[str], stream: Stream, choose: Choose) -> dict[str, Any] | None:
-    for line in reversed(lines):
-        letter: dict[str, Any] = json.loads(line)
-        for row in _readings(letter):
-            if bool(choose(_typed([row], stream))[0]):
-                return letter
+@dataclass(frozen=True, slots=True)
+class LetterSearch:
+    """The newest dead letter that is chosen, as far as its values can be told, and gaps that were declared after it."""
+
+    letter: Mapping[str, Any] | None
+    gaps: tuple[DeclaredGap, ...] = ()
+    whole: bool = True
+
+
+async def search_dead(fabric: Fabric, stream: Stream, manifests: Sequence[Manifest], sought: Sought) -> LetterSearch:
+    """Look through the dead letters of manifests, newest first, up to one that is chosen."""
+    log = fabric.logs.root(stream.name)
+    gaps: list[DeclaredGap] = []
+    for manifest in reversed(manifests):
+        for part in reversed(manifest.dead_parts):
+            if sought.is_over:
+                return LetterSearch(None, tuple(gaps), whole=False)
+            stored = await fabric.get(log, part.log_sequence)
+            lines = None if stored is None else fabric.quarantine.take(log, stored, read_letters)
+            letters = [json.loads(line) for line in reversed(lines or [])]
+            letter = await asyncio.to_thread(_first_chosen, letters, stream, sought.choose)
+            newer = letters if letter is None else letters[: letters.index(letter)]
+            gaps += [DeclaredGap(each["reason"], manifest.time_ms) for each in newer if _is_gap(each)]
+            if letter is not None:
+                return LetterSearch(letter, tuple(gaps))
+    return LetterSearch(None, tuple(gaps))
+
+
+def _first_chosen(letters: Sequence[Mapping[str, Any]], stream: Stream, choose: Choose) -> Mapping[str, Any] | None:
+    for letter in letters:
+        readings = () if _is_gap(letter) else _readings(letter)
+        if any(bool(choose(typed([row], stream))[0]) for row in readings):
+            return letter
     return None
+
+
+def _is_gap(letter: Mapping[str, Any]) -> bool:
+    return str(letter["reason"]).startswith(GAP)
 
 
 def _readings(letter: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -162,64 +216,7 @@ def _readings(letter: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield raw
 
 
-async def search_unread(
-    fabric: Fabric, stream: Stream, manifests: list[Manifest], choose: Choose, deadline_s: float
-) -> tuple[int | None, bool]:
-    """The place in the stream's input log of a chosen row that was published and not committed yet, if there is one.
-
-    Also whether all of the log was looked at.
-    """
-    if not (stream.source.published or stream.source.collected):
-        return None, True
-    log, subject, place = fabric.logs.input(stream.name), fabric.logs.published(stream.name), _read_upto(manifests)
-    while batch := await fabric.read(log, subject, place):
-        if time.monotonic() > deadline_s:
-            return None, False
-        found = await asyncio.to_thread(_first_chosen, batch, stream, choose)
-        if found is not None:
-            return found, True
-        place = batch[-1].sequence
-    return None, True
-
-
-def _first_chosen(batch: Sequence[Stored], stream: Stream, choose: Choose) -> int | None:
-    for stored in batch:
-        rows = _published(stored.data, stream)
-        if rows.num_rows and bool(np.any(choose(rows))):
-            return stored.sequence
-    return None
-
-
-def _read_upto(manifests: list[Manifest]) -> int:
-    """How far the input log was read, as the newest manifest says."""
-    for manifest in reversed(manifests):
-        for each in manifest.ranges:
-            try:
-                found = json.loads(each.after)
-            except ValueError:
-                continue
-            if isinstance(found, dict) and isinstance(found.get("sequence"), int):
-                return int(found["sequence"])
-    return 0
-
-
-def _published(data: bytes, stream: Stream) -> pa.RecordBatch:
-    if stream.source.options.get("payload", "arrow") == "arrow":
-        schema = pa.schema([*stream.schema.arrow, ("_raw", pa.string()), ("_error", pa.string())])
-        batches = list(decode_arrow([PayloadMessage(0, data)], schema))
-        table = pa.Table.from_batches(batches, schema=schema).select(stream.schema.names).combine_chunks()
-        found = table.to_batches()
-        return found[0] if found else _typed([], stream)
-    rows = []
-    for line in data.split(b"\n"):
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            continue
-    return _typed([row for row in rows if isinstance(row, dict)], stream)
-
-
-def _typed(rows: list[Mapping[str, Any]], stream: Stream) -> pa.RecordBatch:
+def typed(rows: Sequence[Mapping[str, Any]], stream: Stream) -> pa.RecordBatch:
     """Rows in the stream's types; a value that does not fit is null."""
     columns = [[_fitted(row.get(field.name), field.type) for row in rows] for field in stream.schema.arrow]
     arrays = [pa.array(values, field.type) for values, field in zip(columns, stream.schema.arrow, strict=True)]
