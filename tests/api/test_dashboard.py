@@ -115,6 +115,15 @@ def test_why_is_answered_on_the_page(page: Any) -> None:
     page.get_by_label("Which row").fill("999999999")
     page.keyboard.press("Enter")
     page.locator(".tag", has_text="unread").wait_for()
+    page.get_by_label("The row is named by").select_option("where")
+    page.get_by_label("Which row").fill("speed > 1e6")
+    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("heading", name="No such row").wait_for()
+    answer = "async () => (await fetch('/api/subscriptions/fleet-faults/why?where=speed%20%3E%201e6')).json()"
+    found = page.evaluate(answer)
+    assert page.locator(".tag", has_text=found["fate"]).count() == 1
+    same = found["text"].partition(" of 'fleet'")[2]  # rows go on coming
+    assert page.locator(".paragraph").inner_text().endswith(same)
 
 
 def test_what_if_is_asked_by_a_slider(page: Any) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import sys
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -132,6 +135,14 @@ def test_reports_agree_with_the_command_line(tmp_path: Path, nats_url: str) -> N
         why = await api.json("GET", "/api/subscriptions/all/why", params={"seq": 7})
         assert (why["fate"], why["row"]["vehicle"]) == ("delivered", rows(6, 7).column("vehicle")[0].as_py())
         assert (await api.json("GET", "/api/subscriptions/all/why", params={"seq": 91}))["fate"] == "unread"
+        for question in ({"seq": "91"}, {"where": "speed > 1e6"}, {"key": "nobody"}):  # the program says the same
+            told = await api.json("GET", "/api/subscriptions/all/why", params=question)
+            words = ["why", "all", *(each for name, value in question.items() for each in (f"--{name}", value))]
+            place = ["--nats", nats_url, "--namespace", api.live.address.logs.namespace]
+            asked = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "headgate.cli", *words, "--json", *place, stdout=asyncio.subprocess.PIPE
+            )
+            assert json.loads((await asked.communicate())[0]) == told
         await api.json("GET", "/api/subscriptions/all/why", 422)
         await api.json("GET", "/api/subscriptions/al/why", 404, params={"seq": 7})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import sys
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from tests.client.helpers import rows
 from tests.live import running, small, until
 
 from headgate.catalog import DeploymentError, parse_deployment
@@ -84,6 +86,40 @@ def test_every_kind_of_condition_and_where_it_ends() -> None:
     assert full == {("log", "HG_X"): "log HG_X is 90% full: what it takes no more waits upstream"}
     assert found(_status(), {"HG_X": 0.86}, full).keys() == full.keys()
     assert found(_status(), {"HG_X": 0.84}, full) == {}
+
+
+@pytest.mark.nats
+def test_what_an_alert_suggests_can_be_typed(tmp_path: Path, nats_url: str) -> None:
+    contracted = {"site": "leaf", "quality": {"at_least": 0.8}}
+    wanted = {
+        "fast": {**contracted, "where": "speed > 20 and status = 'moving'"},
+        "all-of-it": contracted,
+        "mine": {**contracted, "where": "speed > $least", "context": {"least": 20}},
+        "long": {**contracted, "where": " or ".join(f"speed > {number}.5" for number in range(100, 130))},
+    }
+
+    async def run() -> None:
+        async with running(small(**wanted), tmp_path, nats_url) as live:
+            await live.commit("fleet", rows(0, 40), 0)
+            deployment = live.runtime.catalog.snapshot().deployment
+            status = _status()
+            status["planner"] = {"subscriptions": {name: {"quality": 0.5} for name in wanted}}
+            said = conditions(RULES, deployment, status, {}, (), started_ms=0)
+            fast = [number + 1 for number, row in enumerate(rows(0, 40).to_pylist())
+                    if row["speed"] > 20 and row["status"] == "moving"]  # fmt: skip
+            for name in wanted:
+                suggested = said["contract", name].split("`")[1]
+                program, *words = shlex.split(suggested)
+                assert (program, words[:2]) == ("headgate", ["why", name])
+                place = ["--nats", nats_url, "--namespace", live.address.logs.namespace]
+                asked = await asyncio.create_subprocess_exec(
+                    sys.executable, "-m", "headgate.cli", *words, *place, stdout=-1, stderr=-1
+                )
+                told, error = await asyncio.wait_for(asked.communicate(), 60)
+                assert asked.returncode == 0, error.decode()
+                assert told.decode().startswith(f"Row {fast[-1] if name == 'fast' else 40} "), (suggested, told)
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize(

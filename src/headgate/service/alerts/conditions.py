@@ -6,16 +6,18 @@ fiftieth, a log to have a twentieth more room.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
-from headgate.model import Deployment
+from headgate.model import Deployment, Subscription
 from headgate.model.alerts import AlertRules
 from headgate.service.alerts.book import CONTRACT, LEDGER, LOG, SILENT, Key
 from headgate.service.findings import age
 
 _QUALITY: Final = 0.02
 _SHARE: Final = 0.05
+_LONG: Final = 200
 
 
 def conditions(
@@ -50,7 +52,17 @@ def _contracts(deployment: Deployment, status: Mapping[str, Any], raised: Collec
         limit = min(at_least + _QUALITY, 1.0) if (CONTRACT, name) in raised else at_least
         if quality < limit:
             text = f"subscription {name} attains {quality:.3f} of its contracted quality {at_least:g}"
-            yield (CONTRACT, name), f"{text} (`headgate why {name}`, `headgate plan --live`)"
+            yield (CONTRACT, name), f"{text} (`{_question(name, each)}`, `headgate plan --live`)"
+
+
+def _question(name: str, subscription: Subscription) -> str:
+    """The command that asks for the newest row that a subscription should have; of all rows, if its filter is long.
+
+    A filter in another language than that of streams, or one that needs the values of a context, cannot be asked for.
+    """
+    plain = subscription.profile == "relational" and not subscription.context
+    where = subscription.where if plain and len(subscription.where) <= _LONG else "true"
+    return shlex.join(["headgate", "why", name, "--where", where])
 
 
 def _silent(
