@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ import pyarrow.compute as pc
 import pytest
 from tests.api.helpers import Api, api_test
 from tests.api.test_users import caller, served, token_of
-from tests.client.helpers import rows
+from tests.client.helpers import connect, rows
 from tests.live import small
 from tests.service.test_grants import HIDDEN, world
+from typer.testing import CliRunner
 
-from headgate.cli.policy import _lately
+from headgate.cli.options import ConnectionOptions
+from headgate.cli.policy import policy as program
 from headgate.reduction import parse_policy
 from headgate.reduction.advise import advise
 
@@ -23,7 +26,9 @@ pytestmark = pytest.mark.nats
 POLICY = {"levels": [{"conflate": "vehicle"}, {"every": 2}]}
 
 
-def test_a_policy_is_judged_by_the_rows_of_its_subscription(tmp_path: Path, nats_url: str) -> None:
+def test_a_policy_is_judged_by_the_rows_of_its_subscription(
+    tmp_path: Path, nats_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def work(api: Api) -> None:
         await api.json("POST", "/api/subscriptions/fast/advice", 503, json={})  # nothing came yet
         api.gateway.recent._known.clear()
@@ -44,10 +49,27 @@ def test_a_policy_is_judged_by_the_rows_of_its_subscription(tmp_path: Path, nats
         for wrong in ({"target": 0}, {"target": "often"}, {"policy": {"levels": [{"evry": 2}]}}, {"window": 0}):
             await api.json("POST", "/api/subscriptions/fast/advice", 422, json=wrong)
         await api.json("POST", "/api/subscriptions/fats/advice", 404, json={})
-        lately, policy = await _lately(api.gateway.client, "fast")
-        assert (lately.num_rows, policy) == (mine.num_rows, POLICY)
+        mine_of_all = mine.num_rows / 400
+        by_rate = await api.json("POST", "/api/subscriptions/fast/advice", json={"target": f"{10 * mine_of_all}/s"})
+        assert by_rate["target"] == pytest.approx(0.25)  # of 40 rows a second, as is declared
+        # The command asks as the API does.
+        monkeypatch.setattr(ConnectionOptions, "run", lambda _, work: asyncio.run(connected(work)))
 
-    document = small(all={"site": "leaf"}, fast={"site": "leaf", "where": "speed > 20", "policy": POLICY})
+        async def connected(work: Any) -> Any:
+            async with await connect(api.live) as client:
+                return await work(client)
+
+        for more, answer in ((["--target", "0.3"], found), (["--target", f"{10 * mine_of_all}/s"], by_rate)):
+            said = await asyncio.to_thread(CliRunner().invoke, program, ["advise", "subscription:fast", *more])
+            assert said.exit_code == 0, said.output
+            assert json.loads(said.output.splitlines()[-1]) == answer
+        no_rows = await asyncio.to_thread(CliRunner().invoke, program, ["advise", "subscription:none"])
+        assert "no row of 'none' came lately" in str(no_rows.exception)
+
+    nothing = {"site": "leaf", "where": "speed < 0"}
+    fast = {"site": "leaf", "where": "speed > 20", "policy": POLICY}
+    document = small(all={"site": "leaf"}, fast=fast, none=nothing)
+    document["streams"]["fleet"]["rate"] = "40/s"
     api_test(tmp_path, nats_url, document, work)
 
 

@@ -8,11 +8,10 @@ from fastapi import Body
 from pydantic import Field
 
 from headgate.api.gateway import Gateway, UserGateway
-from headgate.api.problems import ApiError
 from headgate.api.routing import Here, open_to_users, router
 from headgate.api.subscriptions import Strict
-from headgate.client.names import known_names
-from headgate.service.advising import PolicyQuestion, advise_on, subscription_rows
+from headgate.service.advising import PolicyQuestion, advise_on, received_lately, the_one
+from headgate.service.previewing import stream_rate
 
 routes = router("subscriptions")
 
@@ -37,24 +36,17 @@ async def advise_policy(here: Here, name: str, body: Annotated[AdviceBody, Body(
     Nothing is changed. Without a policy, one that suits the columns is judged, and shown as `policy`.
     """
     known = await here.snapshot()
-    if known_names(name, known) != [name]:
-        raise ApiError(f"{name!r} has a part at each root of its stream", hint="ask for one of them", kind="conflict")
+    shown = known.deployment.subscriptions[the_one(name, known)].resume()
     whole: Gateway = here.whole if isinstance(here, UserGateway) else here
     snapshot = await whole.snapshot()
-    subscription = snapshot.deployment.subscriptions[name].resume()
-    stream = snapshot.deployment.streams[subscription.stream]
-    shown = known.deployment.subscriptions[name]
+    stream = snapshot.deployment.streams[shown.stream]
     recent = await whole.recent.get(whole.client.fabric, stream)
-    rate = whole.rates.of("streams", stream.name, "rows_in")
-    policy = shown.resume().policy if body.policy is None else body.policy
+    rate = stream_rate(stream, await whole.planner(), whole.rates.of("streams", stream.name, "rows_in"))
+    policy = shown.policy if body.policy is None else body.policy
     question = PolicyQuestion(policy, body.target, body.window, body.key)
 
     def judge() -> dict[str, Any]:
-        rows = subscription_rows(recent, subscription, stream)
-        share = rows.num_rows / max(recent.evaluated, 1)
-        found = advise_on(
-            rows, stream.schema.select(rows.schema.names), question, None if rate is None else rate * share
-        )
-        return found.to_document()
+        found = received_lately(snapshot, name, recent, rate)
+        return advise_on(found.rows, found.schema, question, found.rate_rows_per_s).to_document()
 
     return await here.questions.ask(judge)

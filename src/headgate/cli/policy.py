@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from headgate.client.client import Client
     from headgate.reduction import Policy
     from headgate.reduction.advise import Advice, LevelAdvice
+    from headgate.service.advising import LatelyReceived
 
 PolicyFile = Annotated[Path, typer.Option("--policy", help="The policy: a YAML document, or the XML form (.xml).")]
 RowsFile = Annotated[
@@ -75,7 +75,9 @@ def advise_command(
     target: Annotated[
         str, typer.Option(help="Rows that can be delivered, as 50/s with --rate, or a fraction.")
     ] = "0.5",
-    rate: Annotated[str | None, typer.Option(help="How fast the recorded rows come, such as 200/s.")] = None,
+    rate: Annotated[
+        str | None, typer.Option(help="How fast the rows come, such as 200/s; of a subscription it is measured.")
+    ] = None,
     window: Annotated[int, typer.Option(help="Rows that a queue holds when it is packed.", min=1)] = 1000,
     key: Annotated[str | None, typer.Option(help="Key column for a policy made here.")] = None,
     count: Annotated[int, typer.Option("--rows", help="How many rows a generator gives.")] = 20_000,
@@ -86,43 +88,39 @@ def advise_command(
     `subscription:NAME` are the rows that a subscription of the running deployment got lately, judged by its own policy
     where none is given.
     """
-    from headgate.reduction import parse_policy
-    from headgate.reduction.advise import advise, candidates, kept_share
+    from headgate.service.advising import PolicyQuestion, advise_on
 
-    share = kept_share(target, None if rate is None else parse_rate(rate))
+    per_second = None if rate is None else parse_rate(rate)
     kind, _, name = rows.partition(":")
-    document: dict[str, Any] | None = None
+    wanted: dict[str, Any] | Policy | None = None
     if kind == "subscription":
-        recorded, document = at.run(lambda client: _lately(client, name))
+        lately = at.run(lambda client: _lately(client, name))
+        recorded, schema, per_second = lately.rows, lately.schema, per_second or lately.rate_rows_per_s
+        wanted = None if lately.policy is None else dict(lately.policy)
     else:
         recorded = read_rows(rows, count)
-    schema = schema_of(recorded)
+        schema = schema_of(recorded)
     if file is not None:
-        found = read_policy(file, schema)
-    else:
-        found = candidates(schema, recorded, key) if document is None else parse_policy(document, schema)
-    advice = advise(found, recorded, share, window)
-    _print(advice)
+        wanted = read_policy(file, schema)
+    found = advise_on(recorded, schema, PolicyQuestion(wanted, target, window, key), per_second)
+    _print(found.advice)
     if file is None:
-        typer.echo("tried: " + found.text)
-    typer.echo(json.dumps(asdict(advice)))
+        typer.echo("tried: " + found.policy.text)
+    typer.echo(json.dumps(found.to_document()))
 
 
-async def _lately(client: Client, name: str) -> tuple[pa.RecordBatch, dict[str, Any] | None]:
-    """The rows that a subscription of a running deployment got lately, and its policy."""
-    from headgate.client.names import known_names
-    from headgate.service.advising import subscription_rows
-    from headgate.service.previewing import read_recent
+async def _lately(client: Client, name: str) -> LatelyReceived:
+    """What a subscription of a running deployment got lately."""
+    from headgate.protocol.reports import PlannerReport
+    from headgate.service.advising import received_lately, the_one
+    from headgate.service.previewing import read_recent, stream_rate
+    from headgate.service.reports import read_reports, shown
 
     snapshot = await client.snapshot()
-    if known_names(name, snapshot) != [name]:
-        raise HeadgateError(f"{name!r} has a part at each root of its stream", hint="name one of them")
-    found = snapshot.deployment.subscriptions[name].resume()
-    stream = snapshot.deployment.streams[found.stream]
-    rows = subscription_rows(await read_recent(client.fabric, stream), found, stream)
-    if not rows.num_rows:
-        raise HeadgateError(f"no row of {name!r} came lately", hint="ask again when rows flow")
-    return rows, None if found.policy is None else dict(found.policy)
+    subscription = snapshot.deployment.subscriptions[the_one(name, snapshot)]
+    stream = snapshot.deployment.streams[subscription.stream]
+    planner = shown((await read_reports(client.fabric, PlannerReport)).get("_"))
+    return received_lately(snapshot, name, await read_recent(client.fabric, stream), stream_rate(stream, planner))
 
 
 def _print(advice: Advice) -> None:

@@ -8,11 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from headgate.client.names import known_names
 from headgate.errors import HeadgateError
 from headgate.model import Schema, Stream, Subscription
 from headgate.reduction import Policy, parse_policy
 from headgate.reduction.advise import Advice, advise, candidates, kept_share
 from headgate.service.previewing import RecentRows, matching
+from headgate.wire.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ class PolicyQuestion:
     fraction of the rows, or a rate such as `50/s`. `window` is how many rows a queue holds when it is packed.
     """
 
-    policy: Mapping[str, Any] | None = None
+    policy: Mapping[str, Any] | Policy | None = None
     target: float | str = 0.5
     window: int = 1000
     key: str | None = None
@@ -53,14 +55,43 @@ def subscription_rows(recent: RecentRows, subscription: Subscription, stream: St
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=schema)
 
 
+@dataclass(frozen=True, slots=True)
+class LatelyReceived:
+    """The recent rows that a subscription got: with their columns, its policy, and how fast such rows come."""
+
+    rows: pa.RecordBatch
+    schema: Schema
+    policy: Mapping[str, Any] | None
+    rate_rows_per_s: float | None
+
+
+def received_lately(snapshot: Snapshot, name: str, recent: RecentRows, rate_rows_per_s: float | None) -> LatelyReceived:
+    """What a subscription got of the recent rows of its stream, which come so fast; refused where it got none."""
+    subscription = snapshot.deployment.subscriptions[the_one(name, snapshot)].resume()
+    stream = snapshot.deployment.streams[subscription.stream]
+    rows = subscription_rows(recent, subscription, stream)
+    if not rows.num_rows:
+        raise HeadgateError(f"no row of {name!r} came lately", hint="ask again when rows flow", kind="unavailable")
+    rate = None if rate_rows_per_s is None else rate_rows_per_s * rows.num_rows / recent.evaluated
+    return LatelyReceived(rows, stream.schema.select(rows.schema.names), subscription.policy, rate)
+
+
+def the_one(name: str, snapshot: Snapshot) -> str:
+    """The name of a subscription that has one part; any other is refused."""
+    if known_names(name, snapshot) != [name]:
+        raise HeadgateError(f"{name!r} has a part at each root of its stream", hint="name one of them", kind="conflict")
+    return name
+
+
 def advise_on(
     rows: pa.RecordBatch, schema: Schema, question: PolicyQuestion, rate_rows_per_s: float | None = None
 ) -> PolicyAdvice:
     """Judge a policy on rows. `rate_rows_per_s` is how fast they come, for a target that is a rate."""
     if not rows.num_rows:
-        raise HeadgateError("no row of it came lately", hint="ask again when rows flow", kind="unavailable")
-    if question.policy is None:
+        raise HeadgateError("there is no row to judge a policy by", hint="give rows, or ask when some have come")
+    policy = question.policy
+    if policy is None:
         policy = candidates(schema, rows, question.key)
-    else:
-        policy = parse_policy(question.policy, schema, where="policy")
+    elif not isinstance(policy, Policy):
+        policy = parse_policy(policy, schema, where="policy")
     return PolicyAdvice(advise(policy, rows, kept_share(question.target, rate_rows_per_s), question.window), policy)

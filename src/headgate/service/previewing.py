@@ -124,7 +124,7 @@ def preview(
     name = subscription.stream
     stream = snapshot.deployment.streams[name]
     measured = planner.get("streams", {}).get(name, {})
-    rate = measured.get("rate") or rate or stream.rate_rows_per_s
+    rate = stream_rate(stream, planner, rate)
     path = path_of(snapshot, name, subscription.site)
     links = list(pairwise(path)) if path[0] == stream.root else []
     below = {child: np.array(sorted(_classes_below(snapshot, name, child)), np.uint32) for _, child in links}
@@ -147,6 +147,12 @@ def preview(
     return Preview(
         name, matched, looked_at, recent.evaluated, recent.since_ms, rate, tuple(path) if links else (), hops
     )
+
+
+def stream_rate(stream: Stream, planner: Mapping[str, Any], lately: float | None = None) -> float | None:
+    """How many rows of a stream come a second: as the planner has measured, as seen lately, or as declared."""
+    measured: float | None = planner.get("streams", {}).get(stream.name, {}).get("rate")
+    return measured or lately or stream.rate_rows_per_s
 
 
 def matching(subscription: Subscription, stream: Stream, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
