@@ -144,6 +144,7 @@ def test_a_plan_is_proposed_rejected_approved_and_remembered(tmp_path: Path, nat
         made = (await api.json("POST", "/api/plan/propose", json={"algorithm": "brush"}))["proposal"]
         assert (made["state"], made["moves"]) == ("pending", 1)
         assert made["steps"] == ["fleet: serve root -> leaf", "fleet: switch root -> leaf", "fleet: stop mid -> leaf"]
+        assert made["moved"] == [{"stream": "fleet", "site": "leaf", "from": "mid", "to": "root"}]
         await api.json("POST", "/api/plan/approve", 404, json={"proposal": "another"})
         assert (await api.json("POST", "/api/plan/reject", json={"proposal": made["id"]}))["state"] == "rejected"
         refused = await api.json("POST", "/api/plan/approve", 409, json={"proposal": made["id"]})
@@ -155,6 +156,14 @@ def test_a_plan_is_proposed_rejected_approved_and_remembered(tmp_path: Path, nat
         history = (await api.json("GET", "/api/plan/history"))["plans"]
         assert [each["moves"] for each in history] == [1, 2]
         assert history[0]["what"] == f"plan {again['id']} approved"
+        assert history[0]["moved"] == made["moved"]
+        joined = [
+            {"stream": "fleet", "site": one, "from": None, "to": to} for one, to in (("leaf", "mid"), ("mid", "root"))
+        ]
+        assert history[1]["moved"] == joined
+        foreseen = [(each["quality"], each["quality_after"], each["tuned"]) for each in history]
+        assert foreseen == [(again["quality"], again["quality_proposed"], None), (None, None, None)]
+        assert (again["quality_proposed"] > 0, history[0]["by"]) == (True, again["by"])
         assert (await api.json("GET", "/api/plan/proposed"))["proposal"]["state"] == "approved"
         stale = (await api.json("POST", "/api/plan/propose", json={"algorithm": "brush"}))["proposal"]
         await api.json("PUT", "/api/sites/far", json={})

@@ -36,8 +36,8 @@ def test_a_deployment_is_changed_from_the_command_line(tmp_path: Path) -> None:
         assert json.loads(place.run("plans", "approve", proposal["id"]))["steps"] == proposal["steps"]
         assert "was approved" in place.run("plans", "reject", proposal["id"], code=2)
         history = place.run("plans", "history")
-        assert f"plan {proposal['id']} approved: 2 moved" in history
-        assert "    fleet: serve root -> leaf" in history
+        assert f"plan {proposal['id']} approved: 2 moved, predicted quality " in history
+        assert "    fleet: leaf goes from mid to root" in history
         password = tmp_path / "buoy.mqtt"
         place.run("device", "add", "buoy", "--read", "all", "--out", str(password))
         assert password.read_text(encoding="ascii").count(".") == 2

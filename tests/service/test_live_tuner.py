@@ -91,6 +91,12 @@ def test_the_chain_becomes_the_star_that_the_constraint_allows_while_rows_flow(t
         (step,) = report.steps
         assert (step.state, step.moves, step.predicted) == ("in force", {"b": "root"}, pytest.approx(0.010))
         assert step.measured in (None, pytest.approx(0.010))
+        history = (await live.client.control("plan-history"))["plans"]
+        (change,) = [each for each in history if each["tuned"] is not None]
+        assert [(each["site"], each["to"]) for each in change["moved"]] == [("b", "root")]
+        assert (change["revision"], change["quality_after"]) == (step.revision, None)
+        assert change["tuned"]["transformation"] == step.transformation
+        assert change["tuned"]["cost_predicted"] == pytest.approx(change["tuned"]["cost"] - 0.010)
 
     async def run() -> None:
         async with running(_chain(planner="tuner"), tmp_path, nats_url, links=DelayedLinks.of) as live:

@@ -88,6 +88,11 @@ def test_a_plan_made_of_assumptions_gives_way_to_one_made_of_measurements(tmp_pa
                 seqs = live.seqs(name)
                 assert seqs == sorted(set(seqs))
                 assert len(seqs) == line["delivered"]
+            (change,) = [
+                each for each in (await live.client.control("plan-history"))["plans"] if each["by"] == "planner"
+            ][-1:]
+            assert change["quality"] < change["quality_after"]
+            assert {each["from"] for each in change["moved"]} == {"root"}
             stream = report["streams"]["fleet"]
             assert stream["rate_assumed"] == 2.0
             assert stream["rate"] > 200

@@ -207,7 +207,12 @@ async def reject_plan(here: Here, body: ProposalBody, key: RequestKey = None) ->
 
 @routes.get("/plan/history", summary="Plans that were in force, newest first")
 async def list_plans(here: Here, limit: Annotated[int, Query(ge=1, le=200)] = 50) -> dict[str, Any]:
-    """As far back as the catalog keeps revisions."""
+    """As far back as the catalog keeps revisions.
+
+    `moved` has who got another parent, with the one before and after it (null where it joined or left); `quality` and
+    `quality_after` what was predicted with the plan before and after, where a plan was made for it; `tuned` what the
+    live tuner's objective cost.
+    """
     return await here.client.control("plan-history", limit=limit)
 
 

@@ -90,15 +90,34 @@ def history(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     at: o.ConnectionOptions = o.HERE,
 ) -> None:
-    """Show the plans that were in force, newest first, with what changed."""
+    """Show the plans that were in force, newest first: who got another parent, and what quality was predicted."""
+    from headgate.planning.difference import ParentChange
+
     found = at.ask("plan-history", limit=limit)
     if as_json:
         _show(found)
         return
     for each in found["plans"]:
-        typer.echo(f"{each['time']}  revision {each['revision']}  {each['what']}: {each['moves']} moved")
-        for step in each["steps"]:
-            typer.echo(f"    {step}")
+        typer.echo(
+            f"{each['time']}  revision {each['revision']}  {each['what']}: {each['moves']} moved{_brought(each)}"
+        )
+        for moved in each["moved"]:
+            change = ParentChange(moved["stream"], moved["site"], moved["from"], moved["to"])
+            typer.echo(f"    {change}")
+
+
+def _brought(change: dict[str, Any]) -> str:
+    """What was predicted of a change of the plan, in words; nothing where nothing was."""
+    found = ""
+    if change["quality_after"] is not None:
+        before = "unknown" if change["quality"] is None else f"{change['quality']:.3f}"
+        found += f", predicted quality {before} -> {change['quality_after']:.3f}"
+    if change["tuned"] is not None:
+        tuned = change["tuned"]
+        costs = (("", "cost"), ("predicted ", "cost_predicted"), ("measured ", "cost_measured"))
+        known = [f"{word}{tuned[key]:.4g}" for word, key in costs if tuned[key] is not None]
+        found += f", {tuned['transformation']}, cost {' -> '.join(known)}"
+    return found
 
 
 @plans.command("proposed")

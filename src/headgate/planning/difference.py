@@ -30,6 +30,23 @@ class RelayStep:
         return f"{self.stream}: {self.action} {self.parent} -> {self.child}"
 
 
+@dataclass(frozen=True, slots=True)
+class ParentChange:
+    """A member that gets another parent: `before` is None where it joins the tree, `after` where it leaves."""
+
+    stream: str
+    site: str
+    before: str | None
+    after: str | None
+
+    def __str__(self) -> str:
+        if self.before is None:
+            return f"{self.stream}: {self.site} joins below {self.after}"
+        if self.after is None:
+            return f"{self.stream}: {self.site} leaves, was below {self.before}"
+        return f"{self.stream}: {self.site} goes from {self.before} to {self.after}"
+
+
 def difference(old: Plan, new: Plan) -> tuple[RelayStep, ...]:
     """The steps from one plan to another, stream after stream.
 
@@ -46,11 +63,26 @@ def difference(old: Plan, new: Plan) -> tuple[RelayStep, ...]:
 
 def moves(old: Plan, new: Plan) -> int:
     """How many members have another parent, join or leave."""
-    count = 0
-    for name in {*old.trees, *new.trees}:
+    return len(parent_changes(old, new))
+
+
+def parent_changes(old: Plan, new: Plan) -> tuple[ParentChange, ...]:
+    """The members that have another parent, join or leave, by stream and name.
+
+    >>> one = Plan({"s": Tree("s", "a", {"b": "a", "c": "b"})})
+    >>> two = Plan({"s": Tree("s", "a", {"b": "a", "c": "a", "d": "c"})})
+    >>> print(*parent_changes(one, two), sep="; ")
+    s: c goes from b to a; s: d joins below c
+    """
+    found = []
+    for name in sorted({*old.trees, *new.trees}):
         before, after = (plan.trees[name].parents if name in plan.trees else {} for plan in (old, new))
-        count += sum(before.get(site) != after.get(site) for site in {*before, *after})
-    return count
+        found += [
+            ParentChange(name, site, before.get(site), after.get(site))
+            for site in sorted({*before, *after})
+            if before.get(site) != after.get(site)
+        ]
+    return tuple(found)
 
 
 def _steps(name: str, old: Tree | None, new: Tree | None) -> Iterator[RelayStep]:

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -20,9 +20,16 @@ from headgate.catalog import Catalog, Edit
 from headgate.errors import HeadgateError
 from headgate.fabric import Fabric
 from headgate.model import Plan
-from headgate.planning.difference import difference, moves
+from headgate.planning.difference import difference, parent_changes
 from headgate.planning.document import parse_plan, plan_document
-from headgate.protocol.reports import PlannerReport, ProposalReport
+from headgate.protocol.reports import (
+    ForeseenChange,
+    MovedMember,
+    PlanChangesReport,
+    PlannerReport,
+    ProposalReport,
+    TuningReport,
+)
 from headgate.service.clerk import Clerk
 from headgate.service.proposing import granted, measured_sizes, propose, result_document
 from headgate.service.reports import read_reports, shown
@@ -55,6 +62,7 @@ class Proposals:
         self._current = current
         self._make = make
         self._turn = asyncio.Lock()
+        self._foreseeing = asyncio.Lock()
         self.approved: Callable[[], Awaitable[None]] | None = None
         """Called after an approved plan came into force."""
 
@@ -78,6 +86,7 @@ class Proposals:
         document = plan_document(plan)
         if known is not None and known.state in ("pending", "rejected") and known.plan == document and by == "planner":
             return known
+        changed = moved(before, plan)
         report = ProposalReport(
             id=uuid.uuid4().hex[:12],
             time_ms=int(time.time() * 1000),
@@ -86,11 +95,21 @@ class Proposals:
             revision=revision,
             plan=document,
             steps=[str(step) for step in difference(before, plan)],
-            moves=moves(before, plan),
+            moves=len(changed),
+            moved=changed,
             **figures,
         )
         await self._store(report)
         return report
+
+    async def foresee(self, revision: int, by: str, before: float | None, after: float | None) -> None:
+        """Remember what quality a change of the plan was to bring, for the history of plans."""
+        change = ForeseenChange(revision=revision, by=by, quality_before=before, quality_after=after)
+        async with self._foreseeing:
+            known = (await read_reports(self._fabric, PlanChangesReport)).get("_")
+            changes = [*([] if known is None else known.changes), change][-_MOST_HISTORY:]
+            report = PlanChangesReport(time_ms=int(time.time() * 1000), changes=changes)
+            await self._fabric.publish(self._fabric.logs.stats("plan-changes", "_"), report.encode())
 
     def _check_owner(self) -> None:
         """Refuse plans of the central planner where the tuner owns the plan: two owners would undo each other."""
@@ -148,6 +167,7 @@ class Proposals:
 
             answer = await self._make(f"plan {known.id} approved", request, change)
             await self._store(msgspec.structs.replace(known, state="approved"))
+            await self.foresee(answer["revision"], known.by, known.quality, known.quality_proposed)
             if self.approved is not None:
                 await self.approved()
         return {"proposal": known.id, **answer}
@@ -160,7 +180,11 @@ class Proposals:
         return {"proposal": known.id, "state": "rejected"}
 
     async def _history(self, request: Request) -> dict[str, Any]:
-        """The plans that were in force, newest first, at most `limit` of them."""
+        """The plans that were in force, newest first, at most `limit` of them, each with who got another parent.
+
+        Of those that the planner made or an operator approved it says what quality was predicted with the plan before
+        and after; of those of the live tuner, what its objective cost and was predicted and measured to cost.
+        """
         given = request.get("limit", 50)
         limit = min(max(given if isinstance(given, int) else 50, 1), _MOST_HISTORY)
 
@@ -170,14 +194,60 @@ class Proposals:
                     "revision": each.revision,
                     "time": each.time,
                     "what": each.what,
-                    "moves": moves(each.before, each.after),
+                    "moved": msgspec.to_builtins(moved(each.before, each.after)),
                     "steps": [str(step) for step in difference(each.before, each.after)],
                     "plan": plan_document(each.after),
                 }
                 for each in catalog.plans(limit)
             ]
 
-        return {"plans": await self._clerk.run(work)}
+        plans, foreseen, tuned = await self._clerk.run(work), await self._foreseen(), await self._tuned()
+        return {
+            "plans": [
+                {
+                    **each,
+                    "moves": len(each["moved"]),
+                    **foreseen.get(each["revision"], _UNFORESEEN),
+                    "tuned": tuned.get(each["revision"]),
+                }
+                for each in plans
+            ]
+        }
+
+    async def _foreseen(self) -> dict[int, dict[str, Any]]:
+        """What was predicted of changes of the plan, by revision."""
+        known = (await read_reports(self._fabric, PlanChangesReport)).get("_")
+        changes = [] if known is None else known.changes
+        return {
+            each.revision: {"by": each.by, "quality": each.quality_before, "quality_after": each.quality_after}
+            for each in changes
+        }
+
+    async def _tuned(self) -> dict[int, dict[str, Any]]:
+        """What the live tuner's objective cost before a change, and was predicted and measured to cost."""
+        known = (await read_reports(self._fabric, TuningReport)).get("_")
+        return {
+            step.revision: {
+                "objective": known.objective,
+                "transformation": step.transformation,
+                "cost": step.cost_before,
+                "cost_predicted": step.predicted_cost,
+                "cost_measured": step.measured_cost,
+            }
+            for step in ([] if known is None else known.steps)
+            if known is not None and step.state == "in force"
+        }
+
+
+_UNFORESEEN: Final = {"by": None, "quality": None, "quality_after": None}
+
+
+def moved(before: Plan, after: Plan) -> list[MovedMember]:
+    """Who gets another parent from one plan to another."""
+    return [
+        MovedMember(stream=each.stream, site=each.site, before=each.before, after=each.after)
+        for each in parent_changes(before, after)
+    ]
 
 
 def unserved(plan: Plan, snapshot: Snapshot) -> list[str]:

@@ -236,6 +236,9 @@ class Replanner:
         elif worth_it and await asyncio.to_thread(self._put, outlook.best.plan, snapshot.revision):
             await self._publish()
             await self.changed()
+            if self._proposals is not None:
+                qualities = (outlook.now.metrics.geometric_mean, outlook.best.metrics.geometric_mean)
+                await self._proposals.foresee(snapshot.revision + 1, "planner", *qualities)
             report = msgspec.structs.replace(report, state="changed", changes=self.changes)
         await self._fabric.publish(self._fabric.logs.stats("planner", "_"), report.encode())
         return outlook

@@ -64,10 +64,20 @@ class PlannerReport(Report, frozen=True, kw_only=True):
     changes: Count = 0
 
 
+class MovedMember(msgspec.Struct, frozen=True, kw_only=True, rename={"before": "from", "after": "to"}):
+    """A site that gets another parent in the tree of a stream; None where it joins or leaves."""
+
+    stream: str
+    site: str
+    before: str | None
+    after: str | None
+
+
 class ProposalReport(Report, frozen=True, kw_only=True):
     """The last plan that was proposed: `pending`, `approved` or `rejected`; by whom, and for which revision.
 
-    `plan` has the root and the parents of each stream, `steps` what relays would do.
+    `plan` has the root and the parents of each stream, `steps` what relays would do, `moved` who would get another
+    parent.
     """
 
     kind_name = "proposal-report"
@@ -82,3 +92,21 @@ class ProposalReport(Report, frozen=True, kw_only=True):
     quality: float | None = None
     quality_proposed: float | None = None
     gain: float | None = None
+    moved: list[MovedMember] = msgspec.field(default_factory=list)
+
+
+class ForeseenChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What was predicted of a change of the plan when it was decided: the quality with the plan before and after it."""
+
+    revision: Count
+    by: str
+    quality_before: float | None
+    quality_after: float | None
+
+
+class PlanChangesReport(Report, frozen=True, kw_only=True):
+    """The last changes of the plan of which something was predicted, oldest first."""
+
+    kind_name = "plan-changes-report"
+    time_ms: Count
+    changes: list[ForeseenChange]
