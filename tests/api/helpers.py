@@ -10,11 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
+from click.testing import Result
 from tests.client.helpers import connect
 from tests.live import Live, running
+from typer import Typer
+from typer.testing import CliRunner
 
 from headgate.api.gateway import Gateway
 from headgate.api.server import serving
+from headgate.cli.options import ConnectionOptions
 from headgate.service.access import make_token
 from headgate.service.http_process import address_of, listen
 
@@ -62,3 +67,15 @@ def api_test(
             await work(api)
 
     asyncio.run(run())
+
+
+async def command(api: Api, monkeypatch: pytest.MonkeyPatch, app: Typer, *arguments: str) -> Result:
+    """What a command says of the deployment of a test, beside the API that is served from the same event loop."""
+
+    async def connected(work: Callable[[Any], Awaitable[Any]]) -> Any:
+        async with await connect(api.live) as client:
+            return await work(client)
+
+    # Signals are heard in the main thread only, where the loop is.
+    monkeypatch.setattr(ConnectionOptions, "run", lambda _, work: asyncio.run(connected(work)))
+    return await asyncio.to_thread(CliRunner().invoke, app, arguments)

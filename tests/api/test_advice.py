@@ -10,14 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from tests.api.helpers import Api, api_test
+from tests.api.helpers import Api, api_test, command
 from tests.api.test_users import caller, served, token_of
-from tests.client.helpers import connect, rows
+from tests.client.helpers import rows
 from tests.live import small
 from tests.service.test_grants import HIDDEN, world
-from typer.testing import CliRunner
 
-from headgate.cli.options import ConnectionOptions
 from headgate.cli.policy import policy as program
 from headgate.reduction import parse_policy
 from headgate.reduction.advise import advise
@@ -52,18 +50,11 @@ def test_a_policy_is_judged_by_the_rows_of_its_subscription(
         mine_of_all = mine.num_rows / 400
         by_rate = await api.json("POST", "/api/subscriptions/fast/advice", json={"target": f"{10 * mine_of_all}/s"})
         assert by_rate["target"] == pytest.approx(0.25)  # of 40 rows a second, as is declared
-        # The command asks as the API does.
-        monkeypatch.setattr(ConnectionOptions, "run", lambda _, work: asyncio.run(connected(work)))
-
-        async def connected(work: Any) -> Any:
-            async with await connect(api.live) as client:
-                return await work(client)
-
         for more, answer in ((["--target", "0.3"], found), (["--target", f"{10 * mine_of_all}/s"], by_rate)):
-            said = await asyncio.to_thread(CliRunner().invoke, program, ["advise", "subscription:fast", *more])
+            said = await command(api, monkeypatch, program, "advise", "subscription:fast", *more)
             assert said.exit_code == 0, said.output
             assert json.loads(said.output.splitlines()[-1]) == answer
-        no_rows = await asyncio.to_thread(CliRunner().invoke, program, ["advise", "subscription:none"])
+        no_rows = await command(api, monkeypatch, program, "advise", "subscription:none")
         assert "no row of 'none' came lately" in str(no_rows.exception)
 
     nothing = {"site": "leaf", "where": "speed < 0"}

@@ -12,13 +12,15 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.api.helpers import Api, api_test
+from tests.api.helpers import Api, api_test, command
 from tests.client.helpers import rows
 from tests.live import small, until
 
 from headgate.api.access import MOST_BYTES
 from headgate.api.problems import STATUS
 from headgate.catalog import parse_subscription
+from headgate.cli.groups import Program
+from headgate.cli.plan import register
 from headgate.errors import HeadgateError
 from headgate.service.describing import subscription_document
 
@@ -90,7 +92,7 @@ def test_many_at_once_are_one_revision_or_none_and_listed_by_pages(tmp_path: Pat
     api_test(tmp_path, nats_url, small(all={"site": "leaf"}), work)
 
 
-def test_reports_agree_with_the_command_line(tmp_path: Path, nats_url: str) -> None:
+def test_reports_agree_with_the_command_line(tmp_path: Path, nats_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     document = small(all={"site": "leaf"}, near={"site": "mid", "where": "speed > $v", "context": {"v": 10}})
 
     async def work(api: Api) -> None:
@@ -119,6 +121,14 @@ def test_reports_agree_with_the_command_line(tmp_path: Path, nats_url: str) -> N
         answer = await api.json("POST", "/api/plan/what-if", json=question)
         assert answer["after"]["metrics"].keys() == answer["before"]["metrics"].keys()
         assert answer["steps"] == []
+        change, program = ("--live", "--what-if", "site root upload=1kbit/s", "--keep"), Program()
+        register(program)
+        said = json.loads((await command(api, monkeypatch, program, *change, "--json")).output)
+        assert said["after"]["plan"] == answer["after"]["plan"]
+        assert (said["steps"], said["before"].keys()) == (answer["steps"], answer["before"].keys())
+        text = (await command(api, monkeypatch, program, *change)).output
+        assert "the geometric mean goes from" in text
+        assert "nothing was changed" in text
         wrong = await api.json("POST", "/api/plan/what-if", 422, json={"changes": ["site rot upload=1kbit/s"]})
         assert wrong["detail"] == "no site 'rot' (did you mean 'root'?)"
         assert (await api.json("GET", "/api/contexts"))["contexts"] == {"near": {"v": 10}}

@@ -13,6 +13,7 @@ from headgate.cli import options as o
 from headgate.errors import HeadgateError
 
 if TYPE_CHECKING:
+    from headgate.client import Client
     from headgate.model import Deployment, Plan
     from headgate.planning import PlanResult, Sizes
 
@@ -73,7 +74,12 @@ class PlanOutput:
     svg: Annotated[Path | None, typer.Option(help="Draw the graph with its link loads there.")] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
     live: Annotated[
-        bool, typer.Option("--live", help="Show what a running deployment's planner assumed, predicted and measured.")
+        bool,
+        typer.Option(
+            "--live",
+            help="Show what a running deployment's planner assumed, predicted and measured; with --what-if, what a "
+            "change would do to it.",
+        ),
     ] = False
 
 
@@ -92,7 +98,7 @@ def plan(
 ) -> None:
     """Plan a deployment: print the trees, what each subscription will get, and which site or link binds."""
     if output.live:
-        _live(at, output.as_json)
+        _of_running(at, search, assumed, output.as_json)
         return
     if file is None:
         raise HeadgateError("no deployment file", hint="headgate plan headgate.yaml, or headgate plan --live")
@@ -157,6 +163,29 @@ def _live(at: o.ConnectionOptions, as_json: bool) -> None:
     for table in live_tables(found):
         console.print(table)
     console.print(planner_line(found), markup=False)
+
+
+def _of_running(at: o.ConnectionOptions, search: SearchOptions, assumed: AssumedChanges, as_json: bool) -> None:
+    """What was measured of the deployment that runs, or what a change would do to it; nothing is changed."""
+    if not assumed.what_if:
+        _live(at, as_json)
+        return
+    from headgate.cli.plan_live import what_if_lines, what_if_table
+    from headgate.protocol.reports import PlannerReport
+    from headgate.service.proposing import ask_what_if, measured_sizes
+    from headgate.service.reports import read_reports, shown
+
+    async def work(client: Client) -> dict[str, Any]:
+        snapshot = await client.snapshot()
+        sizes = measured_sizes(shown((await read_reports(client.fabric, PlannerReport)).get("_")))
+        return ask_what_if(snapshot, sizes, assumed.what_if or [], search.algorithm.lower(), keep=assumed.keep)
+
+    found = at.run(work)
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    o.wide_console().print(what_if_table(found))
+    typer.echo("\n".join(what_if_lines(found)))
 
 
 def _with_rates(deployment: Deployment, texts: list[str]) -> Deployment:

@@ -1,10 +1,13 @@
-"""`headgate plan --live`: assumed, predicted and measured side by side."""
+"""`headgate plan --live`: assumed, predicted and measured side by side, and what a change would do."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from headgate.cli.sheets import Sheet
+
+_SAME: Final = 0.0005
+"""Qualities that differ by less are shown alike."""
 
 
 def live_tables(found: dict[str, Any]) -> list[Sheet]:
@@ -48,3 +51,37 @@ def live_tables(found: dict[str, Any]) -> list[Sheet]:
 
 def _part(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
+
+
+def what_if_table(found: dict[str, Any]) -> Sheet:
+    """Who would get more or less after a change, most first; everybody where nothing is known of before."""
+    before, after = (found.get("before") or {"subscriptions": {}})["subscriptions"], found["after"]["subscriptions"]
+    table = Sheet("who would get more or less", "subscription", "site", "quality now", "then", "drop then", "binds")
+
+    def gained(name: str) -> float:
+        return (after[name]["quality"] or 0.0) - (before.get(name, {}).get("quality") or 0.0)
+
+    for name in sorted(after, key=lambda each: (-abs(gained(each)), each)):
+        if name in before and abs(gained(name)) < _SAME:
+            continue
+        now, then = before.get(name, {}), after[name]
+        qualities = (_part(now.get("quality")), _part(then["quality"]))
+        table.add_row(name, then["site"], *qualities, _part(then["drop"]), then["binds"] or "")
+    return table
+
+
+def what_if_lines(found: dict[str, Any]) -> list[str]:
+    """What a change would do to the plan as a whole."""
+    means = [found[key]["metrics"]["geometric_mean"] for key in ("before", "after") if key in found]
+    lines = [f"the geometric mean goes from {means[0]:.3f} to {means[1]:.3f}"] if len(means) == 2 else []
+    lines += [f"no rate of {name} is known" for name in found["after"]["rates_unknown"]]
+    lines += found["after"]["overloads"]
+    if gone := found["subscriptions_gone"]:
+        lines.append(f"gone with it: {', '.join(gone)}")
+    if "steps" in found:
+        lines += found["steps"]
+        lines.append(
+            f"kept: {found['moves']} members have another parent, join or leave; planned anew: {found['moves_anew']},"
+            f" quality {found['quality_anew']:.3f}"
+        )
+    return [*lines, "nothing was changed: `headgate change` changes it"]
