@@ -21,7 +21,7 @@ SOURCES = {"headgate": ROOT / "src" / "headgate", "headgate_studies": ROOT / "st
 
 # Lowest first. A package imports from its own row, without cycles, and from the rows above it in this list.
 LEVELS: tuple[tuple[str, ...], ...] = (
-    ("__init__", "errors", "faults", "diagnostics", "parts", "private"),
+    ("__init__", "closing", "errors", "faults", "diagnostics", "parts", "private"),
     ("model",),
     ("filters",),
     ("matching", "grid", "deriving"),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Self
 
 import sqlalchemy as sa
@@ -20,6 +19,7 @@ from headgate.catalog.edit import Edit
 from headgate.catalog.identity import add_run, read_mark, read_runs, read_witness, write_witness
 from headgate.catalog.reading import PlanChange, read_answer, read_head, read_plans, read_snapshot
 from headgate.catalog.revision_reading import Draft, KnownRevision, read_known
+from headgate.closing import Closing
 from headgate.model import Deployment, Plan, Subscription
 from headgate.wire.identity import Incarnation, Run
 from headgate.wire.snapshot import Snapshot
@@ -27,7 +27,7 @@ from headgate.wire.snapshot import Snapshot
 KEPT_REVISIONS = 1000
 
 
-class Catalog:
+class Catalog(Closing):
     """A catalog in a SQL database. Safe to use from several threads, and from several processes at once.
 
     Every writing method returns the revision in force afterwards; what changes nothing makes no new one.
@@ -58,14 +58,6 @@ class Catalog:
     def close(self) -> None:
         """Close every connection."""
         self._engine.dispose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def head(self) -> int:
         """The current revision; 0 is an empty catalog."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +10,7 @@ import typer
 
 from headgate.cli import options as o
 from headgate.cli.groups import Program
-from headgate.cli.sheets import Sheet
+from headgate.cli.sheets import Sheet, day_of
 from headgate.errors import HeadgateError
 from headgate.fabric.place import write_whole
 
@@ -62,7 +61,7 @@ def list_devices(
     sheet = Sheet("devices", "device", "reads", "publishes into", "issued", "expires")
     for each in found:
         rights = (" ".join(each[key]) or "-" for key in ("reads", "publishes"))
-        sheet.add_row(each["name"], *rights, _day(each["issued_s"]), _day(each["expires_s"]))
+        sheet.add_row(each["name"], *rights, day_of(each["issued_s"]), day_of(each["expires_s"]))
     o.wide_console().print(sheet)
 
 
@@ -74,7 +73,3 @@ def revoke(
     """Put a device out at once: its connection ends."""
     at.ask("device-revoke", name=name)
     typer.echo(f"device {name} is out", err=True)
-
-
-def _day(seconds: int | None) -> str:
-    return "-" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")

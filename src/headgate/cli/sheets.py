@@ -7,6 +7,7 @@ goes on in a second block, under the same names.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
@@ -14,6 +15,15 @@ from rich.text import Text
 
 _GAP = 2
 _NOTHING = frozenset(("0", "0.0", "0.00", "-", ""))
+
+
+def day_of(seconds: int | None) -> str:
+    """A time in UTC as a cell shows it.
+
+    >>> day_of(0), day_of(None)
+    ('1970-01-01 00:00', '-')
+    """
+    return "-" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 class Sheet:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -39,14 +40,28 @@ _STATUS_S: Final = 60.0
 _LEDGER: Final = ("revision", "time_ms", "streams", "subscriptions", "subscription_count", "next", "groups", "findings")
 
 
-_Only = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Only subscriptions of this kind, as site=SITE, stream=STREAM, class=ID or name=NAME; repeatable."
-    ),
-]
-_After = Annotated[str, typer.Option(help="Go on after this name, as the last page says.")]
-_Limit = Annotated[int, typer.Option(min=1, help="Show at most so many subscriptions, and sums over all of them.")]
+@dataclass(frozen=True)
+class _PageOptions:
+    """Which subscriptions are shown."""
+
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only subscriptions of this kind, as site=SITE, stream=STREAM, class=ID or name=NAME; repeatable."
+        ),
+    ] = None
+    after: Annotated[str, typer.Option(help="Go on after this name, as the last page says.")] = ""
+    limit: Annotated[
+        int, typer.Option(min=1, help="Show at most so many subscriptions, and sums over all of them.")
+    ] = PAGE
+
+    @property
+    def page(self) -> Page:
+        """The page that is asked for."""
+        return Page.read(o.key_values(self.only or []), self.after, self.limit)
+
+
+_FIRST_PAGE: Final = _PageOptions()
 
 
 def register(app: typer.Typer) -> None:
@@ -135,9 +150,7 @@ async def read_document(at: o.ConnectionOptions, page: Page | None = None) -> di
 
 def status(
     as_json: o.AsJson = False,
-    only: _Only = None,
-    after: _After = "",
-    limit: _Limit = PAGE,
+    part: _PageOptions = _FIRST_PAGE,
     at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Show streams, sites, links, and subscriptions with every term of the ledger and both delays; then what is wrong.
@@ -145,7 +158,7 @@ def status(
     Works also when nothing is running. Delays are from the root's commit (p50, p99) and from the event (p50), to the
     hand-over.
     """
-    page = Page.read(o.key_values(only or []), after, limit)
+    page = part.page
     from headgate.service.served_parts import part_lines
 
     document = o.run(read_document(at, page))
@@ -175,9 +188,7 @@ def status(
 
 def ledger(
     as_json: o.AsJson = False,
-    only: _Only = None,
-    after: _After = "",
-    limit: _Limit = PAGE,
+    part: _PageOptions = _FIRST_PAGE,
     at: o.ConnectionOptions = o.HERE,
 ) -> None:
     """Check that every row is accounted for; exit 1 when one is not, or when it cannot be said.
@@ -185,7 +196,7 @@ def ledger(
     A stream that failed, stands still or is behind its source, an output that does not move while rows wait, and a term
     that cannot be read are named. `oldest` is how long the oldest row in flight has been on its way.
     """
-    page = Page.read(o.key_values(only or []), after, limit)
+    page = part.page
     document = o.run(read_document(at, page))
     wrong = [each for each in document["findings"] if each["wrong"]]
     if as_json:

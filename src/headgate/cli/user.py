@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +11,7 @@ import typer
 
 from headgate.cli import options as o
 from headgate.cli.groups import Program
-from headgate.cli.sheets import Sheet
+from headgate.cli.sheets import Sheet, day_of
 from headgate.errors import HeadgateError
 from headgate.fabric.place import write_whole
 
@@ -123,7 +122,7 @@ def list_users(
     for each in users:
         streams = ("; ".join(_part(name, each["grants"].get(name)) for name in each["subscribes"]) or "-",
                    " ".join(each["publishes"]) or "-")  # fmt: skip
-        sheet.add_row(each["name"], each["role"], *streams, _day(each["issued_s"]), _day(each["expires_s"]))
+        sheet.add_row(each["name"], each["role"], *streams, day_of(each["issued_s"]), day_of(each["expires_s"]))
     o.wide_console().print(sheet)
 
 
@@ -171,7 +170,3 @@ def _part(stream: str, granted: dict[str, Any] | None) -> str:
     found = granted or {}
     columns = f" ({', '.join(found['columns'])})" if "columns" in found else ""
     return stream + columns + (f" where {found['where']}" if "where" in found else "")
-
-
-def _day(seconds: int | None) -> str:
-    return "-" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")

@@ -10,10 +10,10 @@ import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from headgate.client.errors import ClientError
+from headgate.closing import AsyncClosing
 from headgate.fabric import Fabric, NoAnswerError
 from headgate.fabric.connecting import connect_as
 from headgate.fabric.membership import Membership, connect_near
@@ -48,7 +48,7 @@ def find_url(url: str | None, state_dir: Path | None) -> str:
     return found
 
 
-class ServiceConnection:
+class ServiceConnection(AsyncClosing):
     """A connection to a deployment. Use it as an async context manager."""
 
     def __init__(self, fabric: Fabric) -> None:
@@ -68,14 +68,6 @@ class ServiceConnection:
         if member is not None:
             return cls(await connect_near(member, state_dir or DEFAULT_STATE_DIR, options))
         return cls(await connect_as(find_url(url, state_dir), Logs(namespace), **options))
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Release what is held, and close the connection."""

@@ -6,33 +6,25 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from headgate.client.client import Client
 from headgate.client.delivery import Delivery, OnDigest, Readable
 from headgate.client.entrance import Entrance
 from headgate.client.reader import OnGap
 from headgate.client.sender import Sender, Sent
+from headgate.closing import Closing
 from headgate.fabric.sync import LoopThread
 
 T = TypeVar("T")
 
 
-class SyncSender:
+class SyncSender(Closing):
     """A `Sender` whose work is done in its client's thread. `close` sends what waits, for at most 10 s."""
 
     def __init__(self, sender: Sender, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
         self._sender = sender
         self._run = run
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def publish(self, rows: Any) -> None:
         """Take rows; they are sent in order."""
@@ -56,7 +48,7 @@ class SyncSender:
         return found
 
 
-class SyncClient:
+class SyncClient(Closing):
     """A `Client` on an event loop of its own, in a thread.
 
     ``for delivery in client.subscribe("storms"): ...`` blocks until rows come; `timeout_s` ends the loop when nothing
@@ -69,14 +61,6 @@ class SyncClient:
         opening = Client.connect(url, state_dir=state_dir, namespace=namespace, **options)
         self._loop, self._client = LoopThread.opened("headgate-client", opening)
         self._run = self._loop.run
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the connection and end the thread."""

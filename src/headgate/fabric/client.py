@@ -12,7 +12,6 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from nats.aio.client import Client
@@ -20,6 +19,7 @@ from nats.errors import AuthorizationError, NoRespondersError
 from nats.errors import Error as NatsError
 from nats.js.errors import APIError, NoStreamResponseError
 
+from headgate.closing import AsyncClosing
 from headgate.diagnostics import FABRIC, noted
 from headgate.fabric.address import reach
 from headgate.fabric.administration import Administration, translated
@@ -62,7 +62,7 @@ Arriving = Callable[[str, list[Stored]], Awaitable[list[Stored]]]
 Travelling = Callable[[str], Awaitable[None]]
 
 
-class Fabric(Administration):
+class Fabric(Administration, AsyncClosing):
     """One connection, one namespace. Owns the connection: use it as an async context manager or call `close`."""
 
     def __init__(self, client: Client, logs: Logs) -> None:
@@ -111,14 +111,6 @@ class Fabric(Administration):
             said = f"cannot connect to NATS at {found.url}: {error!r}"
             raise FabricError(said, hint=_LET_IN if "uthoriz" in said else "is the server running?") from error
         return cls(client, logs or Logs())
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def share(self, kind: type[F]) -> F:
         """The same connection as another kind of fabric; whoever opened it closes it."""

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Coroutine
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from headgate.closing import Closing
 from headgate.fabric.connecting import connect_as
 from headgate.fabric.quarantine import report_quarantine
 from headgate.protocol.port import Stored
@@ -47,7 +47,7 @@ class LoopThread:
         self._loop.close()
 
 
-class SyncFabric:
+class SyncFabric(Closing):
     """A `Fabric` on an event loop of its own, in a daemon thread. Safe to use from several threads."""
 
     def __init__(self, url: str, logs: Logs | None = None, **options: Any) -> None:
@@ -57,14 +57,6 @@ class SyncFabric:
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = 60.0) -> T:
         """Run a coroutine on the connection's loop and wait for its result."""
         return self._loop.run(work, timeout_s)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the connection and end the thread."""

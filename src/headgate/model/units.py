@@ -13,7 +13,7 @@ from headgate.errors import HeadgateError, nearest
 
 _NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s].*?)?\s*")
 
-_BANDWIDTH = {
+BANDWIDTHS = {
     "bit/s": 1 / 8,
     "kbit/s": 1e3 / 8,
     "Mbit/s": 1e6 / 8,
@@ -23,14 +23,14 @@ _BANDWIDTH = {
     "MB/s": 1e6,
     "GB/s": 1e9,
 }
-_DURATION = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 1024.0, "MiB": 1024.0**2, "GiB": 1024.0**3}
+DURATIONS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+SIZES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 1024.0, "MiB": 1024.0**2, "GiB": 1024.0**3}
 _RATE = {"/s": 1.0, "/min": 1 / 60, "/h": 1 / 3600, "rows/s": 1.0, "rows/min": 1 / 60, "rows/h": 1 / 3600}
 
 UNITS: dict[str, tuple[str, ...]] = {
-    "bandwidth": tuple(_BANDWIDTH),
-    "duration": tuple(_DURATION),
-    "size": tuple(_BYTES),
+    "bandwidth": tuple(BANDWIDTHS),
+    "duration": tuple(DURATIONS),
+    "size": tuple(SIZES),
     "rate": tuple(_RATE),
 }
 
@@ -64,7 +64,7 @@ def parse_bandwidth(text: str | float) -> float | None:
     >>> parse_bandwidth("2 Mbit/s")
     250000.0
     """
-    return None if str(text).strip() == "unknown" else _parse(text, _BANDWIDTH, "bandwidth", "`2 Mbit/s`")
+    return None if str(text).strip() == "unknown" else _parse(text, BANDWIDTHS, "bandwidth", "`2 Mbit/s`")
 
 
 def parse_duration(text: str | float) -> float:
@@ -73,7 +73,7 @@ def parse_duration(text: str | float) -> float:
     >>> parse_duration("250ms")
     0.25
     """
-    return _parse(text, _DURATION, "duration", "`250 ms`")
+    return _parse(text, DURATIONS, "duration", "`250 ms`")
 
 
 def parse_bytes(text: str | float) -> float:
@@ -82,7 +82,7 @@ def parse_bytes(text: str | float) -> float:
     >>> parse_bytes("4 KiB")
     4096.0
     """
-    return _parse(text, _BYTES, "size", "`64 KiB`", bare=True)
+    return _parse(text, SIZES, "size", "`64 KiB`", bare=True)
 
 
 def parse_rate(text: str | float) -> float:

@@ -13,7 +13,7 @@ from headgate.model import Deployment, Plan, Site
 from headgate.model.second_path import SecondPath, second_paths
 from headgate.planning.problem import Problem
 from headgate.planning.standby import with_standbys
-from headgate.planning.validity import edges_of
+from headgate.planning.validity import loads_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +47,7 @@ def doubled_paths(problem: Problem, deployment: Deployment, plan: Plan | None) -
     if plan is None or all(each.paths == 1 for each in deployment.subscriptions.values()):
         return ()
     wanted = second_paths(deployment, with_standbys(problem, plan))
-    rates = {flow.name: flow.rate_rows_per_s for flow in problem.flows}
-    bulk = {(member.stream, member.site): member.bulk for member in problem.members}
-    parents = {
-        (name, site): above
-        for name, tree in plan.trees.items()
-        if name in rates
-        for site, above in tree.parents.items()
-    }
-    loads = {
-        (edge.stream, edge.child): rates[edge.stream] * bulk.get((edge.stream, edge.child), 1.0) * edge.interest.size
-        for edge in edges_of(problem, parents)
-    }
+    loads = {(edge.stream, edge.child): load for edge, load in loads_of(problem, plan)}
     return tuple(DoubledPath(path, loads.get(key, 0.0)) for key, path in wanted.items())
 
 

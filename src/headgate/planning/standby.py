@@ -15,7 +15,7 @@ from math import inf
 
 from headgate.model import Plan, Tree
 from headgate.planning.problem import Problem
-from headgate.planning.validity import edges_of
+from headgate.planning.validity import loads_of
 
 
 def with_standbys(problem: Problem, plan: Plan) -> Plan:
@@ -29,20 +29,11 @@ class _Standbys:
 
     def __init__(self, problem: Problem, plan: Plan) -> None:
         self._problem = problem
-        rates = {flow.name: flow.rate_rows_per_s for flow in problem.flows}
-        bulk = {(member.stream, member.site): member.bulk for member in problem.members}
-        parents = {
-            (name, site): above
-            for name, tree in plan.trees.items()
-            if name in rates
-            for site, above in tree.parents.items()
-        }
         self._load: dict[tuple[str, str], float] = {}
         self._uploads: dict[str, float] = {}
         self._links: dict[frozenset[str], float] = {}
-        for edge in edges_of(problem, parents):
-            key = (edge.stream, edge.child)
-            load = self._load[key] = rates[edge.stream] * bulk.get(key, 1.0) * edge.interest.size
+        for edge, load in loads_of(problem, plan):
+            self._load[edge.stream, edge.child] = load
             pair = frozenset((edge.parent, edge.child))
             self._uploads[edge.parent] = self._uploads.get(edge.parent, 0.0) + load
             self._links[pair] = self._links.get(pair, 0.0) + load

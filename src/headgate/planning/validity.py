@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headgate.errors import HeadgateError
+from headgate.model import Plan
 from headgate.planning.interest import InterestPieces
 from headgate.planning.problem import Member, Problem
 
@@ -62,6 +63,22 @@ def edges_of(problem: Problem, parents: Mapping[tuple[str, str], str]) -> list[E
     return [
         Edge(stream, parent, site, merged.get((stream, site), empty[stream]))
         for (stream, site), parent in parents.items()
+    ]
+
+
+def loads_of(problem: Problem, plan: Plan) -> list[tuple[Edge, float]]:
+    """The links of a plan, each with the bytes a second that it carries."""
+    rates = {flow.name: flow.rate_rows_per_s for flow in problem.flows}
+    bulk = {(member.stream, member.site): member.bulk for member in problem.members}
+    parents = {
+        (name, site): above
+        for name, tree in plan.trees.items()
+        if name in rates
+        for site, above in tree.parents.items()
+    }
+    return [
+        (edge, rates[edge.stream] * bulk.get((edge.stream, edge.child), 1.0) * edge.interest.size)
+        for edge in edges_of(problem, parents)
     ]
 
 

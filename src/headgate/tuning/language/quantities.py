@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
+from headgate.model.units import BANDWIDTHS, DURATIONS, SIZES
+
 UNITS: dict[str, float] = {
-    "us": 1e-6,
-    "ms": 1e-3,
-    "s": 1.0,
-    "min": 60.0,
-    "h": 3600.0,
-    "bit/s": 1 / 8,
-    "kbit/s": 1e3 / 8,
-    "Mbit/s": 1e6 / 8,
-    "Gbit/s": 1e9 / 8,
-    "B/s": 1.0,
-    "kB/s": 1e3,
-    "MB/s": 1e6,
-    "GB/s": 1e9,
-    "B": 1.0,
-    "kB": 1e3,
-    "MB": 1e6,
-    "GB": 1e9,
-    "KiB": 1024.0,
-    "MiB": 1024.0**2,
-    "GiB": 1024.0**3,
+    **{unit: seconds for unit, seconds in DURATIONS.items() if unit != "d"},
+    **BANDWIDTHS,
+    **SIZES,
     "%": 0.01,
 }
 

@@ -70,7 +70,7 @@ def figures(root: Path) -> dict[str, int]:
             elif isinstance(node, ast.ClassDef):
                 defined.add((distribution, node.name))
         words.update(re.findall(r"\w+", text))
-        runs.update(_runs(text))
+        runs.update(_runs(text, tree))
     words.update(_mentions(root))
     found["class names that more than one module defines"] = sum(count > 1 for count in classes.values())
     for distribution in sources(root):
@@ -113,10 +113,16 @@ def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return len(names) - (names[:1] in (["self"], ["cls"]))
 
 
-def _runs(text: str) -> Iterator[tuple[str, ...]]:
+def _runs(text: str, tree: ast.Module) -> Iterator[tuple[str, ...]]:
     """Every run of lines with code that ends a block or begins one: imports, comments and brackets do not count."""
-    code = [line.strip() for line in text.splitlines()]
-    code = [line for line in code if len(line) > 4 and not line.startswith(("#", "from ", "import ", '"""'))]
+    imports = {
+        line
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    code = [line.strip() for number, line in enumerate(text.splitlines(), 1) if number not in imports]
+    code = [line for line in code if len(line) > 4 and not line.startswith(("#", '"""'))]
     for at in range(len(code) - RUN_LINES + 1):
         yield tuple(code[at : at + RUN_LINES])
 
