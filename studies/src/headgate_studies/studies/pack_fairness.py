@@ -135,7 +135,8 @@ STUDY = Study(
     summary=summary,
     seeds=10,
     paper=PACK,
-    notes="The paper names fairness across crossing subscriptions as future work. Links are simulated with `LinkBuffer` "
-    "(`headgate_studies.models`), the buffer of a link by itself, not with `Output`, which relays run: that one also keeps "
-    "coverage and accounts, sends blocks and holds budgets. `pack-queue-live` and `headgate bench stalled` run relays.",
+    notes="The paper names fairness across crossing subscriptions as future work. Links are simulated with "
+    "`LinkBuffer` (`headgate_studies.models`), the buffer of a link by itself, not with `Output`, which relays run: "
+    "that one also keeps coverage and accounts, sends blocks and holds budgets. `pack-queue-live` and "
+    "`headgate bench stalled` run relays.",
 )
