@@ -377,3 +377,13 @@ def test_a_batch_that_is_replayed_is_matched_with_the_contexts_that_it_was_pinne
     assert Simulation(scenario).run().violation is None
     with planted(BY_NAME["a batch that is replayed is pinned anew"]):
         assert "is pinned again as" in str(Simulation(scenario).run().violation)
+
+
+@pytest.mark.parametrize(
+    "name", ["nobody tells a sender what its link delivers", "what was measured of a link is no limit"]
+)
+def test_a_link_that_becomes_narrow_is_sent_no_more_than_it_carries(name: str) -> None:
+    scenario = named_scenario("changing_bandwidth", 0)
+    assert Simulation(scenario).run().violation is None
+    with planted(BY_NAME[name]):
+        assert "its sender does not mind" in str(Simulation(scenario).run().violation)

@@ -193,6 +193,17 @@ def test_a_link_delays_by_its_bandwidth_and_keeps_the_order() -> None:
     assert arrivals == sorted(arrivals)
 
 
+def test_what_waits_for_a_link_leaves_at_its_new_bandwidth() -> None:
+    network = SimulatedNetwork(Random(1), default=SimulatedLink(rate_bytes_per_s=100.0))
+    link = network.link("a", "b")
+    assert [network.send("a", "b", 100, 0.0) for _ in range(2)] == [1.0, 2.0]
+    network.set_rate(link, 50.0, 1.0)  # 100 bytes have not left
+    assert network.send("a", "b", 100, 1.0) == 5.0
+    assert network.widen(3.0) == 2.0
+    assert network.send("a", "b", 100, 3.0) == 5.0  # behind what is under way
+    assert network.send("a", "b", 100, 6.0) == 6.0
+
+
 def test_links_lose_their_share_and_are_cut_and_mended() -> None:
     network = SimulatedNetwork(Random(1), default=SimulatedLink(loss=0.25))
     lost = sum(network.send("a", "b", 1, 0.0) is None for _ in range(4000))

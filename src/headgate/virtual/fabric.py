@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from math import inf
 from random import Random
 from typing import Any, Final
 
@@ -22,6 +24,7 @@ SERVER: Final = "server"
 _POLL_S: Final = 1.0
 _TABLE_S: Final = 0.1
 _OVERHEAD: Final = 64
+_AT_ONCE_S: Final = 0.05
 _ASKED_AGAIN: Final = frozenset({port.Next, port.Listen, port.NeedTable})  # until they are answered
 
 
@@ -41,6 +44,7 @@ class SimulatedFabric:
     """One server, many processes. `appended` is told of every message that was stored.
 
     `size_of` says how many bytes a message takes, `work_s` how long the work that a machine hands off takes at most.
+    `answer_size` says how many bytes an answer takes on a link with a bandwidth; by default all take the same.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class SimulatedFabric:
         self.events = 0
         self.hint_loss = 0.0
         self.max_block = 1 << 30
+        self.answer_size: Callable[[Any], int] = lambda _: 0
         self.appended: Callable[[str, Any, int], None] = lambda *_: None
         self.purging: Callable[[Log, str], None] = lambda *_: None
         self.decided: Callable[[Instance, port.Purge], None] = lambda *_: None
@@ -130,11 +135,27 @@ class SimulatedFabric:
 
     def reply(self, instance: Instance, event: Completed | Failed, place: str = SERVER) -> None:
         """Carry an answer back from where a command was done."""
-        arrives_s = self.network.send(place, instance.process, _OVERHEAD, self.queue.now)
+        size = self._size_back(instance, event.value, place) if isinstance(event, Completed) else _OVERHEAD
+        arrives_s = self.network.send(place, instance.process, size, self.queue.now)
         if arrives_s is None:
             instance.lost(event.number)
         else:
             self.queue.at(arrives_s, instance.feed, event)
+
+    def _size_back(self, instance: Instance, value: Any, place: str = SERVER) -> int:
+        """How many bytes an answer takes; they are counted only where it matters."""
+        bounded = self.network.link(place, instance.process).rate_bytes_per_s < inf
+        return _OVERHEAD + self.answer_size(value) if bounded else _OVERHEAD
+
+    def _fitting(self, instance: Instance, found: list[Any]) -> list[Any]:
+        """As many of the next messages as a link carries in a short time, as each comes when it has crossed it."""
+        link = self.network.link(SERVER, instance.process)
+        if link.rate_bytes_per_s == inf:
+            return found
+        sizes = itertools.accumulate(self.answer_size(each) for each in found)
+        return [
+            each for each, size in zip(found, sizes, strict=True) if size <= link.rate_bytes_per_s * _AT_ONCE_S
+        ] or (found[:1])
 
     def _do(self, command: Any) -> Any:
         server = self.server
@@ -208,7 +229,7 @@ class SimulatedFabric:
         except FabricError:
             found = []
         if found:
-            self._finish(waiting, found)
+            self._finish(waiting, self._fitting(waiting.instance, found))
         else:
             self.queue.at(self.queue.now + _POLL_S, self._look, waiting)
 
@@ -224,7 +245,8 @@ class SimulatedFabric:
             self._waiting.remove(waiting)
         if waiting.instance.alive:
             # Reading again after a lost answer is what a real connection does: the reader asks until it hears.
-            arrives_s = self.network.send(SERVER, waiting.instance.process, _OVERHEAD, self.queue.now)
+            size = self._size_back(waiting.instance, value)
+            arrives_s = self.network.send(SERVER, waiting.instance.process, size, self.queue.now)
             if arrives_s is None:
                 self.queue.at(self.queue.now + _POLL_S, self._wait, _Waiting(*_again(waiting)))
             else:

@@ -169,6 +169,17 @@ class SimulatedNetwork:
         for link in self._links.values():
             link.cut, link.loss = False, 0.0
 
+    def set_rate(self, link: SimulatedLink, rate_bytes_per_s: float, now: float) -> None:
+        """Let a link carry so much from now on: what waits to leave takes more or less time, what has left comes."""
+        waiting = max(link.busy_until_s - now, 0.0) * link.rate_bytes_per_s if link.rate_bytes_per_s < inf else 0.0
+        link.rate_bytes_per_s, link.busy_until_s = rate_bytes_per_s, now + waiting / rate_bytes_per_s
+
+    def widen(self, now: float) -> float:
+        """Let every link carry everything from now on; returns how long what is under way still takes to arrive."""
+        for link in self._links.values():
+            self.set_rate(link, inf, now)
+        return max((link.arrived_s - now for link in self._links.values()), default=0.0)
+
     def send(self, sender: str, receiver: str, size: int, now: float) -> float | None:
         """When a message of `size` bytes arrives that is sent now, None when it is lost."""
         link = self._links.get((sender, receiver)) or self.link(sender, receiver)

@@ -93,6 +93,14 @@ def _expect(data: Any, kind: type[T]) -> T:
     return data
 
 
+def answer_size(value: Any) -> int:
+    """The bytes of the messages in an answer."""
+    if isinstance(value, list):
+        return sum(map(answer_size, value))
+    data = getattr(value, "data", value)
+    return size_of(data) if isinstance(data, bytes | Block | Part | Manifest | Unreadable) else 0
+
+
 def size_of(data: Any) -> int:
     """The bytes that a message would take, near enough for limits and bandwidths."""
     match data:

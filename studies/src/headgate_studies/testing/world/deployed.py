@@ -27,7 +27,7 @@ from headgate.wire.block import Block
 from headgate.wire.ledger import Account, Tally
 from headgate.wire.logs import Log, Logs
 from headgate_studies.testing.world.checks import Checks, asked_in_vain
-from headgate_studies.testing.world.codec import PlainCodec, size_of
+from headgate_studies.testing.world.codec import PlainCodec, answer_size, size_of
 from headgate_studies.testing.world.driver import SimulatedSource
 from headgate_studies.testing.world.gateway import FedInstance, SimulatedGateway
 from headgate_studies.testing.world.groups import SimulatedGroup, told
@@ -76,6 +76,7 @@ class World:
         )
         self.fabric = SimulatedFabric(SimulatedServer(), self.logs, Random(scenario.seed), size_of, _WORK_S)
         self.fabric.max_block = scenario.max_block
+        self.fabric.answer_size = answer_size
         self.fabric.failed = self._failed
         self.oracle = Oracle()
         self.result = Result(scenario.seed)
@@ -106,6 +107,7 @@ class World:
         self._quiet = False
         self._buried: set[str] = set()  # relays that are not started again for now
         self.locked = False
+        self._under_way_s = 0.0  # what is on narrow links when they are mended still takes so long
         self._doomed: dict[str, float] = {}  # drivers that die with their next pin, and for how long
 
     def _instance(self, process: str, machine: Machine, consumer: Callable[..., None] | None = None) -> Instance:

@@ -13,6 +13,7 @@ from typing import Final
 from headgate_studies.testing.world import company, rare, stalls
 from headgate_studies.testing.world.dealt import GROUP_FAMILIES
 from headgate_studies.testing.world.doubled import DOUBLED_FAMILIES
+from headgate_studies.testing.world.narrowed import BANDWIDTH_FAMILIES
 from headgate_studies.testing.world.scenario import AS_PLANNED, Action, Scenario, make_any
 from headgate_studies.testing.world.small import LIMITED, commits, small_scenario, subscription
 from headgate_studies.testing.world.watched import CONTEXT_FAMILIES
@@ -268,5 +269,6 @@ FAMILIES: Final[tuple[Callable[[int, Random], Scenario], ...]] = (
     *GROUP_FAMILIES,
     *DOUBLED_FAMILIES,
     *CONTEXT_FAMILIES,
+    *BANDWIDTH_FAMILIES,
 )
 _BY_NAME: Final = {family.__name__: family for family in FAMILIES}

@@ -13,6 +13,7 @@ from headgate_studies.testing.world.doubled import DOUBLED_MUTANTS
 from headgate_studies.testing.world.gateway_faults import GATEWAY_MUTANTS
 from headgate_studies.testing.world.ledger_faults import LEDGER_MUTANTS
 from headgate_studies.testing.world.mutant import Mutant
+from headgate_studies.testing.world.narrowed import BANDWIDTH_MUTANTS
 from headgate_studies.testing.world.reader_faults import READER_MUTANTS
 from headgate_studies.testing.world.root_faults import ROOT_MUTANTS
 from headgate_studies.testing.world.sharing_faults import SHARING_MUTANTS
@@ -542,4 +543,5 @@ MUTANTS: Final = (
     *DOUBLED_MUTANTS,
     *CONTEXT_MUTANTS,
     *LEDGER_MUTANTS,
+    *BANDWIDTH_MUTANTS,
 )

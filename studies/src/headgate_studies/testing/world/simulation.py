@@ -12,6 +12,7 @@ from headgate_studies.testing.world.contexts import ContextChanges
 from headgate_studies.testing.world.coverage import states_of
 from headgate_studies.testing.world.deployed import Result
 from headgate_studies.testing.world.driver import SimulatedSource
+from headgate_studies.testing.world.narrowed import Bandwidths
 from headgate_studies.testing.world.oracle import StreamTruth
 from headgate_studies.testing.world.scenario import Action
 from headgate_studies.testing.world.subscriber import BrokenPromise
@@ -27,7 +28,7 @@ _NEAR: Final = 0.25
 _MOST_EVENTS: Final = 50_000
 
 
-class Simulation(ContextChanges, Commits, OldTables, Troubles):
+class Simulation(ContextChanges, Commits, OldTables, Troubles, Bandwidths):
     """Runs one scenario."""
 
     def run(self) -> Result:
@@ -117,6 +118,7 @@ class Simulation(ContextChanges, Commits, OldTables, Troubles):
         for log in server.logs:
             log.filled = False
         self.fabric.network.heal()
+        self._under_way_s = self.fabric.network.widen(self.fabric.queue.now)
         self._stalled.clear()
         self._think_s.clear()
         for zombie in self.zombies:
@@ -142,11 +144,14 @@ class Simulation(ContextChanges, Commits, OldTables, Troubles):
             self._commit(Action(0.0, "commit", stream, number=3.0))
 
     def _drain(self) -> None:
-        """Wait until everybody has everything; raise when that takes too long."""
+        """Wait until everybody has everything; raise when that takes too long.
+
+        What was on a narrow link when it was mended has left it, and still comes as slowly as it left.
+        """
         head = max(len(each.values) for each in self.sources.values())
         # Each message waits for the answer to the one before it, and a small one holds a handful of rows.
         rate = min(_LEAST_ROWS_PER_S, _LEAST_ROWS / max(4 * self.scenario.delay_s, 1e-6))
-        bound_s = DRAIN_S + head / rate
+        bound_s = DRAIN_S + head / rate + self._under_way_s
         end_s = self.fabric.queue.now + bound_s
         while self.fabric.queue.now < end_s:
             self.until(self.fabric.queue.now + _STEP_S)
