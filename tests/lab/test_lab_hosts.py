@@ -14,7 +14,8 @@ pytestmark = pytest.mark.skipif(unavailable() is not None, reason=f"no laborator
 @pytest.mark.live
 def test_rows_travel_over_the_links_of_the_plan_alone() -> None:
     found = hosts.run(hosts=4, rows=200, seconds=3.0)
-    assert found["rows"] == 4 * 200 * 6
+    assert found["rows"] > 4 * 200 * 6  # everything at each site, and beside it what is fast
+    assert found["root_bytes"] < found["copies_bytes"]
     assert found["difference"] == 0
     assert found["off_plan_bytes"] == 0  # as the network counts, not we
     # A parent of a busy machine may seem dead: its child then connects to a standby, and gets no rows there.

@@ -77,7 +77,7 @@ def describe(what: Any) -> str:
         case _ if hasattr(what, "sequence") and hasattr(what, "data"):
             return f"{getattr(what, 'subject', '')}@{what.sequence}: {describe(what.data)}"
         case tuple():
-            named = zip(what._fields, what, strict=True)
+            named = zip(getattr(what, "_fields", ()), what, strict=True)
             return " ".join([_name(what), *(_field(name, value) for name, value in named if value is not None)])
         case _ if hasattr(what, "__dataclass_fields__"):
             inside = (describe(getattr(what, name)) for name in what.__dataclass_fields__)
