@@ -208,3 +208,34 @@ def test_a_link_is_narrow_where_it_and_not_the_upload_is_spent() -> None:
     assert not budgets.ready("a", "b", 0.1)
     budgets.spend("a", "b", 500.0, 0.1)
     assert [budgets.narrow("a", child, 0.2) for child in "bc"] == [True, False]
+
+
+def test_what_is_thinned_again_and_again_goes_out_commit_by_commit_and_not_piece_by_piece() -> None:
+    """Small pieces would each be a message of a few rows, which takes a link's turn and leaves it empty."""
+    routes = Routes("root", "s", 1, None, SCHEMA, CHILDREN[:1], ())
+    core = RelayCore("root", QueueLimits(shed_after_s=2.0))
+    core.restore(key_of("s", CHILDREN[0]), None, 0)
+    output = core.outputs[key_of("s", CHILDREN[0])]
+    output.reducer.piece_rows = 16
+    rng, came = np.random.default_rng(7), 0
+    for number in range(4):
+        block = _block(RATE * number, rng)
+        assert block.classes is not None
+        came += int(np.isin(block.classes.ids, (1, 2)).sum())
+        core.receive(block, routes, 0.1 * number)
+        for _ in range(3):
+            output.thin(0.6, 0.1 * number)
+    pieces = len(output.queue)
+    messages = []
+    while (message := output.next_message(10.0, 400)) is not None:
+        messages.append(message)
+        output.published(len(messages))
+    assert pieces > 50
+    assert len(messages) == 4
+    for message in messages:  # whatever is declared belongs to the one commit that the message ends
+        assert message.declared
+        assert len(message.commits) == 1
+        assert message.at_boundary
+    gone = sum(sum(declared.values()) for each in messages for declared in each.declared.values())
+    kept = sum(len(each.classes.ids) for each in messages if each.classes is not None)
+    assert gone + kept == came

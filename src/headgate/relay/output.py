@@ -358,15 +358,17 @@ class Output:
         self._message_rows, self._sent_s = max_rows, now
         self.reducer.piece_rows = min(max(max_rows, _LEAST_PIECE), _MOST_PIECE)
         first = self.queue[0]
-        taken, rows = [first], len(first.block.seqs)
+        taken, rows, ends = [first], len(first.block.seqs), _declared_end(first.block)
         for each in islice(self.queue, 1, 1 if self._alone else None):
             rows += len(each.block.seqs)
-            # What is declared belongs to the last commit of a message, so nothing comes behind it. A site below that
-            # is served now and then in place of its parent is not sent what came in between.
+            # What is declared belongs to the last commit of a message, so nothing of a later one comes behind it. A
+            # site below that is served now and then in place of its parent is not sent what came in between.
             last = taken[-1].block
-            if last.declared or last.upto != each.block.after or last.version != each.block.version or rows > max_rows:
+            parts = ends is not None and each.block.commits[-1].upto != ends
+            if parts or last.upto != each.block.after or last.version != each.block.version or rows > max_rows:
                 break
             taken.append(each)
+            ends = ends if (end := _declared_end(each.block)) is None else end
         message = self._shared.join([each.block for each in taken])
         if any(each.decided for each in taken):
             self.busy = message
@@ -468,3 +470,10 @@ class Output:
         assert self.busy is None
         pieces = (piece for each in self.queue for piece in for_decisions(each, _MOST_ROWS))
         self._blocks.refill([replace(piece, block=change(piece.block), decided=True) for piece in pieces], -1)
+
+
+def _declared_end(block: Block) -> int | None:
+    """The end of the commit that what a block declares belongs to; 0, where no commit ends, if it must be the last."""
+    if block.basis or block.begun:
+        return 0
+    return block.commits[-1].upto if block.declared else None

@@ -72,7 +72,7 @@ RELAY_MUTANTS: Final = (
     Mutant(
         "rows behind a declaration in one message",
         "relay.output",
-        "if last.declared or last.upto != each.block.after or",
+        "if parts or last.upto != each.block.after or",
         "if last.upto != each.block.after or",
     ),
     Mutant(

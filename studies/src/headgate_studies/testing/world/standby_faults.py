@@ -35,7 +35,7 @@ STANDBY_MUTANTS: Final = (
     Mutant(
         "a standby sends what it has left out as if it joined",
         "relay.output",
-        "if last.declared or last.upto != each.block.after or",
-        "if last.declared or",
+        "if parts or last.upto != each.block.after or",
+        "if parts or",
     ),
 )
