@@ -40,7 +40,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
 )
 # The laboratory stands on all of the product.
 LABORATORY: tuple[tuple[str, ...], ...] = (
-    ("__init__", "session", "direct"),
+    ("__init__", "session", "direct", "spark_cluster"),
     ("workloads",),
     ("models",),
     ("lab",),

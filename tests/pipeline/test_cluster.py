@@ -1,4 +1,4 @@
-"""The job on a standalone cluster: executors with directories and a Python of their own, killed one by one."""
+"""The job on a standalone cluster: executors with directories of their own, killed, stopped, and without a master."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 from tests.cli.test_program import Place, ended
@@ -25,63 +26,14 @@ from headgate.client import SyncClient
 from headgate.fabric.keys import seed_of, statement_of
 from headgate.matching.build import SCAN_LIMIT
 from headgate.model.schema import type_name
-from headgate.pipeline.java import java_home
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
+from headgate_studies.spark_cluster import SparkCluster, free_port
 
 pytestmark = [pytest.mark.nats, pytest.mark.live, pytest.mark.long, pytest.mark.timeout(1500)]
 
 STEP = 400
-ROWS = 3 * STEP
 WATCHED = ("all", "s10", "s25")
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-@contextmanager
-def cluster(directory: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """A master and two workers, each in a directory of its own; they have Python, and no library of ours."""
-    import pyspark
-
-    home, port = Path(pyspark.__file__).parent, free_port()
-    # By name alone: where no such interpreter is on the path, the one that this environment was made from.
-    environment = {
-        "PATH": os.pathsep.join([str(Path(sys.base_prefix) / "bin"), "/usr/bin", "/bin"]),
-        "SPARK_HOME": str(home),
-        "JAVA_HOME": str(java_home()),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "HOME": str(directory),
-    }
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(name: str, *arguments: str) -> None:
-        place = directory / name
-        place.mkdir(parents=True)
-        with (place / "said.txt").open("wb") as said:
-            command = [str(home / "bin" / "spark-class"), *arguments]
-            options: dict[str, Any] = {"cwd": place, "env": environment, "start_new_session": True}
-            started.append(subprocess.Popen(command, stdout=said, stderr=said, **options))
-
-    url = f"spark://127.0.0.1:{port}"
-    at = ("--host", "127.0.0.1")
-    start("master", "org.apache.spark.deploy.master.Master", *at, "--port", str(port), "--webui-port", str(free_port()))
-    for name in ("one", "two"):
-        ours = ("--cores", "1", "--memory", "1g", "--work-dir", str(directory / name / "work"))
-        start(name, "org.apache.spark.deploy.worker.Worker", *at, *ours, "--webui-port", str(free_port()), url)
-    try:
-        yield url, started
-    finally:
-        for process in started:
-            end(process)
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait(timeout=30)
+WORKERS = ("one", "two")
 
 
 def deployment(directory: Path) -> Path:
@@ -102,8 +54,8 @@ def deployment(directory: Path) -> Path:
     return file
 
 
-def expected(low: float | None) -> Counter[tuple[Any, ...]]:
-    rows = generate("fleet", 3, 0, ROWS).to_pylist()
+def expected(low: float | None, steps: int) -> Counter[tuple[Any, ...]]:
+    rows = generate("fleet", 3, 0, steps * STEP).to_pylist()
     return Counter((row["vehicle"], row["fuel"]) for row in rows if low is None or low <= row["speed"] <= low + 3)
 
 
@@ -112,9 +64,82 @@ def page(port: int, path: str) -> str:
         return str(answer.read().decode())
 
 
+@dataclass
+class Running:
+    """A deployment whose job runs on a cluster of two workers."""
+
+    place: Place
+    cluster: SparkCluster
+    client: SyncClient
+    ui: int
+    published: int = 0
+
+    def publish(self) -> None:
+        """The next rows, of which there are so many in every step."""
+        first = self.published * STEP
+        self.client.publish("fleet", generate("fleet", 3, first, first + STEP))
+        self.published += 1
+
+    def rows_in(self) -> int:
+        return int(self.client.control("status")["streams"]["fleet"]["rows_in"])
+
+    def until(self, check: Callable[[], bool]) -> None:
+        async def asked() -> bool:
+            return check()
+
+        try:
+            asyncio.run(until(asked, 400))
+        except TimeoutError as error:
+            raise AssertionError((self.place.state / "job.log").read_text()[-4000:]) from error
+
+    def take(self) -> None:
+        """Publish the next rows and wait until they are committed."""
+        self.publish()
+        self.until(lambda: self.rows_in() >= self.published * STEP)
+
+    def driver(self) -> int:
+        return int(self.client.control("status")["job"]["pid"])
+
+    def application(self) -> str:
+        return str(json.loads(page(self.ui, "/api/v1/applications"))[0]["id"])
+
+    def check(self) -> None:
+        """Every reader gets what its filter selects of the published rows, each row once."""
+        for name in WATCHED:
+            found: Counter[tuple[Any, ...]] = Counter()
+            wanted = expected(None if name == "all" else float(name[1:]), self.published)
+            for delivery in self.client.subscribe(name, timeout_s=20):
+                found.update((row["vehicle"], row["fuel"]) for row in delivery.to_pylist())
+                if found.total() >= wanted.total():
+                    break
+            assert found == wanted, name
+        assert self.rows_in() == self.published * STEP
+
+
+@contextmanager
+def running(directory: Path, *more: str, **options: str) -> Iterator[Running]:
+    """A deployment on a cluster, with further words for `up` and settings of Spark, whose dots are written as `_`."""
+    ui, place = free_port(), Place(directory / "state", deployment(directory))
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.executor.memory": "700m",
+        "spark.ui.enabled": "true",
+        "spark.ui.port": str(ui),
+        **{f"spark.{name.replace('_', '.')}": value for name, value in options.items()},
+    }
+    given = [word for key, value in settings.items() for word in ("--spark", f"{key}={value}")]
+    with SparkCluster(directory / "cluster") as cluster, place:
+        cluster.start_master()
+        for name in WORKERS:
+            cluster.start_worker(name)
+        up = ("up", str(place.file), "--no-http", "--master", cluster.url)
+        service = place.ready(place.start(*up, *more, *given), "up;")
+        with SyncClient(state_dir=place.state) as client:
+            yield Running(place, cluster, client, ui)
+        assert ended(service, signal.SIGTERM) == 0
+
+
 def test_rows_are_those_of_one_machine_whoever_is_killed_and_no_page_shows_a_secret(tmp_path: Path) -> None:
-    ui = free_port()
-    place = Place(tmp_path / "state", deployment(tmp_path))
     archive = tmp_path / "job.tar.gz"
     assert (
         "for Python"
@@ -126,63 +151,72 @@ def test_rows_are_those_of_one_machine_whoever_is_killed_and_no_page_shows_a_sec
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         ).stdout
     )
-    options = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.executor.memory": "700m",
-        "spark.ui.enabled": "true",
-        "spark.ui.port": str(ui),
-    }
-    given = [word for key, value in options.items() for word in ("--spark", f"{key}={value}")]
-    with cluster(tmp_path / "cluster") as (url, processes), place:
-        up = ("up", str(place.file), "--no-http", "--master", url, "--job-archive", str(archive))
-        service = place.ready(place.start(*up, *given), "up;")
-        with SyncClient(state_dir=place.state) as client:
-
-            def rows_in() -> int:
-                return int(client.control("status")["streams"]["fleet"]["rows_in"])
-
-            def wait(least: int) -> None:
-                async def enough() -> bool:
-                    return rows_in() >= least
-
-                try:
-                    asyncio.run(until(enough, 400))
-                except TimeoutError as error:
-                    raise AssertionError((place.state / "job.log").read_text()[-4000:]) from error
-
-            def publish(number: int) -> None:
-                client.publish("fleet", generate("fleet", 3, number * STEP, (number + 1) * STEP))
-
-            publish(0)
-            wait(STEP)
-            application = json.loads(page(ui, "/api/v1/applications"))[0]["id"]
-            shown = [page(ui, path) for path in ("/environment/", "/executors/", "/SQL/", "/StreamingQuery/", "/jobs/")]
-            shown.append(page(ui, f"/api/v1/applications/{application}/environment"))
-            secrets = [
-                text(file.read_text()) for file in place.state.rglob("*.creds") for text in (seed_of, statement_of)
-            ]
-            assert len(secrets) >= 4
-            assert "spark.archives" in "".join(shown)
-            assert [each for each in secrets if each in "".join(shown)] == []
-            end(processes[1])  # a worker, with its executor
-            publish(1)
-            wait(2 * STEP)
-            driver = int(client.control("status")["job"]["pid"])
-            os.kill(driver, signal.SIGKILL)
-            publish(2)
-            wait(ROWS)
-            for name in WATCHED:
-                found: Counter[tuple[Any, ...]] = Counter()
-                wanted = expected(None if name == "all" else float(name[1:]))
-                for delivery in client.subscribe(name, timeout_s=20):
-                    found.update((row["vehicle"], row["fuel"]) for row in delivery.to_pylist())
-                    if found.total() >= wanted.total():
-                        break
-                assert found == wanted, name
+    with running(tmp_path, "--job-archive", str(archive)) as job:
+        job.take()
+        shown = [page(job.ui, path) for path in ("/environment/", "/executors/", "/SQL/", "/StreamingQuery/", "/jobs/")]
+        shown.append(page(job.ui, f"/api/v1/applications/{job.application()}/environment"))
+        state = job.place.state
+        secrets = [text(file.read_text()) for file in state.rglob("*.creds") for text in (seed_of, statement_of)]
+        assert len(secrets) >= 4
+        assert "spark.archives" in "".join(shown)
+        assert [each for each in secrets if each in "".join(shown)] == []
+        job.cluster.kill("one")  # with its executor
+        job.take()
+        os.kill(job.driver(), signal.SIGKILL)
+        job.take()
+        job.check()
         mapped = {
             path.parts[len(tmp_path.parts) + 1] for path in (tmp_path / "cluster").rglob("headgate-indexes/fleet/*")
         }
-        assert mapped <= {"one", "two"}
+        assert mapped <= set(WORKERS)
         assert mapped
-        assert "is compiled from the catalog" not in (place.state / "job.log").read_text()
-        assert ended(service, signal.SIGTERM) == 0
+        assert "is compiled from the catalog" not in (state / "job.log").read_text()
+
+
+def speculated(job: Running) -> list[dict[str, Any]]:
+    """The tasks that Spark started a second time because the first took too long."""
+    stages = f"/api/v1/applications/{job.application()}/stages"
+    tasks = json.loads(page(job.ui, f"{stages}?details=true"))
+    return [task for stage in tasks for task in stage.get("tasks", {}).values() if task["speculative"]]
+
+
+def test_a_worker_that_stands_still_is_overtaken_and_adds_nothing_when_it_goes_on(tmp_path: Path) -> None:
+    """Heartbeats are waited for longer than the test lasts: what gets the rows through is speculation alone."""
+    patient = {"network_timeout": "1500s", "storage_blockManagerHeartbeatTimeoutMs": "1500s"}
+    # A stage of one task has none to be compared with, so a time says when it is slow. Without waiting for the executor
+    # that has the rows already, each of two tasks goes to another one.
+    eager = {"speculation": "true", "speculation_multiplier": "2", "speculation_task_duration_threshold": "5s"}
+    with running(tmp_path, "--partitions", "2", locality_wait="0s", **patient, **eager) as job:
+        job.take()
+        job.until(lambda: all(job.cluster.executors(name) for name in WORKERS))
+        job.take()
+        driver = job.driver()
+        stopped = job.cluster.executors("two")
+        for process in stopped:
+            process.suspend()
+        job.take()
+        job.until(lambda: bool(speculated(job)))
+        assert {process.name(): process.status() for process in stopped}["java"] == psutil.STATUS_STOPPED
+        for process in stopped:
+            process.resume()
+        job.take()
+        job.take()
+        assert job.driver() == driver
+        job.check()
+
+
+def test_a_master_that_starts_again_gives_executors_to_the_job_that_ran_on_without_it(tmp_path: Path) -> None:
+    with running(tmp_path) as job:
+        job.take()
+        application, driver = job.application(), job.driver()
+        job.cluster.kill("master")
+        job.take()
+        job.cluster.start_master()
+        job.cluster.wait(len(WORKERS))
+        job.until(lambda: [each["id"] for each in job.cluster.state()["activeapps"]] == [application])
+        for name in WORKERS:
+            for process in job.cluster.executors(name):
+                process.kill()
+        job.take()
+        assert (job.application(), job.driver()) == (application, driver)
+        job.check()
