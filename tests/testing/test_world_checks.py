@@ -69,3 +69,13 @@ def test_what_no_other_check_sees(name: str, family: str, seed: int) -> None:
     assert Simulation(scenario).run().violation is None
     with planted(BY_NAME[name]):
         assert "rows in flight to" in str(Simulation(scenario).run().violation)
+
+
+def test_sums_and_pins_that_cannot_be_read_are_made_again() -> None:
+    """Sums of which the manifests are gone too say from where on they count."""
+    lost = 0
+    for seed in range(8):
+        result = Simulation(named_scenario("damaged_values", seed)).run()
+        assert result.violation is None
+        lost += result.sums_lost
+    assert lost > 0

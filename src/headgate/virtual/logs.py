@@ -382,3 +382,13 @@ class SimulatedLog:
             return False
         self._messages[sequence] = message._replace(data=Unreadable(message.data))
         return True
+
+    def flip_bit(self, sequence: int) -> bool:
+        """Flip a bit in the middle of a message that is bytes; False when there is none."""
+        message = self._messages.get(sequence)
+        if message is None or not isinstance(message.data, bytes) or not message.data:
+            return False
+        data = bytearray(message.data)
+        data[len(data) // 2] ^= 1
+        self._messages[sequence] = message._replace(data=bytes(data))
+        return True

@@ -59,6 +59,7 @@ class Result:
     given_up: int = 0
     versions_deleted: int = 0
     in_flight_checks: int = 0
+    sums_lost: int = 0
     violation: str | None = None
 
 
@@ -108,6 +109,7 @@ class World:
         self._buried: set[str] = set()  # relays that are not started again for now
         self.locked = False
         self._under_way_s = 0.0  # what is on narrow links when they are mended still takes so long
+        self._sums_damaged: set[str] = set()  # streams whose stored sums were damaged
         self._doomed: dict[str, float] = {}  # drivers that die with their next pin, and for how long
 
     def _instance(self, process: str, machine: Machine, consumer: Callable[..., None] | None = None) -> Instance:

@@ -11,6 +11,7 @@ from random import Random
 from typing import Final
 
 from headgate_studies.testing.world import company, rare, stalls
+from headgate_studies.testing.world.damaged_values import VALUE_FAMILIES
 from headgate_studies.testing.world.dealt import GROUP_FAMILIES
 from headgate_studies.testing.world.doubled import DOUBLED_FAMILIES
 from headgate_studies.testing.world.narrowed import BANDWIDTH_FAMILIES
@@ -270,5 +271,6 @@ FAMILIES: Final[tuple[Callable[[int, Random], Scenario], ...]] = (
     *DOUBLED_FAMILIES,
     *CONTEXT_FAMILIES,
     *BANDWIDTH_FAMILIES,
+    *VALUE_FAMILIES,
 )
 _BY_NAME: Final = {family.__name__: family for family in FAMILIES}

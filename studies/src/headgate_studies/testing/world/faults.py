@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from headgate_studies.testing.world.damaged_values import VALUE_MUTANTS
 from headgate_studies.testing.world.dealt import GROUP_MUTANTS
 from headgate_studies.testing.world.doubled import DOUBLED_MUTANTS
 from headgate_studies.testing.world.gateway_faults import GATEWAY_MUTANTS
@@ -544,4 +545,5 @@ MUTANTS: Final = (
     *CONTEXT_MUTANTS,
     *LEDGER_MUTANTS,
     *BANDWIDTH_MUTANTS,
+    *VALUE_MUTANTS,
 )

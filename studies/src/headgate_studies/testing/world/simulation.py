@@ -7,7 +7,6 @@ from random import Random
 from typing import Final
 
 from headgate.virtual.fabric import SERVER
-from headgate_studies.testing.world.commits import Commits
 from headgate_studies.testing.world.contexts import ContextChanges
 from headgate_studies.testing.world.coverage import states_of
 from headgate_studies.testing.world.deployed import Result
@@ -17,7 +16,7 @@ from headgate_studies.testing.world.oracle import StreamTruth
 from headgate_studies.testing.world.scenario import Action
 from headgate_studies.testing.world.subscriber import BrokenPromise
 from headgate_studies.testing.world.tables import OldTables
-from headgate_studies.testing.world.troubles import Troubles
+from headgate_studies.testing.world.value_troubles import DamagedValues
 
 DRAIN_S: Final = 240.0
 """Once faults have stopped, everything has to be delivered within so many virtual seconds."""
@@ -28,7 +27,7 @@ _NEAR: Final = 0.25
 _MOST_EVENTS: Final = 50_000
 
 
-class Simulation(ContextChanges, Commits, OldTables, Troubles, Bandwidths):
+class Simulation(ContextChanges, DamagedValues, OldTables, Bandwidths):
     """Runs one scenario."""
 
     def run(self) -> Result:
