@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
@@ -45,3 +45,16 @@ def open_chromium() -> Iterator[Any]:
             yield browser
         finally:
             browser.close()
+
+
+@asynccontextmanager
+async def open_chromium_beside() -> AsyncIterator[Any]:
+    """A browser of Playwright's asynchronous API, beside other work of an event loop."""
+    from playwright.async_api import async_playwright
+
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=find_chromium(), args=list(_ARGUMENTS))
+        try:
+            yield browser
+        finally:
+            await browser.close()

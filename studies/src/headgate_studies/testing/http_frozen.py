@@ -3,7 +3,7 @@
 ``python -m headgate_studies.testing.http_frozen --readers 100 --seconds 600`` starts a deployment without a job, with
 its API in a process of its own as `headgate up` has it, and commits rows all the while. Every reader but the first
 reads what comes. It prints the memory of that process before the first reader froze and at the end, and fails when a
-row is missing.
+row is missing, or when that process has grown by more than 64 MB.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import asyncio
 import json
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -30,6 +31,8 @@ from headgate_studies.direct import DirectCommits
 
 _EVERY_S: Final = 1.0
 _SETTLE_S: Final = 60.0
+MOST_MB: Final = 64.0
+"""So much more memory a frozen reader may cost."""
 
 
 @dataclass
@@ -122,6 +125,29 @@ async def _watch(runtime: Runtime, count: int, seconds: float, rate: int) -> dic
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def more_mb(found: Mapping[str, float]) -> float:
+    """By how much the process has grown since a reader froze."""
+    return round(found["after_mb"] - found["before_mb"], 1)
+
+
+def trouble(found: Mapping[str, float]) -> str:
+    """What is wrong with a measurement, nothing where all is well.
+
+    >>> well = {"rows": 9, "slowest_other_read": 9, "before_mb": 100.0, "after_mb": 164.0}
+    >>> trouble(well)
+    ''
+    >>> trouble({**well, "after_mb": 164.1})
+    'the process has 64.1 MB more, at most 64 MB are allowed'
+    """
+    if found["slowest_other_read"] < found["rows"]:
+        return f"a reader has rows up to {found['slowest_other_read']:g} of {found['rows']:g}"
+    if not found["before_mb"]:
+        return "no reader froze: give it more --seconds"
+    if more_mb(found) > MOST_MB:
+        return f"the process has {more_mb(found):g} MB more, at most {MOST_MB:g} MB are allowed"
+    return ""
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -131,8 +157,9 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         found = asyncio.run(measure(given.readers, given.seconds, given.rate, Path(directory)))
-    print(json.dumps({**found, "more_mb": round(found["after_mb"] - found["before_mb"], 1)}))
-    raise SystemExit(found["slowest_other_read"] < found["rows"])
+    print(json.dumps({**found, "more_mb": more_mb(found)}))
+    if problem := trouble(found):
+        raise SystemExit(problem)
 
 
 if __name__ == "__main__":
