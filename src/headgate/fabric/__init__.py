@@ -7,8 +7,9 @@ append that decides something is fenced by the expected last sequence of its sub
 from headgate.fabric.administration import LogState
 from headgate.fabric.client import LASTS, Fabric
 from headgate.fabric.crew import Crew, cancel_all, in_daemon
+from headgate.fabric.program import find_server
 from headgate.fabric.quarantine import keep_quarantine, read_quarantine, report_quarantine
-from headgate.fabric.server import EmbeddedServer, find_server
+from headgate.fabric.server import EmbeddedServer
 from headgate.fabric.sync import SyncFabric
 from headgate.protocol.port import (
     FabricError,

