@@ -16,6 +16,8 @@ CASES = [
     ("messages of a log", "HG_STATE", "removed", "told"),
     ("messages of a log", "HG_INBOX_away", "a bit flipped", "made good"),
     ("messages of a log", "HG_ROOT_rows", "a byte cut", "told"),
+    ("messages of a log", "HG_OUTBOX_away", "a bit flipped", "told"),
+    ("messages of a log", "HG_ROOT_cars", "a bit flipped", "told"),
     ("the keys", "keys.json", "a bit flipped", "told"),
     ("the operator's credentials", "operator.creds", "a bit flipped", "made good"),
     ("the roles of sites", "roles.json", "a byte cut", "made good"),

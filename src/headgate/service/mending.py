@@ -7,6 +7,7 @@ in the two logs that are treated so: values of which the latest counts, and revi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from headgate.catalog import Catalog
@@ -21,7 +22,7 @@ async def unreadable_subjects(
     """By log, the subjects that the server lists and whose last message it cannot read.
 
     Of a root log only the manifests and the updates of contexts are looked at: the rows of a part that cannot be read
-    are declared as expired.
+    are declared as expired. Of outboxes all messages are.
     """
     logs, found = fabric.logs, {}
     wanted = {logs.state.name: (logs.state, logs.everything), logs.tables.name: (logs.tables, logs.any_table)}
@@ -36,7 +37,23 @@ async def unreadable_subjects(
             missing += sorted(set(page) - (await fabric.lasts(log, page)).keys())
         if missing:
             found[name] = tuple(missing)
+    for name in infos:
+        if name.startswith(logs.outbox("x").name[:-1]) and (missing := await _unread(fabric, name)):
+            found[name] = tuple(missing)
     return found
+
+
+async def _unread(fabric: Fabric, name: str) -> list[str]:
+    """The subjects of a log of which fewer messages can be read than the server lists.
+
+    A relay passes on what it reads of an outbox, and nothing would say that there was more.
+    """
+    log, place, read = Log(name, (), 0), 0, Counter[str]()
+    while batch := await fabric.read(log, fabric.logs.everything, place):
+        read.update(stored.subject for stored in batch)
+        place = batch[-1].sequence
+    listed = await fabric.subjects(log, fabric.logs.everything)
+    return sorted(subject for subject, count in listed.items() if count > read[subject])
 
 
 async def mend(fabric: Fabric, catalog: Catalog, damaged: Mapping[str, tuple[str, ...]]) -> list[str]:

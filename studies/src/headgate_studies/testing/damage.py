@@ -24,16 +24,39 @@ from typing import Final
 from headgate.cli.status_sheets import differences
 from headgate.client import Client, LossError
 from headgate.errors import HeadgateError
+from headgate.fabric.place import write_whole
 from headgate.service.runtime import Runtime
 from headgate.service.stored_files import kind_of, unknown_files
 from headgate.service.verifying import verify_directory
 from headgate.wire.logs import Logs
+from headgate_studies.testing.damage_kept import keep_more, read_kept
 from headgate_studies.testing.exchanged import ExchangeWorld, declared_right, read, running
 
 DAMAGES: Final = ("a bit flipped", "a byte cut", "removed")
 _LIMIT_S: Final = 60.0
 _READ_S: Final = 15.0
 _OTHER: Final = 20
+_MESSAGES: Final = "messages of a log"
+_RUNS: Final = 3
+# What is published at `away` waits in its outbox: nothing goes up from there in the time that a case takes.
+_DEPLOYMENT: Final = """
+streams:
+  rows: {root: home, schema: {n: long}, source: {format: nats, payload: json}}
+  posts: {root: home, schema: {text: string}, source: {format: nats, payload: json}}
+  cars:
+    root: home
+    source: {format: json, path: /nowhere}
+    schema: {car: string, at: timestamp, v: double}
+    key: car
+    event_time: at
+    derive: {before: previous(v)}
+sites: {home: {}, away: {upload: 8 bit/s}}
+plan: {rows: {away: home}, posts: {away: home}}
+jobs: {second: {streams: cars}}
+subscriptions:
+  reader: {stream: rows, site: away}
+  other: {stream: rows, site: home}
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +89,25 @@ def spoil(path: Path, damage: str) -> None:
 
 
 def chosen(state_dir: Path, skip: Iterable[str] = ()) -> dict[str, list[Path]]:
-    """By kind, the files to damage: of logs one of every role that a log has, of others the first that is not empty."""
+    """By kind, the files to damage: the first that is not empty.
+
+    Of messages it is one of each log; of other files of logs, one of every role that a log has.
+    """
     found: dict[str, list[Path]] = defaultdict(list)
     for path in sorted(path for path in state_dir.rglob("*") if path.is_file() and path.stat().st_size):
         kind = kind_of(path.relative_to(state_dir).as_posix())
         if kind is None or kind.name in skip:
             continue
-        log = next((part for part in path.parts if part.startswith("HG_")), "")
-        known = {next((part for part in other.parts if part.startswith("HG_")), "") for other in found[kind.name]}
-        if log not in known or not found[kind.name]:
+        whole = kind.name == _MESSAGES
+        if _log_of(path, whole=whole) not in {_log_of(other, whole=whole) for other in found[kind.name]}:
             found[kind.name].append(path)
     return dict(found)
+
+
+def _log_of(path: Path, *, whole: bool) -> str:
+    """The log that a file is of, or only its role, such as `HG_ROOT`; empty for others."""
+    log = next((part for part in path.parts if part.startswith("HG_")), "")
+    return log if whole else "_".join(log.split("_")[:2])
 
 
 class _Said(logging.Handler):
@@ -100,7 +131,7 @@ async def started(world: ExchangeWorld) -> tuple[str, str, str]:
     owed, said, handler = world.committed[len(world.reader.rows) :], "", _Said()
     logging.getLogger("headgate").addHandler(handler)
     try:
-        async with running(world.place) as (runtime, client):
+        async with running(world.place, _DEPLOYMENT) as (runtime, client):
             said = "; ".join([*runtime.told, *handler.lines])
             try:
                 found = await asyncio.wait_for(
@@ -110,8 +141,11 @@ async def started(world: ExchangeWorld) -> tuple[str, str, str]:
                 return said, str(error), "told"
             except TimeoutError:
                 return said, "waits", "silently wrong" if not handler.lines and not said else "told"
-            wrong = await _other_reader(runtime, client, world)
+            kept = await asyncio.to_thread(read_kept, client.fabric.logs, runtime.url, _RUNS)
+            wrong = await _other_reader(runtime, client, world) or kept.wrong
             said = "; ".join([*runtime.told, *handler.lines])
+            if kept.told and not wrong:
+                return said, kept.told, "told"
             if wrong:
                 return said, wrong, "told" if said else "silently wrong"
             if found.rows == owed:
@@ -169,8 +203,8 @@ async def one_case(base: ExchangeWorld, path: Path, damage: str, directory: Path
 async def make_base(directory: Path) -> ExchangeWorld:
     """A deployment that has run three times, with everything that it stores without Spark."""
     world = ExchangeWorld(directory / "base")
-    for _ in range(3):
-        async with running(world.place, http=True, http_address="127.0.0.1:0") as (runtime, client):
+    for _ in range(_RUNS):
+        async with running(world.place, _DEPLOYMENT, http=True, http_address="127.0.0.1:0") as (runtime, client):
             world.commit(runtime, 20)
             if not world.reader.rows:
                 await read(client, "other", _OTHER)
@@ -180,6 +214,9 @@ async def make_base(directory: Path) -> ExchangeWorld:
             if "ada" not in runtime.people.registry.users:
                 await client.control("user-add", name="ada", subscribe=["rows"])
             runtime.job_config()
+            write_whole(world.place / "job-second.json", runtime.job_config("second").shown())
+            write_whole(world.place / "job-second.log", "what a job said\n")
+            await asyncio.to_thread(keep_more, client.fabric.logs, runtime.url)
     return world
 
 

@@ -110,10 +110,10 @@ def put(source: Path, target: Path, kind: str) -> None:
 
 
 @asynccontextmanager
-async def running(place: Path, **settings: Any) -> AsyncIterator[tuple[Runtime, Client]]:
-    """The deployment, started on what a directory holds."""
+async def running(place: Path, text: str = DEPLOYMENT, **settings: Any) -> AsyncIterator[tuple[Runtime, Client]]:
+    """The deployment, or that of another file, started on what a directory holds."""
     chosen = Settings(state_dir=place, job=False, **settings)
-    async with open_runtime(chosen, parse_deployment(DEPLOYMENT, "exchanged.yaml")) as runtime:
+    async with open_runtime(chosen, parse_deployment(text, "exchanged.yaml")) as runtime:
         assert runtime.server is not None
         async with await Client.connect(runtime.server.url) as client:
             yield runtime, client
@@ -225,7 +225,7 @@ class ExchangeOutcome:
 
 async def start_again(place: Path, outcome: ExchangeOutcome) -> tuple[dict[str, bool] | None, bool]:
     """Start as the messages say; the options that were needed (None: nothing helps but restoring), and whether told."""
-    options: dict[str, bool] = {}
+    options: dict[str, Any] = {}
     for _ in range(4):
         try:
             async with running(place, **options):
