@@ -71,3 +71,12 @@ def test_the_same_rows_stay_however_they_are_cut() -> None:
     ]
     both = Thinning(every_s=10.0, at_most=3.0, key=("unit",), event_time="at")
     assert kept(both, rows, 1) == kept(both, rows, 37) == kept(both, rows, 400)
+
+
+@pytest.mark.parametrize("thinning", [Thinning(every_s=1.0, key=("unit",)), Thinning(average_s=1.0, key=("unit",))])
+def test_a_block_without_rows_leaves_everything_as_it_was(thinning: Thinning) -> None:
+    """Coverage alone comes wherever nothing matched; a relay failed on it, and again whenever it was started."""
+    thinner = Thinner(thinning)
+    for rows in (batch(), batch(("a", 0.5)), batch()):
+        mask, _, _ = thinner.reduce(rows, np.full(rows.num_rows, 7.0))
+        assert len(mask) == rows.num_rows

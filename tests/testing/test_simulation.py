@@ -387,3 +387,10 @@ def test_a_link_that_becomes_narrow_is_sent_no_more_than_it_carries(name: str) -
     assert Simulation(scenario).run().violation is None
     with planted(BY_NAME[name]):
         assert "its sender does not mind" in str(Simulation(scenario).run().violation)
+
+
+def test_blocks_without_rows_are_no_trouble_for_who_is_thinned_by_key() -> None:
+    scenario = named_scenario("thinned_always", 7)
+    assert Simulation(scenario).run().violation is None
+    with planted(BY_NAME["blocks without rows are thinned by key"]):
+        assert "failed at" in str(Simulation(scenario).run().violation)

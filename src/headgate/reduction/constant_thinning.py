@@ -74,6 +74,8 @@ class Thinner:
         times, known = self._times(rows, commit_s)
         mask: Bools = np.ones(rows.num_rows, np.bool_)
         gone: dict[str, int] = {}
+        if not rows.num_rows:  # a block may be coverage alone
+            return mask, gone
         if self.thinning.every_s is not None:
             mask &= self._first_of_interval(rows, times, known, self.thinning.every_s)
             gone[EVERY] = int((~mask).sum())

@@ -82,7 +82,7 @@ class Commits(World):
             )
             return
         windows = self._windows_of(manifest)
-        commit = TrueCommit(manifest.after, manifest.upto, manifest.version, values, windows)
+        commit = TrueCommit(manifest.after, manifest.upto, manifest.version, values, windows, manifest.time_ms)
         counts = dict(zip(manifest.class_ids.tolist(), manifest.class_counts.tolist(), strict=True))
         classes = self.oracle.classes(manifest.version, manifest.stream)
         if any(counts.get(each, 0) != commit.count(each) for each in classes) or counts.keys() - classes:

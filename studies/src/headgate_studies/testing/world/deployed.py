@@ -35,6 +35,7 @@ from headgate_studies.testing.world.in_flight import Whereabouts
 from headgate_studies.testing.world.oracle import Oracle
 from headgate_studies.testing.world.scenario import Scenario
 from headgate_studies.testing.world.subscriber import BrokenPromise, Subscriber
+from headgate_studies.testing.world.thinned import ThinnedTruth, is_thinned
 
 Tracer = Callable[[Machine, str, Any], None]
 _WORK_S: Final = 0.3  # so long work takes at most that a machine hands off
@@ -211,6 +212,9 @@ class World:
             return
         past = snapshot.class_ids[name] if subscription.start == EARLIEST else None
         subscriber = self.subscribers.setdefault(name, Subscriber(name, identity, subscription.stream, past))
+        if is_thinned(subscription) and subscriber.thinned is None:
+            ended = {each.place for each in self.scenario.actions if each.kind in ("kill", "replace")}
+            subscriber.thinned = ThinnedTruth(subscription, exact=subscription.site not in ended)
         tally = copy.deepcopy(known)
         if from_position and subscriber.position is not None:
             tally = Tally.decode(subscriber.position)

@@ -17,6 +17,7 @@ from headgate_studies.testing.world.doubled import DOUBLED_FAMILIES
 from headgate_studies.testing.world.narrowed import BANDWIDTH_FAMILIES
 from headgate_studies.testing.world.scenario import AS_PLANNED, Action, Scenario, make_any
 from headgate_studies.testing.world.small import LIMITED, commits, small_scenario, subscription
+from headgate_studies.testing.world.thinned import THINNED_FAMILIES
 from headgate_studies.testing.world.watched import CONTEXT_FAMILIES
 
 _EVERY: Final = 3
@@ -272,5 +273,6 @@ FAMILIES: Final[tuple[Callable[[int, Random], Scenario], ...]] = (
     *CONTEXT_FAMILIES,
     *BANDWIDTH_FAMILIES,
     *VALUE_FAMILIES,
+    *THINNED_FAMILIES,
 )
 _BY_NAME: Final = {family.__name__: family for family in FAMILIES}

@@ -19,6 +19,7 @@ from headgate_studies.testing.world.reader_faults import READER_MUTANTS
 from headgate_studies.testing.world.root_faults import ROOT_MUTANTS
 from headgate_studies.testing.world.sharing_faults import SHARING_MUTANTS
 from headgate_studies.testing.world.standby_faults import STANDBY_MUTANTS
+from headgate_studies.testing.world.thinned import THINNED_MUTANTS
 from headgate_studies.testing.world.watched import CONTEXT_MUTANTS
 
 RELAY_MUTANTS: Final = (
@@ -546,4 +547,5 @@ MUTANTS: Final = (
     *LEDGER_MUTANTS,
     *BANDWIDTH_MUTANTS,
     *VALUE_MUTANTS,
+    *THINNED_MUTANTS,
 )

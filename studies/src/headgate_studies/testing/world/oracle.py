@@ -6,7 +6,7 @@ subscription is owed the rows of its class in every commit whose version serves 
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -40,6 +40,7 @@ class TrueCommit:
     version: int
     values: Ints
     windows: Mapping[int, Window] = field(default_factory=dict)
+    time_ms: int = 0
     _seqs: dict[int, list[int]] = field(default_factory=dict)
 
     def seqs(self, class_id: int) -> list[int]:
@@ -85,6 +86,10 @@ class StreamTruth:
                 break
             found.append(commit)
         return found
+
+    def time_s(self, seq: int) -> float:
+        """When a row was committed, as its manifest says."""
+        return self.commits[bisect_left(self._ends, seq)].time_ms / 1000
 
     def values(self, seqs: list[int]) -> list[int]:
         """The values of some rows that were committed."""

@@ -8,6 +8,7 @@ from typing import Final
 from headgate.wire.block import EXPIRED, Block
 from headgate.wire.ledger import Tally
 from headgate_studies.testing.world.oracle import Oracle
+from headgate_studies.testing.world.thinned import ThinnedTruth
 
 VALUE: Final = "value"
 
@@ -39,6 +40,7 @@ class Subscriber:
     blocks: int = 0
     told: bool = False
     accepts: bool = False
+    thinned: ThinnedTruth | None = None
 
     def take(self, block: Block, tally: Tally, oracle: Oracle) -> None:
         """Check a block that was handed over, and remember it."""
@@ -67,6 +69,12 @@ class Subscriber:
         if seqs != sorted(set(seqs)) or not set(seqs) <= set(owed):
             raise BrokenPromise(f"{self.name}: rows {seqs[:8]} in ({block.after}, {block.upto}], owed are {owed[:8]}")
         truth = oracle.streams[self.stream]
+        if self.thinned is not None:
+            problem = self.thinned.check(block, owed, truth)
+            if problem is not None:
+                raise BrokenPromise(f"{self.name}: {problem}")
+            if self.thinned.subscription.average_s is not None:  # values are means, and compared with those
+                return len(owed)
         if VALUE in block.rows.schema.names and block.rows.column(VALUE).to_pylist() != truth.values(seqs):
             raise BrokenPromise(
                 f"{self.name}: rows of ({block.after}, {block.upto}] hold other values than were committed"
