@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
 import pytest
+import yaml
 from tests.live import Live, running, until
 
 from headgate.cli.status_sheets import differences
+from headgate.model import Schema
 from headgate.pipeline.sources import generate
+from headgate.pipeline.worker import Address
+from headgate.wire.logs import Logs
+from headgate_studies.direct import DirectCommits
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -176,8 +184,6 @@ def test_new_items_are_pushed_to_whoever_asked_for_them(tmp_path: Path, nats_url
 
 
 def test_players_see_what_is_around_them_where_they_are_now(tmp_path: Path, nats_url: str) -> None:
-    from datetime import UTC, datetime
-
     def world(*players: tuple[str, float, float]) -> pa.RecordBatch:
         schema = pa.schema(
             {
@@ -220,13 +226,13 @@ def test_a_slow_screen_ends_with_the_newest_price_of_each_symbol(tmp_path: Path,
 
 
 def test_a_gateway_counts_every_reading_as_stored_or_given_up(tmp_path: Path, nats_url: str) -> None:
-    from datetime import UTC, datetime
+    pytest.importorskip("paho.mqtt.client")
 
     async def burst() -> Any:
         for number in range(40):
             temps = [40.0 + (number % 7) * 0.1, 60.0 + number]
-            at = datetime.now(UTC)
-            yield [{"sensor": f"s{k}", "temp": temp, "battery": 50.0, "at": at} for k, temp in enumerate(temps)]
+            for k, temp in enumerate(temps):
+                yield {"sensor": f"s{k}", "temp": temp, "battery": 50.0, "at": datetime.now(UTC).isoformat()}
 
     async def work(live: Live, example: Any) -> None:
         told: list[str] = []
@@ -237,6 +243,65 @@ def test_a_gateway_counts_every_reading_as_stored_or_given_up(tmp_path: Path, na
         assert any("hottest of them" in line for line in told)
 
     run("iot_gateway", tmp_path, nats_url, work)
+
+
+@pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="mosquitto's clients are not installed")
+def test_sensors_and_panels_speak_mqtt(tmp_path: Path) -> None:
+    """Published by the example and by mosquitto_pub, committed as they lie in the input log, read by both."""
+    pytest.importorskip("paho.mqtt.client")
+    from tests.api.test_mqtt import world
+
+    example = load("iot_gateway")
+    document = yaml.safe_load((EXAMPLES / "iot_gateway" / "headgate.yaml").read_text())
+    del document["nats"]  # the test chooses a port
+    rows = [
+        {"sensor": f"s{number}", "temp": 50.0 + number, "battery": 80.0, "at": f"2026-03-01T06:00:{number:02}+00:00"}
+        for number in range(20)
+    ]
+
+    def commit(url: str) -> None:
+        made = [{**row, "at": datetime.fromisoformat(str(row["at"]))} for row in rows]
+        schema = Schema.of(document["streams"]["readings"]["schema"]).arrow
+        with DirectCommits(Address(url, Logs()), "test") as direct:
+            direct.commit("readings", pa.RecordBatch.from_pylist(made, schema), 0, 0.0)
+
+    async def work() -> None:
+        async with world(tmp_path, document) as here, asyncio.timeout(300):
+            url = f"mqtt://127.0.0.1:{here.port}"
+            sensors = await here.password("sensors", publishes=["readings"])
+            panel = await here.password("panel", reads=["hot"])
+            device = await here.listen("panel", panel, "headgate/hot", "-q", "1", "-i", "stock")
+            async with (
+                example.connected(url, "sensors", sensors) as sending,
+                example.connected(url, "panel", panel) as reading,
+            ):
+                loop, listening = asyncio.get_running_loop(), asyncio.Event()
+                reading.on_subscribe = lambda *_: loop.call_soon_threadsafe(listening.set)
+                lines = example.heard(reading, "headgate/hot")
+                first = asyncio.create_task(anext(lines))
+                await listening.wait()
+                for row in rows[:10]:
+                    await example.publish(sending, "headgate-in/readings", row)
+                for row in rows[10:]:
+                    await here.publish("sensors", sensors, "headgate-in/readings", json.dumps(row), 1)
+                logs, fabric = here.client.fabric.logs, here.client.fabric
+
+                async def stored() -> list[Any] | None:
+                    found = await fabric.read(logs.input("readings"), logs.published("readings"), 0)
+                    return [json.loads(each.data) for each in found] if len(found) == len(rows) else None
+
+                assert await until(stored) == rows
+                await asyncio.to_thread(commit, here.runtime.url)
+                read = [await first, *[await anext(lines) for _ in range(8)]]
+
+                async def all_there() -> bool:
+                    return len(device.seqs) == 9
+
+                await until(all_there)
+                for found in (read, [row for _, _, row in device.lines]):
+                    assert [(row["_seq"], row["sensor"]) for row in found] == [(n + 1, f"s{n}") for n in range(11, 20)]
+
+    asyncio.run(work())
 
 
 @pytest.mark.long
