@@ -1,19 +1,24 @@
 """Documents that must agree with the code and with each other."""
 
 import re
+from functools import cache
 from pathlib import Path
 
+import pymdownx.slugs
 import pytest
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+OUTSIDE = ("README.md", "SECURITY.md", "CONTRIBUTING.md", "examples/README.md")
 GLOSSARY = [
     line.removeprefix("## ") for line in (DOCS / "glossary.md").read_text().splitlines() if line.startswith("## ")
 ]
+slugify = pymdownx.slugs.slugify(case="lower")
 # The words of the design: each has its place in the glossary.
 WORDS = (
     "stream", "root", "site", "link", "subscription", "filter", "projection", "resolution", "quality", "policy",
     "context", "class", "block", "manifest", "coverage", "plan", "epoch", "ledger", "drop", "delay", "expired",
-    "reduced", "digest", "catalog", "snapshot", "relay",
+    "reduced", "digest", "catalog", "snapshot", "relay", "door", "replica", "member", "witness", "group",
 )  # fmt: skip
 
 
@@ -32,12 +37,30 @@ def test_the_model_speaks_the_glossary(package: str) -> None:
     assert (DOCS.parent / "src" / "headgate" / "model" / f"{package}.py").exists()
 
 
-@pytest.mark.parametrize("page", sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")))
+@pytest.mark.parametrize("page", [*OUTSIDE, *sorted(path.relative_to(ROOT).as_posix() for path in DOCS.rglob("*.md"))])
 def test_links_between_pages_lead_somewhere(page: str) -> None:
-    text = re.sub(r"```.*?```", "", (DOCS / page).read_text(), flags=re.DOTALL)
-    targets = [target.split("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in target]
-    missing = [target for target in targets if target and not (DOCS / page).parent.joinpath(target).exists()]
+    """To a file that is there, and to a heading of it where one is named."""
+    here = ROOT / page
+    text = re.sub(r"```.*?```", "", here.read_text(), flags=re.DOTALL)
+    missing = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        file, _, heading = target.partition("#")
+        there = here.parent.joinpath(file) if file else here
+        if "://" not in target and not (
+            there.exists() and (not heading or there.suffix != ".md" or heading in headings(there))
+        ):
+            missing.append(target)
     assert missing == []
+
+
+@cache
+def headings(page: Path) -> set[str]:
+    """What a link can name after `#`: headings in lower case, with `-` between their words."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    plain = [
+        re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", line) for line in re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    ]
+    return {slugify(line.replace("`", ""), "-") for line in plain}
 
 
 def test_decisions_have_a_number_each() -> None:

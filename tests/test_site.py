@@ -1,12 +1,14 @@
 """The documents as a site: it builds without a warning, and what stands in code blocks is true."""
 
 import ast
+import importlib.util
 import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import click
@@ -19,7 +21,17 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 PAGES = [path for path in sorted(DOCS.rglob("*.md")) if "reference" not in path.relative_to(DOCS).parts]
-TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in [ROOT / "README.md", *PAGES]}
+OUTSIDE = ("README.md", "SECURITY.md", "CONTRIBUTING.md", "examples/README.md")
+TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in [*(ROOT / page for page in OUTSIDE), *PAGES]}
+# What filters of pages are about; a page that asks for another column adds it here.
+COLUMNS = {
+    "temperature": "double",
+    "lat": "double",
+    "lon": "double",
+    "station": "string",
+    "at": "timestamp",
+}
+CONTEXT = {"position": "struct<lat: double, lon: double>", "watch": "array<string>"}
 
 
 def blocks(page: str, *kinds: str) -> list[str]:
@@ -31,6 +43,34 @@ def test_python_in_a_page_is_python(page: str) -> None:
     for block in blocks(page, "python"):
         code = "\n".join(line.removeprefix(">>> ").removeprefix("... ") for line in block.splitlines())
         compile(code, page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+@pytest.mark.parametrize("page", [page for page in TEXTS if blocks(page, "json")])
+def test_json_in_a_page_is_json(page: str) -> None:
+    """A block is a document, or one on every line."""
+    for block in blocks(page, "json"):
+        try:
+            json.loads(block)
+        except ValueError:
+            for line in block.splitlines():
+                json.loads(line)
+
+
+@pytest.mark.parametrize("page", [page for page in TEXTS if blocks(page, "toml")])
+def test_toml_in_a_page_is_toml(page: str) -> None:
+    assert all(tomllib.loads(block) for block in blocks(page, "toml"))
+
+
+@pytest.mark.parametrize("page", [page for page in TEXTS if blocks(page, "sql")])
+def test_sql_in_a_page_is_a_filter(page: str) -> None:
+    from headgate.filters import parse_filter
+    from headgate.model import Schema
+    from headgate.model.schema import parse_type
+
+    context = {name: parse_type(text) for name, text in CONTEXT.items()}
+    for block in blocks(page, "sql"):
+        for line in block.splitlines():
+            assert parse_filter(line, Schema.of(COLUMNS), context).columns
 
 
 def _whole(document: object) -> bool:
@@ -95,6 +135,20 @@ def test_commands_in_a_page_exist_with_their_options(program: click.Group, page:
     text = FENCE.sub(lambda match: "" if match[2] == "python" else match[0], TEXTS[page])
     lines = [match[1] for match in COMMAND.finditer(text)]
     assert [(line, wrong) for line in lines if (wrong := _wrong(program, line))] == []
+
+
+@pytest.mark.parametrize("page", list(TEXTS))
+def test_targets_and_modules_in_a_page_exist(page: str) -> None:
+    """What `make` and `python -m` are called with."""
+    targets = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    shell = "\n".join(blocks(page, "", "console"))
+    called = [
+        *re.findall(r"^(?:\$ )?make ([a-z][a-z -]*)(?=$| *#| [A-Z])", shell, re.MULTILINE),
+        *re.findall(r"`make ([a-z][a-z -]*)", TEXTS[page]),
+    ]
+    assert {word for words in called for word in words.split()} - targets == set()
+    modules = re.findall(r"python -m ((?:headgate|headgate_studies)[\w.]*)", TEXTS[page])
+    assert [name for name in modules if importlib.util.find_spec(name.rstrip(".")) is None] == []
 
 
 def test_the_counts_of_the_papers_are_those_of_the_studies() -> None:

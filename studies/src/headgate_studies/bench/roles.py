@@ -34,6 +34,7 @@ ROLES: Mapping[str, tuple[str, str]] = {
     "spark": ("headgate[spark]", "headgate.pipeline.job, pyspark.sql"),
     "control": ("headgate[control]", "headgate.catalog, headgate.planning, headgate.tuning.deployment"),
     "service": ("headgate[service]", "headgate.service.runtime"),
+    "mqtt": ("headgate[service,mqtt]", "headgate.service.collecting.mqtt_session, paho.mqtt.client"),
     "all": ("headgate[all]", "headgate.cli.app, headgate.cli.up, headgate.cli.status, headgate.cli.tail"),
     "laboratory": ("headgate-studies", "headgate_studies.studies.charts, matplotlib.figure"),
 }
