@@ -185,12 +185,23 @@ class SimulatedFabric:
             case _:
                 raise TypeError(f"nobody can carry out {command!r}")
 
-    def publish(self, subject: str, data: Any, *, expect: int | None = None, replace: bool = False) -> int:
+    def publish(
+        self,
+        subject: str,
+        data: Any,
+        *,
+        expect: int | None = None,
+        replace: bool = False,
+        message_id: str | None = None,
+    ) -> int:
         """Append at the server, and let those know who wait for it."""
         now = self.wall_s + self.queue.now
         if isinstance(data, Block) and self.size_of(data) > self.max_block:
             raise TooLargeError(f"{subject}: a block of {self.size_of(data)} bytes is too large")
-        sequence = self.server.publish(subject, data, size=self.size_of(data), expect=expect, replace=replace, now=now)
+        size = self.size_of(data)
+        sequence = self.server.publish(
+            subject, data, size=size, expect=expect, replace=replace, message_id=message_id, now=now
+        )
         self.appended(subject, data, sequence)
         for waiting in [each for each in self._waiting if _concerns(each.command, subject)]:
             if self.random.random() >= self.hint_loss:

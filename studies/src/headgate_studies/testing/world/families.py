@@ -15,6 +15,7 @@ from headgate_studies.testing.world.damaged_values import VALUE_FAMILIES
 from headgate_studies.testing.world.dealt import GROUP_FAMILIES
 from headgate_studies.testing.world.doubled import DOUBLED_FAMILIES
 from headgate_studies.testing.world.narrowed import BANDWIDTH_FAMILIES
+from headgate_studies.testing.world.published import PUBLISHED_FAMILIES
 from headgate_studies.testing.world.scenario import AS_PLANNED, Action, Scenario, make_any
 from headgate_studies.testing.world.small import LIMITED, commits, small_scenario, subscription
 from headgate_studies.testing.world.thinned import THINNED_FAMILIES
@@ -274,5 +275,6 @@ FAMILIES: Final[tuple[Callable[[int, Random], Scenario], ...]] = (
     *BANDWIDTH_FAMILIES,
     *VALUE_FAMILIES,
     *THINNED_FAMILIES,
+    *PUBLISHED_FAMILIES,
 )
 _BY_NAME: Final = {family.__name__: family for family in FAMILIES}

@@ -15,6 +15,7 @@ from headgate_studies.testing.world.gateway_faults import GATEWAY_MUTANTS
 from headgate_studies.testing.world.ledger_faults import LEDGER_MUTANTS
 from headgate_studies.testing.world.mutant import Mutant
 from headgate_studies.testing.world.narrowed import BANDWIDTH_MUTANTS
+from headgate_studies.testing.world.published import PUBLISHED_MUTANTS
 from headgate_studies.testing.world.reader_faults import READER_MUTANTS
 from headgate_studies.testing.world.root_faults import ROOT_MUTANTS
 from headgate_studies.testing.world.sharing_faults import SHARING_MUTANTS
@@ -548,4 +549,5 @@ MUTANTS: Final = (
     *BANDWIDTH_MUTANTS,
     *VALUE_MUTANTS,
     *THINNED_MUTANTS,
+    *PUBLISHED_MUTANTS,
 )

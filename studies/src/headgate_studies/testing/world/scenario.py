@@ -64,6 +64,11 @@ class Scenario:
     gateway_messages: int = 0
     """How many messages the gateway of each site holds in memory; 0 where readers read their inboxes themselves."""
 
+    senders: int = 0
+    """How many senders publish at sites; where there are any, nothing else comes to the source."""
+    pace_s: float = 0.1
+    """How long a sender rests between two messages."""
+
     @property
     def forgets(self) -> bool:
         """Whether root logs give up their past while it runs."""

@@ -13,6 +13,7 @@ from headgate_studies.testing.world.deployed import Result
 from headgate_studies.testing.world.driver import SimulatedSource
 from headgate_studies.testing.world.narrowed import Bandwidths
 from headgate_studies.testing.world.oracle import StreamTruth
+from headgate_studies.testing.world.published import Publishing
 from headgate_studies.testing.world.scenario import Action
 from headgate_studies.testing.world.subscriber import BrokenPromise
 from headgate_studies.testing.world.tables import OldTables
@@ -88,6 +89,7 @@ class Simulation(ContextChanges, DamagedValues, OldTables, Bandwidths):
             self._start_relay(site)
         for name in self.snapshot.deployment.subscriptions:
             self._start_reader(name)
+        self._start_publishing()
         for action in self.scenario.actions:
             self.fabric.queue.at(action.time_s, self._act, action)
 
@@ -139,7 +141,7 @@ class Simulation(ContextChanges, DamagedValues, OldTables, Bandwidths):
         self.publish(replace(healed, revision=max(self.oracle.versions) + 1))
         for name in self.snapshot.deployment.subscriptions:
             self._revive_reader(name)
-        for stream in deployment.streams:
+        for stream in () if self.scenario.senders else deployment.streams:
             self._commit(Action(0.0, "commit", stream, number=3.0))
 
     def _drain(self) -> None:
@@ -159,7 +161,7 @@ class Simulation(ContextChanges, DamagedValues, OldTables, Bandwidths):
         raise BrokenPromise(f"{bound_s:g} s after the last fault {', '.join(self._behind())}")
 
     def _behind(self) -> list[str]:
-        found = []
+        found = self._unpublished()
         for stream, source in self.sources.items():
             truth = self.oracle.streams[stream]
             if truth.read < len(source.values) or self.booked.get(stream, 0) < truth.head:
