@@ -1,7 +1,7 @@
 """Rows that are published at sites and go up to the root: senders that move, the sites' machines, a family, its faults.
 
 What goes up is carried by the product (`headgate.relay.upward`). A sender has one message under way and sends it again
-under the same id until it hears that it is stored, at another site where it has moved, as `headgate.client.sender` does.
+under the same id until it hears that it is stored, at another site where it has moved, as `headgate.client.sender`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headgate.relay.upward import UpwardMachine
 from headgate.virtual.fabric import SERVER
 from headgate.wire.parcel import Parcel
 from headgate_studies.testing.world.codec import PlainCodec
-from headgate_studies.testing.world.deployed import World
+from headgate_studies.testing.world.commits import Commits
 from headgate_studies.testing.world.mutant import Mutant
 from headgate_studies.testing.world.scenario import Action, Scenario
 from headgate_studies.testing.world.small import small_scenario, subscription
@@ -42,7 +42,7 @@ class SimulatedSender:
     """The rows of the message that is under way."""
 
 
-class Publishing(World):
+class Publishing(Commits):
     """Publishes at sites; each method with one `Action` is a kind of change or fault of the scenario."""
 
     def _start_publishing(self) -> None:
@@ -134,10 +134,6 @@ class Publishing(World):
             self._places[parcel.origin] = item.sequence
             source.values += map(int, values)
         self._give(_STREAM)
-
-    def _give(self, stream: str) -> None:
-        """Give the drivers that wait for it the batch that is to run."""
-        raise NotImplementedError
 
     def _unpublished(self) -> list[str]:
         """Senders of whose messages some are not at the root yet."""

@@ -28,7 +28,7 @@ _NEAR: Final = 0.25
 _MOST_EVENTS: Final = 50_000
 
 
-class Simulation(ContextChanges, DamagedValues, OldTables, Bandwidths):
+class Simulation(ContextChanges, Publishing, DamagedValues, OldTables, Bandwidths):
     """Runs one scenario."""
 
     def run(self) -> Result:
