@@ -1,5 +1,7 @@
 """Hostile filters are refused before the work that they ask for is begun; large honest ones are cheap to normalise."""
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -331,3 +333,11 @@ def test_runs_of_wildcards_mean_what_one_means(pattern, same):
 
     assert matched(pattern) == matched(same)
     assert any(matched(pattern))
+
+
+def test_every_hostile_filter_stands_in_the_table_of_the_documentation() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "hostile-filters.md").read_text(encoding="utf-8")
+    rows = {cells[0].strip(): float(cells[1]) for line in page.splitlines() if len(cells := line.split("|")[1:-1]) == 3
+            and cells[1].strip()[:1].isdigit()}  # fmt: skip
+    assert rows.keys() == {each.name for each in HOSTILE}
+    assert max(rows.values()) < 50.0
