@@ -24,10 +24,10 @@ from headgate.tuning.search import TOLERANCE, Options, Tuner
 from headgate.tuning.shape import Shape
 from headgate.tuning.steps import make_before_break
 from headgate_studies.bench.tuning_streams import stream_figures
-from headgate_studies.bench.tuning_traffic import approximation_figures, traffic_figures
 from headgate_studies.models.combinations import CombinationReport, compare_trees, objectives
 from headgate_studies.models.interleavings import Model
 from headgate_studies.workloads.tuning import plane_overlay, random_shape, zipf_profiles
+from headgate_studies.workloads.tuning_traffic import approximation_figures, traffic_figures
 
 _BATCH = 25
 

@@ -6,11 +6,11 @@ from dataclasses import asdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from headgate_studies.bench.tuning_traffic import approximated
 from headgate_studies.studies import charts
 from headgate_studies.studies.papers import XPORT
 from headgate_studies.studies.study import FAILS, PARTLY, REPRODUCES, Parameters, Statement, Study
 from headgate_studies.studies.xport import mean_text, system
+from headgate_studies.workloads.tuning_traffic import approximated
 
 if TYPE_CHECKING:
     import pandas as pd

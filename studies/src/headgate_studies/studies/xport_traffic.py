@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headgate_studies.bench.tuning_traffic import TYPES, traffic_cases, traffic_of
 from headgate_studies.studies import charts
 from headgate_studies.studies.intervals import band
 from headgate_studies.studies.papers import XPORT
 from headgate_studies.studies.study import FAILS, PARTLY, REPRODUCES, Parameters, Statement, Study
+from headgate_studies.workloads.tuning_traffic import TYPES, traffic_cases, traffic_of
 
 if TYPE_CHECKING:
     import pandas as pd
