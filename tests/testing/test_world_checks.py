@@ -79,3 +79,14 @@ def test_sums_and_pins_that_cannot_be_read_are_made_again() -> None:
         assert result.violation is None
         lost += result.sums_lost
     assert lost > 0
+
+
+def test_old_copies_and_exchanged_logs_are_refused_or_do_no_harm() -> None:
+    results = [Simulation(named_scenario("put_back", seed)).run() for seed in range(6)]
+    assert [each.violation for each in results] == [None] * 6
+    told = sum(each.told for each in results)
+    faults = ("old_inbox", "old_root", "old_state", "old_server", "exchange_logs")
+    assert 0 < told <= sum(each.faults[kind] for each in results for kind in faults)
+    with planted(BY_NAME["a log that ends before it was seen is started on"]):
+        found = [str(Simulation(named_scenario("put_back", seed)).run().violation) for seed in range(3)]
+    assert any("a start goes on with logs that end" in each for each in found)

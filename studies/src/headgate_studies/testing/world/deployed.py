@@ -61,6 +61,7 @@ class Result:
     versions_deleted: int = 0
     in_flight_checks: int = 0
     sums_lost: int = 0
+    told: int = 0
     violation: str | None = None
 
 
@@ -110,6 +111,7 @@ class World:
         self._buried: set[str] = set()  # relays that are not started again for now
         self.locked = False
         self._under_way_s = 0.0  # what is on narrow links when they are mended still takes so long
+        self._standing = False  # whether everything is stopped for now
         self._sums_damaged: set[str] = set()  # streams whose stored sums were damaged
         self._doomed: dict[str, float] = {}  # drivers that die with their next pin, and for how long
 

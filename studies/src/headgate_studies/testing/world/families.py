@@ -16,6 +16,7 @@ from headgate_studies.testing.world.dealt import GROUP_FAMILIES
 from headgate_studies.testing.world.doubled import DOUBLED_FAMILIES
 from headgate_studies.testing.world.narrowed import BANDWIDTH_FAMILIES
 from headgate_studies.testing.world.published import PUBLISHED_FAMILIES
+from headgate_studies.testing.world.put_back_faults import PUT_BACK_FAMILIES
 from headgate_studies.testing.world.scenario import AS_PLANNED, Action, Scenario, make_any
 from headgate_studies.testing.world.small import LIMITED, commits, small_scenario, subscription
 from headgate_studies.testing.world.thinned import THINNED_FAMILIES
@@ -276,5 +277,6 @@ FAMILIES: Final[tuple[Callable[[int, Random], Scenario], ...]] = (
     *VALUE_FAMILIES,
     *THINNED_FAMILIES,
     *PUBLISHED_FAMILIES,
+    *PUT_BACK_FAMILIES,
 )
 _BY_NAME: Final = {family.__name__: family for family in FAMILIES}

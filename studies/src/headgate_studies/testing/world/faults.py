@@ -16,6 +16,7 @@ from headgate_studies.testing.world.ledger_faults import LEDGER_MUTANTS
 from headgate_studies.testing.world.mutant import Mutant
 from headgate_studies.testing.world.narrowed import BANDWIDTH_MUTANTS
 from headgate_studies.testing.world.published import PUBLISHED_MUTANTS
+from headgate_studies.testing.world.put_back_faults import PUT_BACK_MUTANTS
 from headgate_studies.testing.world.reader_faults import READER_MUTANTS
 from headgate_studies.testing.world.root_faults import ROOT_MUTANTS
 from headgate_studies.testing.world.sharing_faults import SHARING_MUTANTS
@@ -550,4 +551,5 @@ MUTANTS: Final = (
     *VALUE_MUTANTS,
     *THINNED_MUTANTS,
     *PUBLISHED_MUTANTS,
+    *PUT_BACK_MUTANTS,
 )

@@ -14,6 +14,7 @@ from headgate_studies.testing.world.driver import SimulatedSource
 from headgate_studies.testing.world.narrowed import Bandwidths
 from headgate_studies.testing.world.oracle import StreamTruth
 from headgate_studies.testing.world.published import Publishing
+from headgate_studies.testing.world.put_back import PutBack
 from headgate_studies.testing.world.scenario import Action
 from headgate_studies.testing.world.subscriber import BrokenPromise
 from headgate_studies.testing.world.tables import OldTables
@@ -28,7 +29,7 @@ _NEAR: Final = 0.25
 _MOST_EVENTS: Final = 50_000
 
 
-class Simulation(ContextChanges, Publishing, DamagedValues, OldTables, Bandwidths):
+class Simulation(ContextChanges, Publishing, DamagedValues, PutBack, OldTables, Bandwidths):
     """Runs one scenario."""
 
     def run(self) -> Result:
