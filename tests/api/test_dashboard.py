@@ -15,7 +15,7 @@ from tests.api.browser import logged_in, serious, visit
 from headgate.protocol.reports import CostPoint, TunedStep, TuningReport
 from headgate.wire.message import json_text
 from headgate_studies.testing.browser import open_chromium, why_not
-from headgate_studies.testing.showcase import Showcase, Stage
+from headgate_studies.testing.showcase import Showcase, Stage, document
 
 pytestmark = [pytest.mark.nats, pytest.mark.live, pytest.mark.skipif(why_not() is not None, reason=str(why_not()))]
 
@@ -32,14 +32,17 @@ def page(stage: Stage) -> Iterator[Any]:
         yield found
 
 
-@pytest.mark.long
 def test_a_link_is_shown_as_declared_and_as_used(page: Any) -> None:
     visit(page, "sites?link=london-%3Eship", "Sites and links")
     chosen = page.locator("tr.chosen")
-    chosen.wait_for()
+    for place, words in ((3, "bit/s"), (5, re.compile("bit/s.*arrives"))):  # after a second report of the relays
+        chosen.locator("td").nth(place).filter(has_text=words).wait_for()
     cells = chosen.locator("td").all_inner_texts()
     assert cells[0] == "fleet, weather"
-    assert cells[2:4] == ["48 kbit/s", "capacity"]
+    assert cells[2] == "48 kbit/s\ncapacity"
+    assert re.fullmatch(r"(≥ )?\d+(\.\d)? k?bit/s.*", cells[3], re.DOTALL)
+    assert re.fullmatch(r"\d+(\.\d)? k?bit/s\narrives \d+(\.\d)? k?bit/s", cells[5])
+    page.get_by_text("declared 48 kbit/s (capacity), measured").wait_for()
     page.locator(".chart .one[d]").first.wait_for()
     page.get_by_role("button", name="paris", exact=True).click()
     page.get_by_role("heading", name="paris", exact=True).wait_for()
@@ -60,7 +63,6 @@ def test_dead_letters_have_their_reason(page: Any) -> None:
     page.get_by_text("patient string, key").wait_for()
 
 
-@pytest.mark.long
 def test_a_subscription_shows_its_path_its_ledger_and_its_rows(page: Any) -> None:
     visit(page, "subscription/fleet-port", "fleet-port")
     page.locator(".path .stop", has_text="ship").wait_for()
@@ -73,6 +75,11 @@ def test_a_subscription_shows_its_path_its_ledger_and_its_rows(page: Any) -> Non
     matched, delivered, reduced, expired, in_flight, difference = terms
     assert matched == delivered + reduced + expired + in_flight
     assert (difference, reduced > 0) == (0, True)
+    visit(page, "subscription/fleet-tens", "fleet-tens")
+    page.get_by_text("Each row comes over both, and is delivered once").wait_for()
+    ways = [page.get_by_role("list", name=name, exact=True).locator(".stop") for name in ("Path", "Second path")]
+    assert [way.all_inner_texts() for way in ways] == [["paris", "lyon", "rome"], ["paris", "rome"]]
+    page.get_by_text("of the stream's rows").wait_for()
     visit(page, "subscription/weather-quarter", "weather-quarter")
     page.get_by_text("every 2 by 2 points").wait_for()
     painted = page.evaluate(
@@ -142,9 +149,20 @@ def test_a_plan_is_proposed_and_refused_by_the_operator(page: Any) -> None:
     visit(page, "plan", "Plan")
     page.get_by_role("button", name="Propose one now").click()
     page.locator(".tag", has_text="pending").wait_for()
+    proposed = page.locator("section", has=page.get_by_role("heading", name="Proposed plan"))
+    said = re.search(r"(\d+) moves?\.", proposed.inner_text())
+    assert said is not None
+    moved = proposed.get_by_role("region", name="Who gets another parent").locator("tbody tr").all_inner_texts()
+    assert len(moved) == int(said[1]) > 0
+    before = document()["plan"]
+    for site, stream, parent, after in (each.split("\t") for each in moved):
+        assert before[stream].get(site, "joins") == parent != after
     page.get_by_role("button", name="Reject").click()
     page.locator(".tag", has_text="rejected").wait_for()
-    page.get_by_text("Revision 1: apply").wait_for()
+    page.locator("summary", has_text="Revision 1: apply").click()
+    first = page.locator("details[open]")
+    first.get_by_text("Nothing was predicted of it").wait_for()
+    assert first.locator("tbody tr").first.inner_text().split("\t")[2] == "joins"
 
 
 def test_tuning_is_shown_as_cost_over_time_with_each_transformation(stage: Stage, page: Any) -> None:
@@ -208,7 +226,6 @@ PAGES = [
 ]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("place", "heading"), PAGES)
 def test_axe_finds_nothing_serious_and_nothing_is_wider_than_the_window(page: Any, place: str, heading: str) -> None:
     visit(page, place, heading)
@@ -333,6 +350,7 @@ def test_the_overview_names_who_is_not_served_and_the_link(page: Any) -> None:
     worst = page.locator("section", has=page.get_by_role("heading", name="Who does not get what they asked for"))
     assert {"fleet-port", "weather-ship"} <= {each.inner_text() for each in worst.locator("li a").all()}
     assert page.locator(".map .site").count() == 8
+    assert page.locator(".map .second").count() == 1  # of fleet-tens
     assert page.locator(".map .land").get_attribute("d").startswith("M")
     page.locator("#pulse-text", has_text="not met").wait_for()
     page.locator(".map a.site", has_text="ship").focus()

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.nats
 
 def test_an_overview_has_links_with_rates_and_attainment_pages(tmp_path: Path, nats_url: str) -> None:
     many = {f"n{number:02}": {"site": "mid", "where": f"vehicle = 'v{number:03}'"} for number in range(20)}
-    document = small(all={"site": "leaf", "quality": {"at_least": 0.5}}, **many)
+    document = small(all={"site": "leaf", "quality": {"at_least": 0.5}, "paths": 2}, **many)
     document["links"] = {"default_delay": "5 ms", "pairs": [{"between": ["root", "mid"], "capacity": "1 Mbit/s"}]}
 
     async def work(api: Api) -> None:
@@ -33,9 +33,12 @@ def test_an_overview_has_links_with_rates_and_attainment_pages(tmp_path: Path, n
         async def carried() -> Any:
             found = await api.json("GET", "/api/overview")
             link = next((each for each in found["links"] if each["name"] == "root->mid"), None)
-            return found if link and link["bytes_per_s"] else None
+            second = [each["name"] for each in found["links"] if each["second"]]
+            return found if link and link["bytes_per_s"] and second else None
 
         found = await until(carried)
+        (second,) = [each for each in found["links"] if each["second"]]
+        assert (second["name"], second["second"], second["planned"]) == ("root->leaf", ["fleet"], False)
         link = next(each for each in found["links"] if each["name"] == "root->mid")
         assert (link["limit_bytes_per_s"], link["limited_by"], link["streams"]) == (125_000, "capacity", ["fleet"])
         assert link["load"] == pytest.approx(link["bytes_per_s"] / 125_000)

@@ -112,7 +112,10 @@ def _sites(
 
 
 def _links(here: Gateway, snapshot: Snapshot, status: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every link that the plan uses or that has carried rows, in the direction in which it carries them."""
+    """Every link that the plan uses or that has carried rows, in the direction in which it carries them.
+
+    `second` has the streams of which it is the second path to a site (`paths: 2`).
+    """
     used: dict[tuple[str, str], set[str]] = {}
     for stream, tree in snapshot.plan.trees.items() if snapshot.plan else ():
         for child, parent in tree.parents.items():
@@ -120,6 +123,11 @@ def _links(here: Gateway, snapshot: Snapshot, status: Mapping[str, Any]) -> list
     for name in status["links"]:
         one, _, other = name.partition("->")
         used.setdefault((one, other), set())
+    second: dict[tuple[str, str], list[str]] = {}
+    for child, site in status["sites"].items():
+        for stream, parent in sorted(site["second_parents"].items()):
+            second.setdefault((parent, child), []).append(stream)
+            used.setdefault((parent, child), set())
     found = []
     for (one, other), streams in sorted(used.items()):
         name = f"{one}->{other}"
@@ -138,6 +146,7 @@ def _links(here: Gateway, snapshot: Snapshot, status: Mapping[str, Any]) -> list
                 "to": other,
                 "planned": bool(streams),
                 "streams": sorted(streams or now.get("streams", [])),
+                "second": second.get((one, other), []),
                 "bytes_per_s": rate,
                 "messages_per_s": here.rates.of("links", name, "messages"),
                 "lost_rows_per_s": here.rates.of("links", name, "reduced"),

@@ -89,7 +89,7 @@ def take_pictures(directory: Path) -> None:
                         _ask_what_if(page)
                     if name == "why":
                         page.locator(".paragraph").wait_for()
-                    whole = name == "subscription"  # its field is further down
+                    whole = name in ("subscription", "sites")  # the field, and the links, are further down
                     path = directory / f"{name}-{theme}.webp"
                     page.screenshot(path=str(path), type="webp", quality=80, full_page=whole)
     _take_tuning(directory)

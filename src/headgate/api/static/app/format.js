@@ -10,6 +10,9 @@ export const count = (value) => (value == null ? NONE : Math.abs(value) >= 1e6 ?
 export const perSecond = (value) =>
   value == null ? NONE : `${value >= 100 ? whole.format(value) : value.toFixed(value && value < 10 ? 1 : 0)}/s`;
 
+/** A figure that may be larger. */
+export const atLeast = (words) => `≥ ${words}`;
+
 /** @param {number|null|undefined} bytesPerS as bits, which bandwidths are written in */
 export function bits(bytesPerS) {
   if (bytesPerS == null) return NONE;

@@ -76,7 +76,7 @@ export class Graph {
     this.legend = h("ul", { class: "legend" },
       [["good", "load below 75 %"], ["warn", "75 to 95 %"], ["bad", "full, or gives up rows"], ["", "not measured"]].map(([tone, words]) =>
         h("li", {}, h("span", { class: `key ${tone}` }), words)),
-      h("li", {}, "Width: bytes a second. A filled core: root of a stream."));
+      h("li", {}, "Width: bytes a second. A filled core: root of a stream. Dashed: a second path."));
     this.node = h("div", {}, this.picture, this.legend);
     this.links = new Keyed(this.lines, () => this.#link(), (node, item) => this.#showLink(node, item));
     this.sites = new Keyed(this.dots, (item) => this.#site(item), (node, item) => this.#showSite(node, item));
@@ -131,7 +131,7 @@ export class Graph {
     const tone = loadTone(item.load, item.lost_rows_per_s ?? 0);
     const width = item.bytes_per_s === null ? 1.5 : 1.5 + 5.5 * Math.sqrt(item.bytes_per_s / this.most);
     attribute(line, "d", `M${x1.toFixed(1)} ${y1.toFixed(1)}Q${cx.toFixed(1)} ${cy.toFixed(1)} ${x2.toFixed(1)} ${y2.toFixed(1)}`);
-    attribute(line, "class", `link ${tone}`);
+    attribute(line, "class", `link ${tone}${!item.planned && item.second.length ? " second" : ""}`);
     attribute(line, "stroke-width", width.toFixed(1));
     // The arrow's head lies on the middle of the curve.
     const [mx, my] = [(x1 + 2 * cx + x2) / 4, (y1 + 2 * cy + y2) / 4];
@@ -143,7 +143,7 @@ export class Graph {
     attribute(label, "y", (my + across[1] * 24 + 4).toFixed(1));
     text(label, item.load !== null && (tone === "bad" || tone === "warn") ? percent(item.load) : "");
     text(title, `${arrow(item.name)}: ${bits(item.bytes_per_s)}${item.limit_bytes_per_s ? ` of ${bits(item.limit_bytes_per_s)} (${item.limited_by})` : ""}` +
-      `${item.lost_rows_per_s ? `, gives up ${perSecond(item.lost_rows_per_s)}` : ""}; ${item.streams.join(", ")}`);
+      `${item.lost_rows_per_s ? `, gives up ${perSecond(item.lost_rows_per_s)}` : ""}; ${item.streams.join(", ")}${item.second.length ? `; second path of ${item.second.join(", ")}` : ""}${item.off ? `; ${item.off}` : ""}`);
   }
 
   #site(item) {

@@ -42,10 +42,11 @@ export function make() {
     ].filter(Boolean));
   });
   const loads = new Keyed(links, () => h("li"), (node, each) => {
-    replace(node, `${percent(each.load)}|${bits(each.bytes_per_s)}|${perSecond(each.lost_rows_per_s)}|${each.queued_rows}`, () => [
+    replace(node, `${percent(each.load)}|${bits(each.bytes_per_s)}|${perSecond(each.lost_rows_per_s)}|${each.queued_rows}|${each.off}`, () => [
       h("div", { class: "row" }, h("a", { href: `#/sites?link=${encodeURIComponent(each.name)}` }, arrow(each.name)), gauge(each.load, loadTone(each.load, each.lost_rows_per_s))),
       h("div", { class: "faint" }, `${bits(each.bytes_per_s)}; ${each.limited_by === "capacity" ? `capacity ${bits(each.limit_bytes_per_s)}` : `${each.limited_by ?? "no limit"}${each.limit_bytes_per_s ? ` ${bits(each.limit_bytes_per_s)}` : ""}`}${each.lost_rows_per_s ? ` · gives up ${perSecond(each.lost_rows_per_s)}` : ""}${each.queued_rows ? ` · ${several(each.queued_rows, "row")} wait` : ""}`),
-    ]);
+      each.off ? h("div", {}, tag("warn", each.off), ` measured ${bits(each.measured_bytes_per_s)}`) : null,
+    ].filter(Boolean));
   });
   const nobody = h("p", { class: "faint" }, "Nobody: everybody gets what they asked for.");
   const node = h("div", {},
@@ -79,7 +80,7 @@ export function make() {
       graph.show(found);
       people.show(found.worst.slice(0, 6), (each) => each.name);
       nobody.hidden = found.worst.length > 0;
-      const fullest = found.links.filter((each) => each.planned).sort((a, b) => Number(b.lost_rows_per_s > 0) - Number(a.lost_rows_per_s > 0) || (b.load ?? -1) - (a.load ?? -1));
+      const fullest = found.links.filter((each) => each.planned || each.second.length).sort((a, b) => Number(b.lost_rows_per_s > 0) - Number(a.lost_rows_per_s > 0) || (b.load ?? -1) - (a.load ?? -1));
       loads.show(fullest.slice(0, 5), (each) => each.name);
       alertsPanel.hidden = !found.alerts.length;
       replace(alerts, JSON.stringify(found.alerts), () => found.alerts.map((each) => h("li", {},

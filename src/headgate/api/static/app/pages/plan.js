@@ -24,6 +24,24 @@ function tree(root, parents) {
 /** The difference of two plans as steps, cut where there are many. */
 const stepList = (steps) => (steps?.length ? h("ul", {}, steps.slice(0, MOST).map((each) => h("li", {}, each)), steps.length > MOST ? h("li", { class: "faint" }, `and ${steps.length - MOST} more`) : null) : h("p", { class: "faint" }, "No member gets another parent."));
 
+/** Who gets another parent, from whom to whom, cut where there are many. */
+function moveTable(moved) {
+  if (!moved?.length) return h("p", { class: "faint" }, "No member gets another parent.");
+  const row = (each) => h("tr", {}, h("th", { scope: "row", class: "text" }, each.site), h("td", { class: "text" }, each.stream), h("td", { class: "text" }, each.from ?? "joins"), h("td", { class: "text" }, each.to ?? "leaves"));
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Who gets another parent" }, h("table", {}, h("caption", { class: "sr" }, "Who gets another parent"),
+    h("thead", {}, h("tr", {}, ["Site", "Stream", "Parent before", "Parent after"].map((each) => h("th", { scope: "col", class: "text" }, each)))),
+    h("tbody", {}, moved.slice(0, MOST).map(row))), moved.length > MOST ? h("p", { class: "faint" }, `and ${moved.length - MOST} more`) : null);
+}
+
+const rounded = (value) => (value === null ? "–" : Number(value.toPrecision(3)).toString());
+
+/** What a change was predicted to bring, and what tuning measured of it. */
+function brought(each) {
+  if (each.quality_after !== null) return h("p", {}, "Predicted quality ", h("strong", {}, `${quality(each.quality)} → ${quality(each.quality_after)}`), each.by ? `, by ${each.by}` : "");
+  if (each.tuned) return h("p", {}, `${each.tuned.transformation}: cost `, h("strong", {}, `${rounded(each.tuned.cost)} → ${rounded(each.tuned.cost_predicted)}`), ` predicted, ${rounded(each.tuned.cost_measured)} measured (${each.tuned.objective})`);
+  return h("p", { class: "faint" }, "Nothing was predicted of it: no plan was compared with the one before.");
+}
+
 function slider(title, words, change) {
   const input = h("input", { type: "range", min: -STEPS, max: STEPS, value: 0, step: 1 });
   const value = h("output", {}, words(1));
@@ -124,7 +142,8 @@ export async function make() {
       h("h2", {}, "Proposed plan"),
       proposal ? h("div", {},
         h("p", {}, tag(proposal.state === "pending" ? "warn" : "plain", proposal.state), ` by ${proposal.by}, ${clock(proposal.time_ms)}: quality ${quality(proposal.quality ?? null)} → ${quality(proposal.quality_proposed ?? null)}, ${several(proposal.moves, "move")}.`),
-        stepList(proposal.steps),
+        moveTable(proposal.moved),
+        h("details", {}, h("summary", {}, "Steps of the change"), stepList(proposal.steps)),
         proposal.state === "pending" ? h("div", { class: "row" }, h("button", { class: "main", type: "button", onclick: decide("approve") }, "Approve"), h("button", { type: "button", onclick: decide("reject") }, "Reject")) : null) : h("p", { class: "faint" }, "None was made."),
       h("p", {}, h("button", { type: "button", onclick: async (event) => {
         event.target.disabled = true;
@@ -142,7 +161,8 @@ export async function make() {
     if (!(await has("/api/plan/history"))) return;
     const { plans } = await get("/api/plan/history", { limit: 20 });
     past.hidden = false;
-    replace(past, JSON.stringify(plans.map((each) => each.revision)), () => [h("h2", {}, "Plans before"), h("ul", { class: "list" }, plans.map((each) => h("li", {}, h("details", {}, h("summary", {}, `Revision ${each.revision}: ${each.what} (${several(each.moves, "move")})`), h("p", { class: "faint" }, String(each.time)), stepList(each.steps)))))]);
+    replace(past, JSON.stringify(plans.map((each) => [each.revision, each.quality_after, each.tuned])), () => [h("h2", {}, "Plans before"), h("ul", { class: "list" }, plans.map((each) => h("li", {}, h("details", {}, h("summary", {}, `Revision ${each.revision}: ${each.what} (${several(each.moves, "move")}${each.quality_after === null ? "" : `, quality ${quality(each.quality)} → ${quality(each.quality_after)}`})`),
+      h("p", { class: "faint" }, new Date(each.time).toLocaleString("en-GB")), brought(each), moveTable(each.moved), h("details", {}, h("summary", {}, "Steps of the change"), stepList(each.steps))))))]);
   }
 
   const askSoon = settled(400, ask);

@@ -2,11 +2,21 @@
 import { get, has, named, overview, send } from "../api.js";
 import { Chart, History } from "../charts.js";
 import { h, Table } from "../dom.js";
-import { arrow, bits, bytes, count, percent, perSecond, seconds } from "../format.js";
+import { arrow, atLeast, bits, bytes, count, percent, perSecond, seconds } from "../format.js";
 import { gauge, loadTone, tag, trouble } from "../parts.js";
 import { remember } from "../place.js";
 
+/** What the receiver has seen a link carry; while nothing waits for it, it may carry more. */
+const measured = (each) => (each.measured_bytes_per_s == null ? "–" : each.measured_busy ? bits(each.measured_bytes_per_s) : atLeast(bits(each.measured_bytes_per_s)));
+
 const limitOf = (declared, measured) => (declared === null ? `${bits(measured)} measured` : bits(declared));
+
+/** A column with a figure, and under it in small what belongs to it. */
+const under = (title, figure, more) => ({
+  title,
+  text: (each) => `${figure(each)}|${more(each)?.textContent ?? more(each)}`,
+  node: (each) => [figure(each), more(each) ? h("small", {}, more(each)) : null].filter(Boolean),
+});
 
 export function make({ settings }) {
   let chosen = settings.get("link") ? ["links", settings.get("link")] : settings.get("site") ? ["sites", settings.get("site")] : null;
@@ -37,19 +47,21 @@ export function make({ settings }) {
   const links = new Table("Links", [
     { title: "Link", key: "name", left: true, node: pick("links") },
     { title: "Streams", left: true, text: (each) => each.streams.join(", ") },
-    { title: "Carries", text: (each) => bits(each.bytes_per_s) },
-    { title: "Limit", text: (each) => bits(each.limit_bytes_per_s) },
-    { title: "of", left: true, text: (each) => each.limited_by ?? "" },
     { title: "Load", text: (each) => `${percent(each.load)}${each.lost_rows_per_s > 0}`, node: (each) => gauge(each.load, loadTone(each.load, each.lost_rows_per_s)) },
-    { title: "Waits", text: (each) => count(each.queued_rows) },
-    { title: "Oldest", text: (each) => seconds(each.queued_s) },
+    under("Declared", (each) => bits(each.declared_bytes_per_s ?? each.limit_bytes_per_s), (each) => each.limited_by),
+    under("Measured", measured, (each) => each.off && tag("warn", each.off)),
+    { title: "May send", text: (each) => bits(each.budget_bytes_per_s) },
+    under("Sends", (each) => bits(each.bytes_per_s), (each) => (each.used_bytes_per_s == null ? null : `arrives ${bits(each.used_bytes_per_s)}`)),
+    under("Waits", (each) => count(each.queued_rows), (each) => (each.queued_rows ? `oldest ${seconds(each.queued_s)}` : null)),
     { title: "Gives up", text: (each) => perSecond(each.lost_rows_per_s) },
-    { title: "Delay declared", text: (each) => seconds(each.delay_s) },
-    { title: "measured", text: (each) => seconds(each.latency_s) },
+    under("Delay", (each) => seconds(each.latency_s), (each) => `declared ${seconds(each.delay_s)}`),
+    { title: "Round trip", text: (each) => seconds(each.round_trip_s) },
+    { title: "Sent again", text: (each) => percent(each.resent) },
   ]);
+  links.table.classList.add("tight");
   const charts = {
     sites: [new Chart("Bytes on its links", bits), new Chart("Rows that wait", count), new Chart("Processor", percent)],
-    links: [new Chart("Bytes", bits), new Chart("Rows that wait, rows given up a second", count), new Chart("Latency", seconds)],
+    links: [new Chart("Bytes", bits), new Chart("Rows that wait, rows given up a second", count), new Chart("Latency and round trip", seconds)],
   };
   const title = h("h2", {}, "Over time");
   const shown = h("div", { class: "grid" });
@@ -88,7 +100,8 @@ export function make({ settings }) {
   const node = h("div", {}, h("h1", {}, "Sites and links"),
     h("div", { class: "grid" },
       h("section", { class: "panel" }, h("h2", {}, "Sites"), sites.node),
-      h("section", { class: "panel" }, h("h2", {}, "Links"), links.node),
+      h("section", { class: "panel" }, h("h2", {}, "Links"), links.node,
+        h("p", { class: "faint" }, "Measured is what the receiver has seen a link carry: with ≥ nothing has waited for it yet, so that it may carry more. A sender may send the smaller of what is declared and what was measured while rows waited. Round trip and what was sent again are known of links between hosts.")),
       detail));
   look();
   return {
@@ -118,10 +131,11 @@ export function make({ settings }) {
         charts.sites[1].show([["rows", history.level("queued_rows")]]);
         charts.sites[2].show([["of one core", history.rate("cpu_s")]]);
       } else {
-        facts.textContent = `${now.streams.join(", ")}; limit ${bits(now.limit_bytes_per_s)}${now.limited_by ? ` (${now.limited_by})` : ""}; ${count(now.reduced)} rows given up since the start.`;
-        charts.links[0].show([["carried", history.rate("bytes")]], now.limited_by === "capacity" ? now.limit_bytes_per_s : null, "capacity");
+        facts.textContent = `${now.streams.join(", ")}${now.second?.length ? ` (second path of ${now.second.join(", ")})` : ""}; declared ${bits(now.declared_bytes_per_s ?? now.limit_bytes_per_s)}${now.limited_by ? ` (${now.limited_by})` : ""}, measured ${measured(now)}, may send ${bits(now.budget_bytes_per_s)}${now.off ? `: ${now.off}` : ""}; ${count(now.reduced)} rows given up since the start.`;
+        charts.links[0].show([["sent", history.rate("bytes")], ["measured", history.level("measured_bytes_per_s")]], now.limited_by === "capacity" ? now.limit_bytes_per_s : null, "capacity");
         charts.links[1].show([["wait", history.level("queued_rows")], ["given up a second", history.rate("reduced")]]);
-        charts.links[2].show([["measured", history.level("latency_s")]], now.delay_s, "declared");
+        const trips = history.level("round_trip_s");
+        charts.links[2].show([["latency", history.level("latency_s")], ...(trips.some(([, value]) => value !== null) ? [["round trip", trips]] : [])], now.delay_s, "declared");
       }
     },
   };

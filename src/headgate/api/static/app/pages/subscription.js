@@ -3,9 +3,16 @@ import { get, has, named, overview, send, user } from "../api.js";
 import { Chart, History } from "../charts.js";
 import { h, replace, text } from "../dom.js";
 import { FieldPicture } from "../field.js";
-import { bits, count, percent, perSecond, quality, seconds, several } from "../format.js";
+import { bits, bytes, count, percent, perSecond, quality, seconds, several } from "../format.js";
 import { Figures, loadTone, nameLink, stateTag, trouble } from "../parts.js";
 import { Sample } from "../sample.js";
+
+/** The share of the stream's rows that it matches; by few rows that were drawn at random, until the planner has measured it. */
+function matchedText({ matched_share: share, matched_sample: sample }) {
+  if (share === null) return "not measured yet";
+  const by = sample ? ` (${percent(sample.at_least)} to ${percent(sample.at_most)}, by ${several(sample.rows, "row")} drawn at random)` : "";
+  return `${percent(share)} of the stream's rows${by}`;
+}
 
 /** A subscription to a stream of several roots has a part at each. */
 function parts(found) {
@@ -23,7 +30,10 @@ export async function make({ subject: name }) {
   const history = new History("subscriptions", name);
   const state = h("span");
   const figures = new Figures(["Quality", "Contract", "Drop", "Delay since commit", "Delay since event", "Ladder level", "In flight"]);
-  const path = h("ol", { class: "path" });
+  const path = h("ol", { class: "path", "aria-label": "Path" });
+  const second = h("ol", { class: "path", "aria-label": "Second path" });
+  const about = h("p", { class: "faint" });
+  const secondPath = h("div", { hidden: true }, h("h3", {}, "Second path"), second, about);
   const reason = h("p");
   const estimated = h("p", { class: "faint" });
   const ledger = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Ledger" });
@@ -79,7 +89,7 @@ export async function make({ subject: name }) {
     subscription.region ? ["Region", JSON.stringify(subscription.region)] : null,
     ["Columns", subscription.select?.join(", ") ?? "all"],
     subscription.context ? ["Context", JSON.stringify(subscription.context)] : null,
-    ["Matches", found.matched_share === null ? "not measured yet" : `${percent(found.matched_share)} of the stream's rows`],
+    ["Matches", matchedText(found)],
     ["Shared with", found.sharing > 1 ? `${several(found.sharing - 1, "other")} of the same class (${found.class})` : "nobody"],
     ["Tolerates", `drop ${percent(subscription.quality?.drop)}, delay ${subscription.quality?.delay ?? "–"}`],
     subscription.policy ? ["Policy", JSON.stringify(subscription.policy)] : null,
@@ -91,15 +101,26 @@ export async function make({ subject: name }) {
       h("span", { class: "row end" }, h("a", { class: "button", href: `#/why?subscription=${named(name)}` }, "Why is a row missing?"), h("a", { class: "button", href: `#/new?copy=${named(name)}` }, "Change or copy"), pause, h("button", { type: "button", onclick: end }, "End"))),
     ended, figures.node,
     h("div", { class: "grid" },
-      h("section", { class: "panel half" }, h("h2", {}, "Path through the tree"), path, reason, h("h2", {}, "Ledger"), ledger, estimated),
+      h("section", { class: "panel half" }, h("h2", {}, "Path through the tree"), path, secondPath, reason, h("h2", {}, "Ledger"), ledger, estimated),
       h("section", { class: "panel half" }, h("h2", {}, "As it was asked for"), h("dl", { class: "pairs" }, terms.flatMap(([term, value]) => [h("dt", {}, term), h("dd", {}, value)]))),
       ...Object.values(charts).map((each) => h("section", { class: "panel third" }, each.node)),
       picture?.node, sample.given, sample.node));
 
-  function showPath(all) {
+  function showPaths(all, paths) {
     const { parents } = all.streams[subscription.stream] ?? { parents: {} };
     const stops = [subscription.site];
     while (stops[0] in parents && stops.length < 99) stops.unshift(parents[stops[0]]);
+    drawPath(path, stops, all);
+    secondPath.hidden = !paths;
+    if (!paths) return;
+    const other = paths.ways[1];
+    second.hidden = !other;
+    if (other) drawPath(second, other, all);
+    const shared = paths.shared.length ? ` It shares ${paths.shared.join(", ")} with the first.` : "";
+    text(about, other ? `${paths.in_use > 1 ? "Each row comes over both, and is delivered once" : "It is not in use now"}: ${bytes(paths.second_bytes)} over its last link since the start.${shared}` : "It asks for two paths and has one: no site above its parent can serve it too.");
+  }
+
+  function drawPath(path, stops, all) {
     const hops = stops.slice(1).map((to, place) => all.links.find((each) => each.name === `${stops[place]}->${to}`) ?? { name: `${stops[place]}->${to}` });
     const key = JSON.stringify(hops.map((each) => [each.name, bits(each.bytes_per_s), percent(each.load), each.queued_rows, perSecond(each.lost_rows_per_s)]));
     replace(path, key, () => stops.flatMap((stop, place) => [
@@ -139,7 +160,7 @@ export async function make({ subject: name }) {
         [count(now.in_flight), now.queued_rows ? `${count(now.queued_rows)} in queues` : ""],
       ]);
       text(reason, attained.reason?.text ?? "");
-      showPath(all);
+      showPaths(all, now.paths);
       showLedger(now);
       history.add(all.time_ms, { ...now, quality: attained.quality, commit_delay_ms: now.commit_delay_ms?.mean ?? null, event_delay_ms: now.event_delay_ms?.mean ?? null });
       charts.rates.show([["matched", history.rate("matched")], ["delivered", history.rate("delivered")], ["given up", history.rate("reduced")]]);
