@@ -186,14 +186,16 @@ async def open_showcase(
     many: int = 0,
     every_s: float = 1.0,
     tuned: bool = False,
+    relays: bool = False,
 ) -> AsyncIterator[Showcase]:
     """Run the deployment, read its subscriptions, commit rows and serve the API, for as long as the block lasts.
 
-    With `many` subscriptions there are no relays, which would take the processor that the page is measured on: what was
-    matched and what is in flight changes for each of them every second, and nothing is delivered.
+    With `many` subscriptions there are no relays unless `relays` says so, as they would take the processor that the
+    page is measured on: what was matched and what is in flight changes for each of them every second, and nothing is
+    delivered.
     """
     deployment = parse_deployment(yaml.safe_dump(document(many, tuned=tuned)), "showcase.yaml", GENERATOR_SCHEMAS)
-    settings = Settings(state_dir=directory, nats=nats, namespace=namespace, job=False, relays=not many)
+    settings = Settings(state_dir=directory, nats=nats, namespace=namespace, job=False, relays=relays or not many)
     token = make_token(directory)
     listening = listen("127.0.0.1:0")
     async with open_runtime(settings, deployment) as runtime:

@@ -83,7 +83,7 @@ export async function make({ subject: name }) {
     ["Stream", subscription.stream],
     ["Site", subscription.site],
     // Without a filter it names what its owner may no longer see, and gets nothing.
-    ["Filter", found.filter ? found.filter.where || "everything" : `${subscription.where} (it names what you may not see any more, so nothing comes)`],
+    ["Filter", found.filter ? (found.filter.where.replace(/^TRUE$/, "") || "everything") : `${subscription.where} (it names what you may not see any more, so nothing comes)`],
     found.filter?.simplified && found.filter.simplified !== found.filter.where ? ["Simplified", found.filter.simplified] : null,
     subscription.resolution ? ["Resolution", JSON.stringify(subscription.resolution)] : null,
     subscription.region ? ["Region", JSON.stringify(subscription.region)] : null,
