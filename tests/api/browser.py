@@ -22,7 +22,7 @@ def logged_in(browser: Any, showcase: Showcase, **settings: Any) -> Iterator[Any
         page.on(
             "console", lambda said: errors.append(f"{said.location['url']}: {said.text}") if _is_error(said) else None
         )
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)
         page.goto(showcase.login())
         yield page
         assert not errors, errors
