@@ -36,6 +36,9 @@ FILE_FORMATS: Final = frozenset({"csv", "json", "xml", "text", "orc", "parquet",
 REBUILT: Final = FILE_FORMATS | {"generator", "mqtt", "nats", "nats-core", "netcdf", "zarr"}
 """Sources whose checkpoint can be written anew: the offsets in a manifest, and lists of files, say all there is."""
 
+FORGETFUL: Final = frozenset({"socket"})
+"""Sources that keep nothing and whose offsets count from each connection: every start of a query begins anew."""
+
 
 class CheckpointVerdict(Enum):
     """What to do with a checkpoint before a query starts."""
@@ -104,9 +107,14 @@ def resume(
     """Bring a stream's checkpoint directory into agreement with its root log before its query starts.
 
     Returns the lineage of its batches. With `accept`, a checkpoint that the root log does not lead up to is taken as it
-    is: a manifest without rows says so in the root log, and declares the rows that the log has lost.
+    is: a manifest without rows says so in the root log, and declares the rows that the log has lost. The checkpoint of
+    a source that is forgetful is never used again.
     """
     directory.mkdir(parents=True, exist_ok=True)
+    if stream.source.format in FORGETFUL:
+        shutil.rmtree(directory / "spark", ignore_errors=True)
+        (directory / "lineage").unlink(missing_ok=True)
+        accept = True
     logs, checkpoint = fabric.logs, SparkCheckpoint(directory / "spark")
     stored = fabric.last(logs.root(stream.name), logs.commit(stream.name))
     last = decode_manifest(stored.data) if stored else None

@@ -70,6 +70,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "pipeline": Benchmark(
         "headgate_studies.bench.pipeline", "the whole Spark job with 500,000 profiles against no matching"
     ),
+    "cluster": Benchmark(
+        "headgate_studies.bench.cluster", "a standalone cluster of 1, 2 and 4 executors with 500,000 profiles"
+    ),
     "replay": Benchmark(
         "headgate_studies.bench.replay", "1.3 million recorded events through a deployment, against DuckDB"
     ),
