@@ -122,7 +122,8 @@ def list_users(
     for each in users:
         streams = ("; ".join(_part(name, each["grants"].get(name)) for name in each["subscribes"]) or "-",
                    " ".join(each["publishes"]) or "-")  # fmt: skip
-        sheet.add_row(each["name"], each["role"], *streams, day_of(each["issued_s"]), day_of(each["expires_s"]))
+        role = each["role"] + (" (out: sent too much)" if each.get("out_until_s") else "")
+        sheet.add_row(each["name"], role, *streams, day_of(each["issued_s"]), day_of(each["expires_s"]))
     o.wide_console().print(sheet)
 
 

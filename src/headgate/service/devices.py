@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +35,8 @@ class DeviceDesk:
         self._server = server
         self._logs = logs
         self._audit = audit
+        self.out: Callable[[], Mapping[str, float]] = dict
+        """Until when each key is out that has sent too much."""
 
     @property
     def verbs(self) -> dict[str, Handler]:
@@ -66,7 +69,8 @@ class DeviceDesk:
         return {**_shown(device), "password": password}
 
     async def _list(self, _: Request) -> dict[str, Any]:
-        return {"devices": [_shown(each) for each in Devices.read(self._directory()).devices.values()]}
+        out, found = self.out(), Devices.read(self._directory()).devices.values()
+        return {"devices": [{**_shown(each), "out_until_s": out.get(each.key)} for each in found]}
 
     async def _revoke(self, request: Request) -> dict[str, Any]:
         """Put a device out: the server ends its connection."""
@@ -77,7 +81,9 @@ class DeviceDesk:
         assert self._server is not None
         system = str(directory / SYSTEM_FILE)
         async with await Fabric.connect(self._server.url, self._logs, user_credentials=system) as fabric:
-            statement = Keys.open(directory).account(DEVICES, found.revoked)
+            statement = Keys.open(directory).account(
+                DEVICES, {**found.revoked, **dict.fromkeys(self.out(), int(time.time()))}
+            )
             answer = json.loads(await fabric.request(_UPDATE, statement.encode()))
             if answer.get("data", {}).get("code") != _OK:
                 raise HeadgateError(f"the server did not take the revocation: {answer.get('error')}")

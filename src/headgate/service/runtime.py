@@ -58,6 +58,7 @@ from headgate.service.observer import Observer
 from headgate.service.outboxes import make_outboxes
 from headgate.service.pages import Page
 from headgate.service.processes import JobProcess
+from headgate.service.publish_watch import PublishWatch
 from headgate.service.purging import PurgerMachine
 from headgate.service.relays import Relays
 from headgate.service.replanning import Replanner
@@ -104,7 +105,13 @@ class Runtime:
         self.machine = MachineWatch(fabric, settings.state_dir, server, reserve_bytes, self._pause, self._resume)
         self.audit = Audit(settings.state_dir)
         self.people = self.control.people = People(server, fabric.logs, self.audit)
-        self.control.more |= DeviceDesk(server, fabric.logs, self.audit).verbs
+        devices = DeviceDesk(server, fabric.logs, self.audit)
+        self.control.more |= devices.verbs
+        self.publishers: PublishWatch | None = None
+        if server is not None and self.control.limits.publish_bytes_per_s is not None:
+            rate = self.control.limits.publish_bytes_per_s
+            self.publishers = PublishWatch(server, fabric.logs, rate, lambda: self.people.registry)
+            self.people.out = devices.out = self.publishers.out
         self.inviting: Inviting | None = None
         if server is not None:
             self.inviting = Inviting(fabric, server, self.people, lambda: self.control.contexts.snapshot.deployment)
@@ -188,6 +195,8 @@ class Runtime:
             gate.deal = dealers.answer
             self._spawn(gate.run(), "gate")
             self._spawn(self.people.run(), "users")
+        if self.publishers is not None:
+            self._spawn(self.publishers.run(), "what users send")
         if self.inviting is not None:
             self._spawn(self.inviting.run(), "hosts that join")
         self._spawn(self.control.suspender.run(), "filters that take too long")

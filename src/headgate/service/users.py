@@ -49,6 +49,8 @@ class People:
         """The deployment in force, which grants have to fit."""
         self.settle: Settle = _no_subscriptions
         """Brings the subscriptions of users to what their grants leave of them."""
+        self.out: Callable[[], Mapping[str, float]] = dict
+        """Until when each key is out that has sent too much."""
         self._unsettled = False
         self.registry = Registry() if server is None else Registry.read(server.directory)
 
@@ -184,7 +186,8 @@ class People:
             self._audit.record(author_of(request), what, {what.rsplit(maxsplit=1)[-1]: shown})
 
     async def _list(self, _: Request) -> dict[str, Any]:
-        return {"users": [_shown(user) for user in self.registry.users.values()]}
+        out = self.out()
+        return {"users": [{**_shown(user), "out_until_s": out.get(user.key)} for user in self.registry.users.values()]}
 
     async def _store(self, registry: Registry) -> None:
         """Keep the registry, then tell the server who is out; a server that is started later reads it by itself."""
@@ -200,7 +203,8 @@ class People:
             ) as system:
                 answering = RoleBook.read(directory).answering(keys)
                 for account in (HOME, PEOPLE):
-                    stated = keys.account(account, registry.revoked, answering if account == HOME else None)
+                    revoked = {**registry.revoked, **dict.fromkeys(self.out(), _now_s())}
+                    stated = keys.account(account, revoked, answering if account == HOME else None)
                     answer = json.loads(await system.request(_UPDATE, stated.encode()))
                     if answer.get("data", {}).get("code") != _OK:
                         raise HeadgateError(f"the server did not take the revocation: {answer.get('error')}")
