@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import headgate
 from headgate.errors import HeadgateError
+from headgate.pipeline.encrypting import encryption, is_encrypted, refused_hint
 from headgate.pipeline.java import java_home
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def make_session(
     The process's environment gets what the JVM and the Python workers inherit: JAVA_HOME, PYSPARK_PYTHON (workers run
     this interpreter), SPARK_LOCAL_IP and SPARK_LOCAL_DIRS for a local master, and this package's place on PYTHONPATH,
     so that workers run the same Headgate whether it is installed or a checkout. With an `archive`
-    (`headgate.pipeline.packing`) executors of a cluster need nothing but a Python of the same version. Sources are
+    (`headgate.pipeline.packing`) executors of a cluster need nothing but a Python of the same version. What passes
+    between driver and executors of a cluster is encrypted (`headgate.pipeline.encrypting`). Sources are
     registered. A session that already runs in this process is returned with the settings that it was started with.
     """
     from pyspark.sql import SparkSession
@@ -51,7 +53,7 @@ def make_session(
         return running
     _prepare_environment(master, state_dir, archive)
     builder = SparkSession.builder.appName(name).master(master)
-    ours = {**settings(master, state_dir), **_carried(archive)}
+    ours = {**settings(master, state_dir), **_carried(archive), **encryption(master, options, state_dir)}
     given = dict(options)
     if _JAVA_OPTIONS in given:  # a list of flags, of which the later one wins
         given[_JAVA_OPTIONS] = f"{ours[_JAVA_OPTIONS]} {given[_JAVA_OPTIONS]}"
@@ -62,9 +64,9 @@ def make_session(
     except Exception as error:
         java = getattr(error, "java_exception", None)
         reason = str(java.getMessage() if java is not None else error).strip().split("\n", 1)[0]
-        raise SessionError(
-            f"Spark did not start on {master!r}: {reason}", hint="check --master and the Spark options"
-        ) from error
+        standalone = master.startswith("spark:") and is_encrypted(master, options)
+        hint = refused_hint(state_dir) if standalone else "check --master and the Spark options"
+        raise SessionError(f"Spark did not start on {master!r}: {reason}", hint=hint) from error
     from headgate.pipeline.sources.reading import register_sources
 
     register_sources(spark)

@@ -79,6 +79,7 @@ KINDS: Final = (
     StoredKind("where the HTTP API is", "http/address", backed_up=False),
     StoredKind("the limits of users, for gateways", "http/limits", backed_up=False),
     StoredKind("what the HTTP API said", "http/http.log", backed_up=False),
+    StoredKind("the secret of a Spark cluster", "spark-cluster.conf"),
     StoredKind("the format of the directory", "format"),
     StoredKind("that this is a demonstration", "demo"),
     StoredKind("which site a host is", "site.json"),
