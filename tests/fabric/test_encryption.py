@@ -277,6 +277,48 @@ def test_the_http_api_shows_no_row_where_tls_is_on(tmp_path: Path, encrypted: bo
     assert len(recorder.seen) > 200
 
 
+@pytest.mark.long
+def test_the_http_api_lets_nobody_in_without_a_certificate_of_its_authority(tmp_path: Path) -> None:
+    certificates, strangers = Certificates(tmp_path / "tls"), Certificates(tmp_path / "strangers")
+    document = {
+        "sites": {"root": {}},
+        "streams": {"notes": {"root": "root", "source": {"format": "nats"}, "schema": {"text": "string"}}},
+    }
+
+    async def run() -> None:
+        settings = Settings(
+            state_dir=tmp_path / "state",
+            job=False,
+            http=True,
+            http_address="127.0.0.1:0",
+            http_tls=(str(certificates.cert), str(certificates.key)),
+            http_tls_ca=str(certificates.ca),
+        )
+        async with open_runtime(settings, parse_deployment(yaml.safe_dump(document), "test.yaml")) as runtime:
+            assert runtime.face is not None
+            headers = {"Authorization": f"Bearer {read_token(tmp_path / 'state')}"}
+
+            async def status(own: Certificates | None, *, known: bool = True) -> int | None:
+                trust = ssl.create_default_context(cafile=str(certificates.ca))
+                if own is not None:
+                    trust.load_cert_chain(own.cert, own.key)
+                given = headers if known else {}
+                async with httpx.AsyncClient(headers=given, verify=trust, timeout=60, trust_env=False) as http:
+                    with contextlib.suppress(httpx.TransportError):
+                        return (await http.get(f"{runtime.face.address}/api/sites")).status_code
+                    return None
+
+            async def served() -> bool:
+                return await status(certificates) == 200
+
+            await until(served)
+            assert await status(None) is None
+            assert await status(strangers) is None
+            assert await status(certificates, known=False) == 401  # a certificate is no token
+
+    asyncio.run(run())
+
+
 async def _certificate(port: int, certificates: Certificates) -> bytes:
     trust = ssl.create_default_context(cafile=str(certificates.ca))
     _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust)

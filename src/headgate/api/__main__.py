@@ -31,7 +31,9 @@ async def run(config: FaceConfig) -> None:
         async with await Client.connect(config.url, namespace=config.namespace, **config.nats_options) as client:
             aside = asyncio.create_task(keep_quarantine(client.fabric, "http"))
             part = ServedPart(limits=config.limits)
-            async with serving(client, listening, read_token(state_dir), state_dir, config.tls, part) as gateway:
+            async with serving(
+                client, listening, read_token(state_dir), state_dir, config.tls, part, config.tls_ca
+            ) as gateway:
                 work = [aside, asyncio.create_task(keep_vitals(client.fabric, "http"), name="vitals")]
                 if config.mqtt:
                     bridge = Bridge(gateway, config.url, state_dir / "nats")

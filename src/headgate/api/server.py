@@ -76,10 +76,12 @@ async def serving(
     state_dir: Path | None,
     tls: tuple[str, str] | None = None,
     part: ServedPart | None = None,
+    tls_ca: str | None = None,
 ) -> AsyncIterator[Gateway]:
     """Serve the API, or a part of it, on a listening socket for as long as the block lasts.
 
-    `tls` has the files of a certificate and its key; they are read again when they are replaced.
+    `tls` has the files of a certificate and its key; they are read again when they are replaced. With `tls_ca`, the
+    file of an authority, whoever connects needs a certificate that it has signed, beside a token.
     """
     limit_buffers(listening)
     host, port = listening.getsockname()[:2]
@@ -98,6 +100,8 @@ async def serving(
         ws_per_message_deflate=False,
         ssl_certfile=None if tls is None else tls[0],
         ssl_keyfile=None if tls is None else tls[1],
+        ssl_ca_certs=tls_ca,
+        ssl_cert_reqs=ssl.CERT_NONE if tls_ca is None else ssl.CERT_REQUIRED,
     )
     server = _Server(config)
     running = asyncio.create_task(server.run_here(listening), name="http")

@@ -29,6 +29,9 @@ def gateway(
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM), to serve by TLS.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
+    tls_ca: Annotated[
+        Path | None, typer.Option(help="Certificates (PEM) of the authority that readers' certificates need.")
+    ] = None,
     memory: Annotated[str, typer.Option(help="How much of what came lately is held for readers.")] = "64 MiB",
     at: o.ConnectionOptions = o.HERE,
     logs: o.Logging = o.WARNINGS,
@@ -49,8 +52,10 @@ def gateway(
     configure(logs.log_level, logs.log_format)
     if (tls_cert is None) != (tls_key is None):
         raise HeadgateError("a certificate needs its key", hint="give both --tls-cert and --tls-key")
+    if tls_ca is not None and tls_cert is None:
+        raise HeadgateError("certificates of readers are asked for by TLS only", hint="give --tls-cert and --tls-key")
     files = None if tls_cert is None or tls_key is None else (str(tls_cert.absolute()), str(tls_key.absolute()))
-    place = GatewayPlace(site, http or "127.0.0.1:0", files, int(parse_bytes(memory)))
+    place = GatewayPlace(site, http or "127.0.0.1:0", files, tls_ca, int(parse_bytes(memory)))
     asyncio.run(_run(place, at, Teller(logs.log_format)))
 
 
@@ -61,6 +66,7 @@ class GatewayPlace:
     site: str
     address: str
     tls: tuple[str, str] | None
+    tls_ca: Path | None
     memory_bytes: int
 
 
@@ -88,8 +94,9 @@ async def _run(place: GatewayPlace, at: o.ConnectionOptions, tell: Teller) -> No
             close = nearest(site, sites)
             raise HeadgateError(f"no site {site!r}", hint=f"did you mean {close!r}?" if close else None)
         stop, token = stopping(), make_token(at.state_dir)
+        authority = None if place.tls_ca is None else str(place.tls_ca.absolute())
         part = ServedPart(site, read_limits(at.state_dir), place.memory_bytes)
-        async with serving(client, listening, token, at.state_dir, tls, part):
+        async with serving(client, listening, token, at.state_dir, tls, part, authority):
             work = [
                 asyncio.create_task(keep_quarantine(client.fabric, f"gateway-{site}")),
                 asyncio.create_task(keep_vitals(client.fabric, f"gateway-{site}")),

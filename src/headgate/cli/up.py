@@ -117,6 +117,10 @@ class HttpOptions:
     http_tls: Annotated[
         bool, typer.Option("--http-tls", help="Serve the HTTP API by TLS, with the certificate of --tls-cert.")
     ] = False
+    http_tls_ca: Annotated[
+        Path | None,
+        typer.Option(help="Certificates (PEM) of the authority that clients' certificates need, with --http-tls."),
+    ] = None
     no_http: Annotated[bool, typer.Option("--no-http", help="Serve no HTTP API.")] = False
 
 
@@ -196,6 +200,7 @@ def up(
         http=not web.no_http,
         http_address=web.http,
         http_tls=_http_tls(server.tls_cert or place.certificate, server.tls_key or place.key) if web.http_tls else None,
+        http_tls_ca=_http_tls_ca(web.http_tls_ca, encrypted=web.http_tls),
     )
     limit_s = parse_duration(host.for_) if host.for_ else None
     asyncio.run(_up(settings, deployment, limit_s, Teller(logs.log_format)))
@@ -211,6 +216,12 @@ def _http_tls(certificate: Path | str | None, key: Path | str | None) -> tuple[s
     if certificate is None or key is None:
         raise HeadgateError("--http-tls needs a certificate and its key", hint="give --tls-cert and --tls-key")
     return str(Path(certificate).absolute()), str(Path(key).absolute())
+
+
+def _http_tls_ca(authority: Path | None, *, encrypted: bool) -> str | None:
+    if authority is not None and not encrypted:
+        raise HeadgateError("certificates of clients are asked for by TLS only", hint="give --http-tls, too")
+    return None if authority is None else str(authority.absolute())
 
 
 def _listening(

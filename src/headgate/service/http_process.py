@@ -42,6 +42,8 @@ class FaceConfig:
     tls: tuple[str, str] | None = None
     """The files of a certificate and its key, where it speaks TLS."""
     mqtt: bool = False
+    tls_ca: str | None = None
+    """The file of the authority that signs its clients' certificates, where they need one."""
     limits: RequestLimits = field(default_factory=RequestLimits)
     """What one user may take."""
 

@@ -280,6 +280,7 @@ class Runtime:
             settings.http_tls,
             settings.listening is not None and settings.listening.mqtt is not None,
             limits=self.control.limits,
+            tls_ca=settings.http_tls_ca,
         )
         note_limits(settings.state_dir, config.limits)
         self.face = FaceProcess(listening, config)

@@ -58,6 +58,8 @@ class Settings:
     """Where to serve the HTTP API; None is the usual port of loopback, or any where that is taken."""
     http_tls: tuple[str, str] | None = None
     """The files of a certificate and its key, for serving it by TLS."""
+    http_tls_ca: str | None = None
+    """The file of the authority that has signed the certificates of those who may connect."""
 
     @property
     def checkpoints(self) -> Path:
