@@ -33,66 +33,7 @@ pytestmark = [pytest.mark.nats, pytest.mark.live, pytest.mark.long, pytest.mark.
 
 STEP = 400
 WATCHED = ("all", "s10", "s25")
-<<<<<<< HEAD
 WORKERS = ("one", "two")
-=======
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-@contextmanager
-def cluster(directory: Path, properties: Path | None = None) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """A master and two workers, each in a directory of its own; they have Python, and no library of ours.
-
-    `properties` are in their `conf/spark-defaults.conf`.
-    """
-    import pyspark
-
-    home, port = Path(pyspark.__file__).parent, free_port()
-    # By name alone: where no such interpreter is on the path, the one that this environment was made from.
-    environment = {
-        "PATH": os.pathsep.join([str(Path(sys.base_prefix) / "bin"), "/usr/bin", "/bin"]),
-        "SPARK_HOME": str(home),
-        "JAVA_HOME": str(java_home()),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "HOME": str(directory),
-    }
-    if properties is not None:
-        (directory / "conf").mkdir(parents=True)
-        (directory / "conf" / "spark-defaults.conf").write_text(properties.read_text())
-        environment["SPARK_CONF_DIR"] = str(directory / "conf")
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(name: str, *arguments: str) -> None:
-        place = directory / name
-        place.mkdir(parents=True)
-        with (place / "said.txt").open("wb") as said:
-            command = [str(home / "bin" / "spark-class"), *arguments]
-            options: dict[str, Any] = {"cwd": place, "env": environment, "start_new_session": True}
-            started.append(subprocess.Popen(command, stdout=said, stderr=said, **options))
-
-    url = f"spark://127.0.0.1:{port}"
-    at = ("--host", "127.0.0.1")
-    start("master", "org.apache.spark.deploy.master.Master", *at, "--port", str(port), "--webui-port", str(free_port()))
-    for name in ("one", "two"):
-        ours = ("--cores", "1", "--memory", "1g", "--work-dir", str(directory / name / "work"))
-        start(name, "org.apache.spark.deploy.worker.Worker", *at, *ours, "--webui-port", str(free_port()), url)
-    try:
-        yield url, started
-    finally:
-        for process in started:
-            end(process)
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait(timeout=30)
->>>>>>> 22e13cc3 (Encrypt what a Spark cluster's driver and executors send each other by default; record loopback to see it)
 
 
 def deployment(directory: Path) -> Path:

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.pipeline.test_cluster import cluster
 
 from headgate.pipeline.encrypting import (
     CLUSTER_FILE,
@@ -23,6 +22,7 @@ from headgate.pipeline.encrypting import (
     encryption,
     is_encrypted,
 )
+from headgate_studies.spark_cluster import SparkCluster
 
 MARKED = "planted text of row"
 # The text comes into being on executors, and nothing of it goes through Python, whose sockets are not Spark's.
@@ -82,9 +82,13 @@ def test_no_row_is_seen_between_executors_where_it_is_encrypted(tmp_path: Path, 
         "spark.authenticate=true" if encrypted else "spark.authenticate=false",
     ]
     properties = cluster_file(state) if encrypted else None
-    with cluster(tmp_path / "cluster", properties) as (url, _), recording() as seen:
+    with SparkCluster(tmp_path / "cluster", properties) as cluster, recording() as seen:
+        cluster.start_master()
+        for name in ("one", "two"):
+            cluster.start_worker(name)
+        cluster.wait(2)
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, url, str(state), *options],
+            [sys.executable, "-c", PROGRAM, cluster.url, str(state), *options],
             capture_output=True,
             text=True,
             timeout=600,

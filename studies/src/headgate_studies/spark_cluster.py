@@ -36,10 +36,12 @@ class SparkCluster:
     one that is started again goes on with the workers and applications of the one before.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, properties: Path | None = None) -> None:
+        """`properties` are given to all in `conf/spark-defaults.conf`."""
         import pyspark
 
         self.directory = directory
+        self._properties = properties
         self.port, self.page_port = free_port(), free_port()
         self._home = Path(pyspark.__file__).parent
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -110,6 +112,11 @@ class SparkCluster:
             "SPARK_DAEMON_JAVA_OPTS": java,
             "HOME": str(self.directory),
         }
+        if self._properties is not None:
+            settings = self.directory / "conf" / "spark-defaults.conf"
+            settings.parent.mkdir(parents=True, exist_ok=True)
+            settings.write_text(self._properties.read_text(encoding="utf-8"), encoding="utf-8")
+            environment["SPARK_CONF_DIR"] = str(settings.parent)
         command = [str(self._home / "bin" / "spark-class"), *arguments[:1], "--host", host, *arguments[1:]]
         with (place / "said.txt").open("ab") as said:
             options: dict[str, Any] = {"cwd": place, "env": environment, "start_new_session": True}
