@@ -40,6 +40,7 @@ from headgate.fabric.place import choose_port
 from headgate.fabric.tokens import API, make_user_token
 from headgate.pipeline.sources import GENERATOR_SCHEMAS, generate
 from headgate.pipeline.worker import Address
+from headgate.protocol.deals import Dealt, MemberCall
 from headgate.service.access import make_token
 from headgate.service.http_process import address_of, listen
 from headgate.service.runtime import Runtime, open_runtime
@@ -77,9 +78,39 @@ _VERBS: Final = (
     "machine",
     "user-add",
     "user-revoke",
+    "user-grant",
+    "user-ungrant",
+    "user-list",
+    "user-rotate",
+    "device-add",
+    "device-list",
+    "device-revoke",
+    "invite",
+    "pause",
+    "resume",
+    "change",
+    "plan-propose",
+    "plan-approve",
+    "plan-reject",
+    "plan-history",
+    "tune",
+    "lines",
 )
 _API: Final = ("STREAM.INFO", "STREAM.PURGE", "STREAM.DELETE", "STREAM.MSG.GET", "STREAM.MSG.DELETE", "DIRECT.GET",
                "STREAM.UPDATE", "CONSUMER.CREATE", "STREAM.SNAPSHOT")  # fmt: skip
+# Where nothing may have been stored yet: outboxes of sites, inputs, services of sites that serve parts of grids.
+_UNUSED: Final = (
+    *(f"hg.outbox.{site}.{stream}.{kind}" for site in ("root", "leaf") for stream in ("fleet", "notes")
+      for kind in ("rows", "unsent")),
+    "hg.in.fleet", "hg.in.notes", "hg.in.notes.unsent", "hg.grid.leaf.eve", "hg.grid.leaf.root", "hg.repair.leaf",
+)  # fmt: skip
+_BODIES: Final[tuple[dict[str, Any], ...]] = (
+    {"name": OWNED, "stream": "fleet", "site": "leaf", "where": "speed > 0"},
+    {"target": 0.5},
+    {"changes": ["site leaf upload=1bit/s"]},
+    {"values": {"limit": 1.0}},
+    {"resolution": {"space": "1/2"}},
+)
 # What every user may read: that there is a revision, and what of it is its own.
 _EVERYBODYS: Final = ("hg.catalog.head", "hg.catalog.runs", "hg.tables.")
 
@@ -106,7 +137,16 @@ class Trespasser:
     async def ask(self) -> None:
         """One request of any kind."""
         kinds = (
-            *(self._control, self._read, self._write, self._publish, self._api, self._impersonate, self._lead_astray),
+            *(
+                self._join,
+                self._control,
+                self._read,
+                self._write,
+                self._publish,
+                self._api,
+                self._impersonate,
+                self._lead_astray,
+            ),
             self._over_http,
         )
         kind = self._random.choice(kinds)
@@ -157,7 +197,32 @@ class Trespasser:
             ({}, {"names": [OWNED]}, {"contexts": {OWNED: {"limit": 3.0}}}, {"subscriptions": {OWNED: wanted}})
         )
         request |= {"subscription": wanted, "change": choice((True, False)), "by": "ada", "operator": True}
-        await self._asked(choice(_VERBS), json.dumps(request).encode())
+        verb = choice(_VERBS)
+        if verb.startswith(("user-", "device-", "invite")):
+            request |= {
+                "name": choice(("ada", "eve", "new")),
+                "stream": "fleet",
+                "subscribe": ["*"],
+                "publishes": ["*"],
+            }
+        request |= {"changes": ["site leaf upload=1bit/s"], "patch": {"sites": {"leaf": None}}}
+        await self._asked(verb, json.dumps(request).encode())
+
+    async def _join(self) -> None:
+        """As a member of the group of another: to join, to take rows and to say that they were dealt with."""
+        turn, done, leave = self._random.randrange(9), self._random.choice(([], [1, 2, 3])), self._random.random() < 0.3
+        name, said = f"{OWNED[:-1]}2", []
+        for whose in (OWNED, name):
+            each = MemberCall(name=whose, member="one", session="x", turn=turn, done=done, leave=leave, wait_s=0.0)
+            try:
+                answer = await self._connection.request(f"hg.as.{self._name}.deal", each.encode(), timeout=2)
+            except (TimeoutError, nats.errors.Error):
+                return
+            said.append(Dealt.decode(answer.data))
+        if len(said[0].seqs) or said[0].rows is not None or not said[0].error:
+            self._outcome.leaked.append("somebody joined another's group")
+        if said[0].error.replace(OWNED, name) != said[1].error:
+            self._outcome.leaked.append(f"deal: {said[0].error} and {said[1].error}")
 
     async def _read(self) -> None:
         subject = self._subject()
@@ -187,7 +252,7 @@ class Trespasser:
     async def _over_http(self) -> None:
         """Any operation of the HTTP API about what is another's; what is nobody's must be answered alike."""
         method, path = self._random.choice(self._paths)
-        body = self._random.choice((None, {}, {"names": [OWNED]}, {"site": "root"}, {"position": "x"}))
+        body = self._random.choice((None, {}, {"names": [OWNED]}, {"site": "root"}, {"position": "x"}, *_BODIES))
         answers = []
         for name in (OWNED, f"{OWNED[:-1]}2"):
             place = path.replace("{name}", name).replace("{one}", "root").replace("{other}", "leaf")
@@ -248,7 +313,7 @@ async def campaign(seed: int, requests: int, directory: Path) -> TrespassOutcome
             connection = await nats.connect(
                 runtime.listens_at, user_credentials=file, inbox_prefix=b"_INBOX_eve", error_cb=_quiet
             )
-            subjects = [each for log in before for each in before[log]]
+            subjects = [*(each for log in before for each in before[log]), *_UNUSED]
             paths = await _operations(web)
             eve = Trespasser(connection, web, paths, "eve", subjects, list(before), outcome)
 

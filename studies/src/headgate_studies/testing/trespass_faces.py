@@ -89,6 +89,7 @@ def trespass_by_cli(url: str, credentials: str, owned: str, requests: int, place
         ["unsubscribe", owned], ["context", owned, "limit=1"], ["pause", owned], ["resume", owned], ["detach", owned],
         ["tail", owned, "--count", "1"], ["refine", owned, "--space", "1/2"],
         ["subscribe", owned, "--stream", "fleet", "--site", "leaf"],
+        ["user", "rotate", "ada", "--out", str(place / "ada.creds")], ["user", "grant", "ada", "--stream", "fleet"],
     ]  # fmt: skip
     for _ in range(requests):
         command = chosen.choice(commands)
