@@ -45,7 +45,7 @@ def test_requests_without_the_right_come_to_nothing(tmp_path: Path) -> None:
     assert outcome.kinds["in a role"] == 200
     assert outcome.kinds["mqtt subscribe"] + outcome.kinds["mqtt publish"] == 40
     assert outcome.kinds["at the prompt"] == 4
-    assert len(outcome.kinds) == 15
+    assert len(outcome.kinds) == 16
 
 
 @pytest.mark.long

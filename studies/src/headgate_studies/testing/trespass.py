@@ -203,6 +203,8 @@ class Trespasser:
                 "name": choice(("ada", "eve", "new")),
                 "stream": "fleet",
                 "subscribe": ["*"],
+                "publish": ["*"],
+                "reads": ["*"],
                 "publishes": ["*"],
             }
         request |= {"changes": ["site leaf upload=1bit/s"], "patch": {"sites": {"leaf": None}}}
