@@ -33,6 +33,7 @@ _WAIT_S: Final = 400.0
 _IDLE_S: Final = 5.0
 _EVERY_S: Final = 0.5
 FAST: Final = "speed > 90"
+SHED_AFTER_S: Final = 2.0
 
 
 def deployment_text(hosts: int, narrow: str = "") -> str:
@@ -46,7 +47,7 @@ def deployment_text(hosts: int, narrow: str = "") -> str:
     document = {
         "sites": {name: {"upload": upload, "download": "40 Mbit/s"} for name, upload in uploads.items()},
         "links": {"default_delay": "10 ms"},
-        "options": {"shed_after": "2 s"},
+        "options": {"shed_after": f"{SHED_AFTER_S:g} s"},
         "streams": {
             "fleet": {
                 "root": "root",
@@ -193,7 +194,10 @@ def _status(running: RunningDeployment) -> dict[str, Any]:
     home = running.lab.hosts[running.home]
     command = [sys.executable, "-m", "headgate.cli.app", "status", "--json", "--state-dir", str(running.state)]
     inside = ["ip", "netns", "exec", home.namespace, *command]
-    done = subprocess.run(inside, capture_output=True, text=True, check=False, timeout=60)
+    try:
+        done = subprocess.run(inside, capture_output=True, text=True, check=False, timeout=60)
+    except subprocess.TimeoutExpired:
+        return {}
     found: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {}
     return found
 
@@ -228,7 +232,13 @@ class _Prediction:
 def _predicted(planner: dict[str, Any]) -> list[_Prediction]:
     found = [
         _Prediction(
-            name, each["drop_predicted"], each["drop"], each["delay_predicted_s"], each["delay_s"], each["rows"]
+            name,
+            each["drop_predicted"],
+            each["drop"],
+            each["delay_predicted_s"]
+            + (SHED_AFTER_S if each["drop_predicted"] > 0 else 0.0),  # so long rows wait there
+            each["delay_s"],
+            each["rows"],
         )
         for name, each in sorted(planner.get("subscriptions", {}).items())
         if each["rows"] and each["drop"] is not None and each["delay_s"] is not None
