@@ -139,6 +139,10 @@ class HostOptions:
         ),
     ] = None
     relays: Annotated[bool, typer.Option(help="Run the relays of all sites in this process.")] = True
+    relay_processes: Annotated[
+        int,
+        typer.Option(min=0, max=64, help="Spread the relays over so many processes; 0 runs them in this one."),
+    ] = 0
     disk_reserve: Annotated[
         str, typer.Option(help="Pause intake when less than this is free on the disk of the state directory.")
     ] = "64 MB"
@@ -191,6 +195,7 @@ def up(
         accept_loss=recovery.accept_loss,
         rebuild_catalog=recovery.rebuild_catalog,
         relays=host.relays,
+        relay_processes=host.relay_processes,
         job=spark_job.job,
         spark_options=o.key_values(spark_job.spark or []),
         nats_options={} if embedded else _nats_options(place, at.creds),

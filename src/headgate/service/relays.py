@@ -1,10 +1,10 @@
-"""The relays that run in the process of the service: one of each site, with the rights of that site alone."""
+"""The relays that run in one process: one of each of its sites, with the rights of that site alone."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 from headgate.fabric import Fabric
 from headgate.model import Deployment
@@ -13,17 +13,36 @@ from headgate.relay.node import RelayNode
 from headgate.relay.tables import Tables
 from headgate.relay.unit_node import UnitNode
 from headgate.replicas.node import ReplicaNode
-from headgate.service.roles import Roles
 from headgate.service.settings import Settings
 
 Spawn = Callable[[Coroutine[Any, Any, None], str], object]
 
 
+class SiteConnections(Protocol):
+    """Makes connections that may do what the relay of a site may."""
+
+    async def connect(self, url: str, site: str, **options: Any) -> Fabric:
+        """A connection as the relay of a site."""
+
+
 class Relays:
     """Starts relays, and closes their connections at the end. Their tasks belong to whoever spawns them."""
 
-    def __init__(self, settings: Settings, fabric: Fabric, tables: Tables, roles: Roles | None, url: str) -> None:
-        """`fabric` is the service's own connection, which relays share where roles cannot be given."""
+    def __init__(
+        self,
+        settings: Settings,
+        fabric: Fabric,
+        tables: Tables,
+        roles: SiteConnections | None,
+        url: str,
+        *,
+        mine: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        """`fabric` is the service's own connection, which relays share where roles cannot be given.
+
+        `mine` says which sites' relays are run here.
+        """
+        self._mine = mine
         self._settings = settings
         self._fabric = fabric
         self._tables = tables
@@ -42,7 +61,8 @@ class Relays:
         """
         if self._budgets is None:
             self._budgets = Budgets(deployment)
-        sites = [name for name, site in deployment.sites.items() if name not in self.nodes and not site.is_host]
+        new = [name for name, site in deployment.sites.items() if name not in self.nodes and not site.is_host]
+        sites = [name for name in new if self._mine(name)]
         links = self._settings.links
         for site, fabric in zip(sites, await asyncio.gather(*map(self._connect, sites)), strict=True):
             node = self.nodes[site] = RelayNode(

@@ -60,6 +60,7 @@ from headgate.service.pages import Page
 from headgate.service.processes import JobProcess
 from headgate.service.publish_watch import PublishWatch
 from headgate.service.purging import PurgerMachine
+from headgate.service.relay_processes import RelayPart, RelayProcess
 from headgate.service.relays import Relays
 from headgate.service.replanning import Replanner
 from headgate.service.roles import Roles, hosts_of
@@ -125,6 +126,7 @@ class Runtime:
         self.control.machine = lambda: msgspec.to_builtins(self.machine.report)
         self.relays = Relays(settings, fabric, self.tables, self.roles, self.url)
         self.nodes = self.relays.nodes
+        self.relay_processes: list[RelayProcess] = []
         self._booked: list[str] = []
         self._outboxes: set[str] = set()
         self._hosts: list[str] | None = None
@@ -257,12 +259,33 @@ class Runtime:
         if hosts != self._hosts:
             await self.fabric.publish(self.fabric.logs.hosts, HostList(sites=hosts).encode())
             self._hosts = hosts
-        if self.settings.relays:
+        if self.settings.relays and not self.settings.relay_processes:
             await self.relays.follow(snapshot.deployment, self._spawn)
+        elif self.settings.relays and not self.relay_processes:
+            self._spread_relays(self.settings.relay_processes)
         unknown = any(site.upload_bytes_per_s is None for site in snapshot.deployment.sites.values())
         if self.joiner is None and unknown and not self.control.extender.fixed:
             self.joiner = Joiner(self.fabric, self.catalog, self.observer, self.control.publish, self.settings.settle_s)
             self._spawn(self.joiner.run(), "joins")
+
+    def _spread_relays(self, parts: int) -> None:
+        """Run the relays in processes beside this one."""
+        settings = self.settings
+        for number in range(parts):
+            part = RelayPart(
+                self.url,
+                settings.namespace,
+                str(settings.state_dir.absolute()),
+                number,
+                parts,
+                dict(settings.nats_options),
+                settings.limits,
+                settings.log_level,
+                settings.log_format,
+            )
+            process = RelayProcess(part)
+            self.relay_processes.append(process)
+            self._spawn(process.run(), part.name)
 
     def _open_face(self) -> None:
         """Serve the HTTP API in a process beside this one."""
@@ -438,6 +461,7 @@ class Runtime:
         """Stop everything that `start` started."""
         if self.face is not None:
             await self.face.stop()
+        await asyncio.gather(*(process.stop() for process in self.relay_processes))
         await self.control.close()
         await self.collectors.close()
         await self.stop_job()

@@ -41,6 +41,8 @@ class Settings:
     limits: QueueLimits = field(default_factory=QueueLimits)
     inbox_messages: int = 4096
     relays: bool = True
+    relay_processes: int = 0
+    """Over how many processes relays are spread; 0 is this process."""
     job: bool = True
     replan: Rules = field(default_factory=Rules)
     settle_s: float = 10.0
