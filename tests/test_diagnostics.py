@@ -93,8 +93,8 @@ def test_an_error_that_ends_the_program_is_a_json_line_too(
 
 # Waiting that ends by a time or by a cancellation that was asked for is no error.
 QUIET = {"TimeoutError", "asyncio.CancelledError"}
-# A closed event loop has nobody to tell; a directory that is there is looked at; a temporary file may be gone; what verify
-# cannot read it has named before.
+# A closed event loop has nobody to tell; a directory that is there is looked at; a temporary file may be gone; what
+# verify cannot read it has named before.
 HARMLESS = {"fabric/crew.py", "pipeline/java.py", "private.py", "service/verifying.py"}
 
 
