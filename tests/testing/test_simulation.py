@@ -394,3 +394,16 @@ def test_blocks_without_rows_are_no_trouble_for_who_is_thinned_by_key() -> None:
     assert Simulation(scenario).run().violation is None
     with planted(BY_NAME["blocks without rows are thinned by key"]):
         assert "failed at" in str(Simulation(scenario).run().violation)
+
+
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [("a root does not know messages by their ids", 0), ("an outbox lets go of more than the root has", 0)],
+)
+def test_what_is_published_at_sites_reaches_the_root_once(name: str, seed: int) -> None:
+    scenario = named_scenario("published_at_sites", seed)
+    result = Simulation(scenario).run()
+    assert result.violation is None
+    assert result.delivered > 50
+    with planted(BY_NAME[name]):
+        assert "the root" in str(Simulation(scenario).run().violation)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
-from headgate.model import Source
+from headgate.model import Site, Source
 from headgate.protocol.port import FabricError
 from headgate.relay.upward import UpwardMachine
 from headgate.virtual.fabric import SERVER
@@ -28,6 +28,7 @@ _NEAR: Final = 0.5
 _AGAIN_S: Final = 0.1
 _UNHEARD: Final = 0.15  # part of the messages of which the sender does not hear that they were stored
 _MOST_ROWS: Final = 6
+_LARGE: Final = 4_000  # bytes of a message of which a few fill a parcel
 
 
 @dataclass
@@ -36,6 +37,7 @@ class SimulatedSender:
 
     name: str
     site: str
+    padding: bytes = b""
     number: int = 1
     stored: int = 0
     rows: list[int] = field(default_factory=list)
@@ -60,7 +62,8 @@ class Publishing(Commits):
                 link.delay_s = link.jitter_s = random.uniform(0.0, _NEAR * self.scenario.delay_s)
             self._start_upward(site)
         for number in range(self.scenario.senders):
-            made = SimulatedSender(f"sender{number}-", random.choice(sorted(self.snapshot.deployment.sites)))
+            site = random.choice(sorted(self.snapshot.deployment.sites))
+            made = SimulatedSender(f"sender{number}-", site, random.choice((b"", b" " * _LARGE)))
             self.senders[made.name] = made
             self._later(random.random(), self._send, made, Random(f"{made.name} {self.scenario.seed}"))
 
@@ -75,7 +78,7 @@ class Publishing(Commits):
             return
         sender.rows = sender.rows or [random.randrange(60) for _ in range(random.randint(1, _MOST_ROWS))]
         identity = f"{sender.name}{sender.number}"
-        data = f"{identity} {' '.join(map(str, sender.rows))}".encode()
+        data = f"{identity} {' '.join(map(str, sender.rows))}".encode() + sender.padding
         try:
             subject = self.logs.published_at(sender.site, _STREAM)
             self.fabric.publish(subject, data, message_id=identity)
@@ -168,7 +171,10 @@ def published_at_sites(seed: int, random: Random) -> Scenario:
         pace_s=random.choice((0.05, 0.3)),
     )
     streams = {name: replace(each, source=Source("nats")) for name, each in made.first.deployment.streams.items()}
-    return replace(made, first=replace(made.first, deployment=replace(made.first.deployment, streams=streams)))
+    upload = random.choice((None, 2e4))
+    sites = {name: Site(name, upload_bytes_per_s=upload) for name in made.first.deployment.sites}
+    deployment = replace(made.first.deployment, streams=streams, sites=sites)
+    return replace(made, first=replace(made.first, deployment=deployment))
 
 
 PUBLISHED_FAMILIES: Final = (published_at_sites,)
@@ -196,11 +202,5 @@ PUBLISHED_MUTANTS: Final = (
         "relay.outbox",
         "port.logs.outbox_of(self._site, stream), answer.upto + 1)",
         "port.logs.outbox_of(self._site, stream), answer.upto + 3)",
-    ),
-    Mutant(
-        "what a parcel repeats is stored again",
-        "relay.door",
-        "        came = [item for item in parcel.items if item.sequence > before.upto]\n",
-        "        came = list(parcel.items)\n",
     ),
 )
