@@ -14,7 +14,7 @@ from tests.api.helpers import Api, api_test
 from tests.live import small
 
 from headgate.errors import HeadgateError
-from headgate.service.access import CODE, login_link, make_token, read_token, signed, token_file
+from headgate.service.access import CODE, login_link, make_token, read_token, rotate_token, signed, token_file
 from headgate.service.http_process import listen, parse_address
 
 
@@ -27,6 +27,32 @@ def test_the_token_is_its_owners_alone(tmp_path: Path) -> None:
     path.chmod(0o640)
     with pytest.raises(HeadgateError, match="others than its owner can read"):
         read_token(tmp_path)
+
+
+@pytest.mark.nats
+def test_a_new_token_holds_before_the_old_one_ends_and_nothing_is_started_again(tmp_path: Path, nats_url: str) -> None:
+    async def work(api: Api) -> None:
+        async with httpx.AsyncClient(base_url=api.address, trust_env=False) as other:
+
+            async def answer(token: str) -> int:
+                return (await other.get("/api/status", headers={"Authorization": f"Bearer {token}"})).status_code
+
+            first = api.token
+            second = rotate_token(tmp_path, 3600.0)
+            assert second != first
+            assert [await answer(token) for token in (first, second)] == [200, 200]
+            third = rotate_token(tmp_path, 0.0)
+            # The first was given an hour, and ends with a rotation that gives none: one token before is kept.
+            assert [await answer(token) for token in (first, second, third)] == [401, 401, 200]
+            link = await other.get(login_link("", second, time.time()))
+            assert link.status_code == 403
+            before = token_file(tmp_path).with_name("token-before")
+            assert stat.S_IMODE(before.stat().st_mode) == 0o600
+            fourth = rotate_token(tmp_path, 3600.0)
+            before.write_bytes(before.read_bytes().replace(b"until", b"untii"))  # what is damaged does not hold
+            assert [await answer(token) for token in (third, fourth)] == [401, 200]
+
+    api_test(tmp_path, nats_url, small(), work)
 
 
 @pytest.mark.nats

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
@@ -40,8 +40,11 @@ class Visitor:
 class Access:
     """The token of a deployment, and what was signed with it."""
 
-    def __init__(self, token: str, port: int, users: Users | None = None) -> None:
-        self._token = token
+    def __init__(
+        self, token: str, port: int, users: Users | None = None, *, tokens: Callable[[], tuple[str, ...]] | None = None
+    ) -> None:
+        """`tokens` are those that hold now, the newest first, where more than the one may."""
+        self._tokens = tokens or (lambda: (token,))
         self._users = users or Users(None)
         self.cookie = f"headgate-{port}"
         self._used: dict[str, float] = {}
@@ -50,21 +53,21 @@ class Access:
         """The session that the code of a login link opens; a code works once."""
         now_s = time.time()
         of_user = is_user_token(code)
-        if code in self._used or not (of_user or valid(self._token, CODE, code, now_s)):
+        if code in self._used or not (of_user or any(valid(token, CODE, code, now_s) for token in self._tokens())):
             raise ApiError(
                 "this login link has expired, or was used before", hint="`headgate login` prints another", kind="denied"
             )
         user, key = self._users.of_token(code, LOGIN) if of_user else (None, "")
         self._used = {each: until for each, until in self._used.items() if until > now_s}
         self._used[code] = now_s + SESSION_S
-        session = signed(self._token, _session_of(user, key), now_s + SESSION_S)
+        session = signed(self._tokens()[0], _session_of(user, key), now_s + SESSION_S)
         return session if user is None else f"{session}~{user.name}~{key}"
 
     def identify(self, connection: HTTPConnection) -> Visitor:
         """Who a request is from, by its bearer token or by the session of a browser."""
         scheme, _, given = connection.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            if _same(given.strip(), self._token):
+            if any(_same(given.strip(), token) for token in self._tokens()):
                 return Visitor("owner")
             if is_user_token(given.strip()):
                 return _visitor(self._users.of_token(given.strip())[0])
@@ -81,7 +84,8 @@ class Access:
         session, _, of = text.partition("~")
         name, _, key = of.partition("~")
         user = self._users.holds(name, key) if of else None
-        if (of and user is None) or not valid(self._token, _session_of(user, key), session, time.time()):
+        purpose, now_s = _session_of(user, key), time.time()
+        if (of and user is None) or not any(valid(token, purpose, session, now_s) for token in self._tokens()):
             return None
         return Visitor("owner") if user is None else _visitor(user)
 

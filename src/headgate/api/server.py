@@ -20,6 +20,7 @@ from headgate.api.gateway import Gateway, ServedPart
 from headgate.client import Client
 from headgate.diagnostics import SERVICE, noted
 from headgate.fabric import cancel_all
+from headgate.service.access import TokenBook
 
 _GRACE_S: Final = 3
 _RENEW_S: Final = 2.0
@@ -86,7 +87,8 @@ async def serving(
     limit_buffers(listening)
     host, port = listening.getsockname()[:2]
     gateway = Gateway(client, state_dir, part)
-    app = make_app(gateway, Access(token, port, gateway.users), hosts_of(host, port))
+    book = None if state_dir is None else TokenBook(state_dir, token).holding
+    app = make_app(gateway, Access(token, port, gateway.users, tokens=book), hosts_of(host, port))
     config = uvicorn.Config(
         app,
         http="h11",

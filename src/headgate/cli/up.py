@@ -325,11 +325,21 @@ def login(
         str | None, typer.Option(help="Where the HTTP API is; default: as the state directory says.")
     ] = None,
     expires: Annotated[str, typer.Option(help="With --creds and --token: how long the token holds.")] = "12 h",
+    rotate: Annotated[
+        str | None,
+        typer.Option(help="Make another bearer token first; the one before holds for so long yet, such as `1 h`."),
+    ] = None,
 ) -> None:
     """Print a link that opens the page of a running deployment in a browser; it works once, within five minutes."""
     from headgate.fabric.tokens import API, LOGIN, make_user_token
-    from headgate.service.access import CODE_S, login_link, read_token
+    from headgate.service.access import CODE_S, login_link, read_token, rotate_token
 
+    if rotate is not None:
+        if creds is not None:
+            raise HeadgateError(
+                "a user has no token that is kept", hint="`headgate user rotate NAME` gives new credentials"
+            )
+        rotate_token(state_dir, parse_duration(rotate))
     if creds is not None and token:
         typer.echo(make_user_token(_text(creds), API, int(time.time() + parse_duration(expires))))
         return

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import os
 import secrets
+import time
 from pathlib import Path
 from typing import Final
 
+from headgate.diagnostics import SERVICE, noted
 from headgate.errors import HeadgateError
+from headgate.fabric.place import write_whole
+from headgate.wire.frame import WireError
+from headgate.wire.sealed import seal, unseal
 
 CODE_S: Final = 300.0
 """How long a login link works."""
@@ -22,6 +28,7 @@ SESSION_S: Final = 12 * 3600.0
 CODE: Final = "code"
 SESSION: Final = "session"
 _SIGNED: Final = 32
+_BEFORE: Final = "token-before"
 
 
 def token_file(state_dir: Path) -> Path:
@@ -56,6 +63,53 @@ def read_token(state_dir: Path) -> str:
     if len(token) < _SIGNED:
         raise HeadgateError(f"{path} holds no token", hint="delete it: the next start makes another")
     return token
+
+
+def rotate_token(state_dir: Path, grace_s: float) -> str:
+    """Make another token; the one before holds for some time yet. The API follows with its next request."""
+    before, path = read_token(state_dir), token_file(state_dir)
+    until = int(time.time() + grace_s)
+    write_whole(path.with_name(_BEFORE), seal(json.dumps({"token": before, "until": until}).encode()))
+    write_whole(path, secrets.token_urlsafe(_SIGNED))
+    return read_token(state_dir)
+
+
+def read_before(path: Path) -> tuple[str, int]:
+    """A token that was replaced, and when it ends; `WireError` or another error where the file is damaged."""
+    document = json.loads(unseal(path.read_bytes()))
+    return str(document["token"]), int(document["until"])
+
+
+class TokenBook:
+    """The tokens that hold in a state directory, read again when their files have changed."""
+
+    def __init__(self, state_dir: Path, token: str) -> None:
+        """`token` holds while there is no file to read."""
+        self._files = token_file(state_dir), token_file(state_dir).with_name(_BEFORE)
+        self._state_dir = state_dir
+        self._marks: tuple[tuple[int, int, int] | None, ...] = ()
+        self._token, self._before = token, ("", 0)
+
+    def holding(self) -> tuple[str, ...]:
+        """The tokens, the newest first."""
+        marks = tuple(_mark(file) for file in self._files)
+        if marks != self._marks:
+            self._before = ("", 0)  # the one before first: between the two files, both may be the same
+            with noted(SERVICE, "no token was replaced", OSError, ValueError, KeyError, TypeError, WireError):
+                self._before = read_before(self._files[1])
+            with noted(SERVICE, "the token of the HTTP API cannot be read", HeadgateError):
+                self._token = read_token(self._state_dir)
+            self._marks = marks
+        token, until = self._before
+        return (self._token, token) if time.time() < until else (self._token,)
+
+
+def _mark(file: Path) -> tuple[int, int, int] | None:
+    try:
+        stat = file.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
 def signed(token: str, purpose: str, expires_s: float) -> str:

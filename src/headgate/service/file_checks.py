@@ -19,7 +19,7 @@ from headgate.fabric.membership import CREDENTIALS_FILE, MEMBER_FILE, Membership
 from headgate.fabric.registry import USER_FILE, Registry
 from headgate.fabric.rolebook import RoleBook
 from headgate.pipeline.resuming import CommitNote
-from headgate.service.access import read_token
+from headgate.service.access import read_before, read_token
 from headgate.service.state_format import FORMAT, StateFormatError, read_format
 from headgate.service.stored_files import kind_of
 from headgate.service.survey import read_checkpoint
@@ -58,6 +58,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "the roles of sites": lambda path: RoleBook.parse(path.read_bytes()),
     "an account as the server was told": _account,
     "the token of the HTTP API": lambda path: read_token(path.parent.parent),
+    "the token before": read_before,
     "the format of the directory": _format,
     "which site a host is": lambda path: Membership.read(path.parent),
     "the credentials of a host": _credentials,
@@ -95,7 +96,7 @@ UNCHECKED: Final[Mapping[str, str]] = {
     "what the job said": "for reading",
     "what a named job said": "for reading",
     "where the HTTP API is": _MADE,
-    "whether users are limited in bytes, for gateways": _MADE,
+    "the limits of users, for gateways": _MADE,
     "what the HTTP API said": "for reading",
     "that this is a demonstration": "empty",
     "the wrapper of Java": _MADE,

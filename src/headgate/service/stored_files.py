@@ -76,6 +76,7 @@ KINDS: Final = (
     StoredKind("what the job said", "job.log", backed_up=False),
     StoredKind("what a named job said", "job-*.log", backed_up=False),
     StoredKind("the token of the HTTP API", "http/token"),
+    StoredKind("the token before", "http/token-before"),
     StoredKind("where the HTTP API is", "http/address", backed_up=False),
     StoredKind("the limits of users, for gateways", "http/limits", backed_up=False),
     StoredKind("what the HTTP API said", "http/http.log", backed_up=False),
