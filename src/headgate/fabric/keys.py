@@ -123,7 +123,7 @@ def check_statement(statement: str) -> None:
     """Refuse a statement that is not signed by the key that it names.
 
     >>> check_statement(KeyPair.new("account").sign({"sub": "x"}))
-    >>> check_statement(KeyPair.new("account").sign({"sub": "x"})[:-2] + "AA")
+    >>> check_statement(KeyPair.new("account").sign({"sub": "x"})[:-9] + 9 * "A")
     Traceback (most recent call last):
     headgate.fabric.keys.CredentialsError: the statement does not fit its signature (ask for new credentials)
     """
