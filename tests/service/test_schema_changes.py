@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -45,25 +46,10 @@ ALLOWED = [
     {"cost": None},
     {"cost": None, "price": "decimal(8,2)"},
 ]
-REFUSED = [
-    ({"n": "smallint"}, "column 'n' of stream 'fleet' cannot become smallint: not every int is one"),
-    ({"n": "float"}, "cannot become float: not every int is one"),
-    ({"n": "string"}, "cannot become string"),
-    ({"n": "decimal(10,2)"}, "cannot become decimal(10,2): not every int is one"),
-    ({"speed": "float"}, "cannot become float: not every double is one"),
-    ({"speed": "bigint"}, "add a column of the new type under another name, fill both, and retire 'speed'"),
-    ({"cost": "decimal(8,3)"}, "cannot become decimal(8,3): not every decimal(8,2) is one"),
-    ({"at": "date"}, "has the type date, but event time needs a timestamp"),
-    (
-        {"n": None},
-        "column 'n' of stream 'fleet' is still used by 'fast' (where), 'short' (select) (change or end these",
-    ),
-    ({"heat": None}, "is still used by 'thin' (policy)"),
-    ({"unit": None}, "streams.fleet.key[0]: unknown column 'unit'"),
-    ({"at": None}, "unknown column 'at'"),
-    ({"new": "dubble"}, "dubble"),
-    ({"speed": "float", "n": None}, "cannot become float"),
-    ({"speed": "float", "n": None}, "column 'n' of stream 'fleet' is still used by"),
+REFUSALS = [
+    line.split(" -> ")
+    for line in (Path(__file__).parents[1] / "data" / "schema-refusals.txt").read_text().splitlines()
+    if not line.startswith("#")
 ]
 
 
@@ -72,11 +58,11 @@ def test_allowed(schema: dict[str, Any]) -> None:
     change(schema)
 
 
-@pytest.mark.parametrize(("schema", "said"), REFUSED, ids=str)
-def test_refused(schema: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize(("written", "said"), REFUSALS)
+def test_refused(written: str, said: str) -> None:
     with pytest.raises(HeadgateError) as error:
-        change(schema)
-    assert said in str(error.value)
+        change(json.loads(written))
+    assert str(error.value) == said
 
 
 def rows(first: int, **columns: pa.DataType) -> pa.RecordBatch:

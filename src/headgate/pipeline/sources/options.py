@@ -99,3 +99,14 @@ def happened(rate: float, group: int, origin_us: int, now_us: int) -> int:
     if now_us < origin_us:
         return 0
     return (int((now_us - origin_us) * rate / 1e6) // group + 1) * group
+
+
+def check_socket(options: Mapping[str, str]) -> None:
+    """Refuse a `socket` without a server."""
+    given = {name.lower(): str(value) for name, value in options.items()}
+    if not given.get("host"):
+        raise SourceError("the source 'socket' has no server", hint="give `host` and `port`")
+    port = given.get("port", "")
+    if not port.isdigit() or not 0 < int(port) < 65_536:
+        said = f"{port!r} is not a value for 'port'" if port else "the source 'socket' has no port"
+        raise SourceError(said, hint="give `port`, a number from 1 to 65535")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from headgate.model import Stream, type_name
 from headgate.model.schema import SchemaError
 from headgate.pipeline.sources.jsontext import CORRUPT, ERROR, RAW, from_json, misfits
-from headgate.pipeline.sources.options import one_of
+from headgate.pipeline.sources.options import check_socket, one_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -82,6 +82,8 @@ def check_source(stream: Stream) -> None:
         from headgate.pipeline.sources.nats_options import NatsSettings
 
         NatsSettings.of({"url": "nats://the-deployment", **source.options, "stream": stream.name})
+    if source.format == "socket":
+        check_socket(source.options)
     if source.collected:
         from headgate.pipeline.sources.collected_options import CollectedSettings
 
