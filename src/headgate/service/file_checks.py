@@ -98,6 +98,7 @@ UNCHECKED: Final[Mapping[str, str]] = {
     "where the HTTP API is": _MADE,
     "the limits of users, for gateways": _MADE,
     "what the HTTP API said": "for reading",
+    "the secret of a Spark cluster": "a cluster that has another one refuses the job",
     "that this is a demonstration": "empty",
     "the wrapper of Java": _MADE,
     "what Spark has under way": _MADE,
