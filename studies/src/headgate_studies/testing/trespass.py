@@ -102,7 +102,7 @@ _API: Final = ("STREAM.INFO", "STREAM.PURGE", "STREAM.DELETE", "STREAM.MSG.GET",
 _UNUSED: Final = (
     *(f"hg.outbox.{site}.{stream}.{kind}" for site in ("root", "leaf") for stream in ("fleet", "notes")
       for kind in ("rows", "unsent")),
-    "hg.in.fleet", "hg.in.notes", "hg.in.notes.unsent", "hg.grid.leaf.eve", "hg.grid.leaf.root", "hg.repair.leaf",
+    "hg.in.fleet", "hg.in.notes", "hg.in.notes.unsent", "hg.grid.leaf.eve", "hg.grid.leaf.root",
 )  # fmt: skip
 _BODIES: Final[tuple[dict[str, Any], ...]] = (
     {"name": OWNED, "stream": "fleet", "site": "leaf", "where": "speed > 0"},
@@ -259,7 +259,11 @@ class Trespasser:
         for name in (OWNED, f"{OWNED[:-1]}2"):
             place = path.replace("{name}", name).replace("{one}", "root").replace("{other}", "leaf")
             sent = json.loads(json.dumps(body).replace(OWNED, name))
-            answers.append(await self._http.request(method, place, json=None if method == "GET" else sent))
+            try:
+                answers.append(await self._http.request(method, place, json=None if method == "GET" else sent))
+            except httpx.TransportError:  # the server ended a connection that was idle just when it was used again
+                self._outcome.kinds["not answered"] += 1
+                return
         if method != "GET" and answers[0].is_success:
             self._outcome.leaked.append(f"{method} {path} was done")
         said = [each.text.replace(OWNED[:-1], "").replace("2", "1") for each in answers]
