@@ -11,6 +11,7 @@ import pytest
 from headgate.model import Deployment, Plan, Site, Source, Stream, Subscription, Tree
 from headgate.protocol.records import RangeRequest
 from headgate.protocol.trace import Trace
+from headgate.relay.core import Key
 from headgate.wire.block import Block
 from headgate.wire.snapshot import Snapshot
 from headgate_studies.testing.world.families import (
@@ -407,3 +408,24 @@ def test_what_is_published_at_sites_reaches_the_root_once(name: str, seed: int) 
     assert result.delivered > 50
     with planted(BY_NAME[name]):
         assert "the root" in str(Simulation(scenario).run().violation)
+
+
+def test_a_relay_forgets_who_read_shared_inboxes_that_are_gone() -> None:
+    """It remembered their readers for ever: every regrouping left some behind."""
+    simulation = Simulation(named_scenario("shared_inbox", 2))
+    simulation.begin()
+    simulation.until(14.0)
+    for _ in range(12):
+        for change in (simulation._regroup, simulation._rejoin, simulation._share):
+            change(Action(0.0, "change", "s1"))
+        simulation.until(simulation.fabric.queue.now + 2.0)
+        simulation._commit(Action(0.0, "commit", "t0", number=5.0))
+    there = {
+        Key("t0", subscription=owner, stay=number)
+        for name, each in simulation.snapshot.deployment.subscriptions.items()
+        for stay in each.stays
+        for owner, number in (stay.inbox_of(simulation.snapshot.subscription_ids[name]),)
+    }
+    states = [relay.machine.state for relay in simulation.relays.values()]
+    assert [each.members.keys() - there - each.core.outputs.keys() for each in states] == [set()] * 3
+    assert any(each.members for each in states)

@@ -106,6 +106,8 @@ class Room:
 
 NO_ROOM: Final = Room(0)
 _ASKS: Final = 100
+MOST_HELD: Final = 1024
+"""So many blocks of a stream are held behind a gap at most."""
 _ANY: Final = 1 << 30
 _AGAIN_S: Final = 0.1
 
@@ -131,7 +133,7 @@ class RelayCore:
     """One site. Feed it blocks with `receive`, publish what `sends` gives, and report back."""
 
     def __init__(
-        self, site: str, limits: QueueLimits | None = None, *, max_held: int = 1024, defer: bool = False
+        self, site: str, limits: QueueLimits | None = None, *, max_held: int = MOST_HELD, defer: bool = False
     ) -> None:
         """With `defer`, outputs leave long packs to the owner (see `Output`).
 

@@ -232,8 +232,16 @@ class Inboxes:
                 state.admit(key, (identity, stay.number))
         self._known = frozenset(snapshot.subscription_ids.values())
         self._highest = max(self._highest, *self._known, 0)
+        self._forget_members({key for *_, key in here})
         self._read = {key: read for key, read in self._read.items() if key in self._left}
         self._revision = revision
+
+    def _forget_members(self, here: set[Key]) -> None:
+        """Forget who read shared inboxes that nobody reads any more and that nothing is written to."""
+        state = self._state
+        for key in [each for each in state.members if each not in here and each not in state.core.outputs]:
+            del state.members[key]
+        self._begun = {each for each in self._begun if each[0] in state.members}
 
     async def _keep_left(self, key: Key, subscription: Subscription) -> None:
         """Purge what was read of an inbox that was left, and let what waits too long expire."""

@@ -20,7 +20,8 @@ from headgate.wire.snapshot import Snapshot, SnapshotWriter, cut_snapshot
 from headgate.wire.unreadable import UnreadableError
 
 _RETRY_S: Final = 0.1
-_KEPT: Final = 32
+KEPT: Final = 32
+"""So many versions are remembered at most."""
 _FEWEST: Final = 4
 _KEPT_SUBSCRIPTIONS: Final = 1_000_000  # in all versions that are kept, unless these are the fewest
 _END: Final = 1 << 62
@@ -85,11 +86,16 @@ class TableCache(ABC):
         """
         self._snapshots[snapshot.revision] = snapshot
         size = sum(len(each.subscription_ids) for each in self._snapshots.values())
-        while len(self._snapshots) > (_KEPT if size <= _KEPT_SUBSCRIPTIONS else _FEWEST):
+        while len(self._snapshots) > (KEPT if size <= _KEPT_SUBSCRIPTIONS else _FEWEST):
             gone = next(iter(self._snapshots))
             size -= len(self._snapshots.pop(gone).subscription_ids)
             self._routes = {key: routes for key, routes in self._routes.items() if key[0] != gone}
             self._stand_ins = {key: child for key, child in self._stand_ins.items() if key[0] != gone}
+
+    @property
+    def size(self) -> int:
+        """How many versions are remembered."""
+        return len(self._snapshots)
 
     def known(self, version: int) -> Snapshot | None:
         """A version if it was read lately."""

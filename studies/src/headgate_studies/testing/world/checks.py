@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from headgate.protocol.port import Ask
+from headgate.protocol.quarantine import MOST
 from headgate.protocol.records import RangeRequest
+from headgate.relay.core import MOST_HELD
 from headgate.relay.machine import RelayMachine
+from headgate.relay.state import SiteState
+from headgate.relay.tables import KEPT
 from headgate.virtual.logs import SimulatedLog
 from headgate.virtual.process import Instance
 from headgate.virtual.server import SimulatedServer
@@ -82,6 +86,8 @@ class Checks:
         most = 2 * self._max_rows + 1000
         for relay in relays:
             state = getattr(relay.machine, "state", None)
+            for problem in beyond_bounds(state) if isinstance(state, SiteState) else ():
+                self.fail(f"{relay.process} {problem}")
             for key, output in state.core.outputs.items() if state is not None else ():
                 if output.rows > most:
                     self.problem = self.problem or f"{key.token} holds {output.rows} rows, allowed are {most}"
@@ -89,6 +95,18 @@ class Checks:
             info = log.info()
             if info.bytes > log.log.max_bytes > 0:
                 self.problem = self.problem or f"{log.log.name} holds {info.bytes} bytes of {log.log.max_bytes}"
+
+
+def beyond_bounds(state: SiteState) -> Iterator[str]:
+    """What a relay remembers that is more than it may: blocks behind gaps, versions, readers, damaged messages."""
+    core, aside = state.core, state.port.quarantine.messages
+    for stream in {key.stream for key in core.outputs}:
+        if len(core.held(stream)) > MOST_HELD:
+            yield f"holds {len(core.held(stream))} blocks of {stream} behind a gap, allowed are {MOST_HELD}"
+    if state.tables.size > KEPT:
+        yield f"remembers {state.tables.size} versions of the catalog, allowed are {KEPT}"
+    if len(aside) > MOST:
+        yield f"names {len(aside)} messages that it could not read, allowed are {MOST}"
 
 
 def asked_in_vain(instance: Instance, ask: Ask, server: SimulatedServer, logs: Logs) -> str | None:

@@ -13,4 +13,10 @@ LEDGER_MUTANTS: Final = (
         "                later[subscription] = later.get(subscription, 0) + count\n",
         "                later[subscription] = count\n",
     ),
+    Mutant(
+        "versions of the catalog are remembered for ever",
+        "relay.tables",
+        "(KEPT if size <= _KEPT_SUBSCRIPTIONS else _FEWEST)",
+        "(1000 * KEPT)",
+    ),
 )
