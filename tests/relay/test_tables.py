@@ -15,7 +15,7 @@ from headgate.wire.logs import Logs
 from headgate.wire.snapshot import Snapshot
 
 pytestmark = pytest.mark.nats
-VERSIONS = tables._KEPT + 8
+VERSIONS = tables.KEPT + 8
 
 
 def test_an_old_version_is_found_after_many_newer_ones(nats_url: str) -> None:
@@ -36,7 +36,7 @@ def test_an_old_version_is_found_after_many_newer_ones(nats_url: str) -> None:
                 assert routes is None or routes.version == version
             assert found.known(1) is not None
             assert found.known(VERSIONS) is not None
-            assert sum(found.known(version) is not None for version in range(1, VERSIONS + 1)) == tables._KEPT
+            assert sum(found.known(version) is not None for version in range(1, VERSIONS + 1)) == tables.KEPT
 
     asyncio.run(work())
 
