@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
+import time
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -19,15 +20,19 @@ from tests.service.test_users import World
 
 from headgate.catalog import DeploymentError, parse_deployment
 from headgate.client import Client, ClientError
-from headgate.fabric import cancel_all
+from headgate.fabric import Fabric, FabricError, cancel_all
 from headgate.fabric.connecting import join
+from headgate.fabric.keys import KeyPair
 from headgate.fabric.listening import Listening
 from headgate.fabric.membership import Invitation, InvitationError, accept
 from headgate.fabric.place import choose_port
 from headgate.fabric.placed import HostFabric
+from headgate.fabric.registry import User
+from headgate.fabric.roled import RoleCredentials
 from headgate.fabric.rolekeys import site_credentials
 from headgate.fabric.wide import WideFabric
 from headgate.pipeline.sources import GENERATOR_SCHEMAS
+from headgate.protocol.records import Entered, EntryRequest
 from headgate.protocol.reports import RelayReport
 from headgate.relay.hosted import open_host
 from headgate.relay.node import RelayNode
@@ -237,6 +242,53 @@ def test_a_host_joins_by_an_invitation_that_works_once_and_leaves(tmp_path: Path
                 return "host-leaf" not in here.runtime.people.registry.users
 
             await until(put_out)
+
+    asyncio.run(run())
+
+
+def test_a_host_that_is_put_out_at_home_is_put_out_at_the_servers_of_other_hosts(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with hosts(tmp_path) as here, here.host("mid"):
+            people, user = here.runtime.people, User("host-leaf", KeyPair.new("user").public, 1, program="site leaf")
+            await people.admit({}, "join leaf", people.registry.added(user), user)
+            credentials = site_credentials(here.server.directory, "hg", "leaf")
+            address = here.runtime.control.contexts.snapshot.deployment.sites["mid"].dialled_at
+            assert address is not None
+            async with await join(here.server.url, LOGS, credentials) as home:
+
+                async def enter() -> tuple[RoleCredentials, Fabric]:
+                    """Be let in at `mid` as `leaf`, with what let it in."""
+                    pair = KeyPair.new("user")
+                    asked = EntryRequest(key=pair.public).encode()
+                    answer = Entered.decode(await home.request(LOGS.entered("mid", "leaf"), asked))
+                    credentials = RoleCredentials(answer.statement, pair)
+                    return credentials, await join(address, LOGS, credentials)
+
+                known, there = await enter()
+                async with there:
+                    assert await there.last(LOGS.site("leaf"), "hg.site.leaf.x") is None
+                    began = time.monotonic()
+                    await people.admit({}, "revoke", people.registry.removed("host-leaf", int(time.time())), None)
+                    assert set(people.registry.out) == {"leaf"}
+
+                    async def out() -> bool:
+                        return not there.connected
+
+                    await until(out, 5.0)  # as SECURITY.md promises
+                    print(f"put out at another host after {time.monotonic() - began:.2f} s")
+                with pytest.raises(FabricError):
+                    await join(address, LOGS, known)
+                # Who may ask again, because the site has joined anew, is let in as before.
+
+                async def anew() -> bool:
+                    try:
+                        _, source = await enter()
+                    except FabricError:  # within the second in which it was put out
+                        return False
+                    async with source:
+                        return await source.last(LOGS.site("leaf"), "hg.site.leaf.x") is None
+
+                await until(anew)
 
     asyncio.run(run())
 

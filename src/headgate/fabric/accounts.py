@@ -42,6 +42,8 @@ SYSTEM_FILE: Final = "system.creds"
 SYSTEM: Final = "system"
 HOME: Final = "home"
 PEOPLE: Final = "people"
+EVERYBODY: Final = "*"
+"""Whoever is in an account, where keys are revoked."""
 DEVICES: Final = "devices"
 BRIDGE_FILE: Final = "bridge.creds"
 BRIDGE_PASSWORD: Final = "bridge.mqtt"  # noqa: S105 - the name of a file

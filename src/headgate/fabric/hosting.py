@@ -15,7 +15,8 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from headgate.fabric.accounts import SYSTEM_FILE, Keys
+from headgate.diagnostics import noted, site_log
+from headgate.fabric.accounts import EVERYBODY, SYSTEM_FILE, Keys
 from headgate.fabric.client import Fabric
 from headgate.fabric.keys import KeyPair
 from headgate.fabric.placed import HostFabric
@@ -23,12 +24,14 @@ from headgate.fabric.roles import SITE, Rights, grid_rights, guest_rights
 from headgate.fabric.server import EmbeddedServer
 from headgate.fabric.serving import RequestCall
 from headgate.protocol.port import FabricError, Stored
-from headgate.protocol.records import Entered, EntryRequest, HostedLogs
+from headgate.protocol.records import Entered, EntryRequest, HostedLogs, HostList
+from headgate.wire.frame import WireError
 from headgate.wire.logs import Log
 
 _UPDATE: Final = "$SYS.REQ.CLAIMS.UPDATE"
 _OK: Final = 200
 _MOST_BYTES: Final = 4 << 20
+_LOOK_S: Final = 1.0
 
 
 class Hosting:
@@ -40,6 +43,7 @@ class Hosting:
         self._server = server
         self._keys = Keys.open(server.directory)
         self._let_in: set[str] = set()
+        self._out: dict[str, int] = {}
         self._handling: set[asyncio.Task[None]] = set()
         self._stack = AsyncExitStack()
 
@@ -51,12 +55,35 @@ class Hosting:
         self._system = await self._stack.enter_async_context(system)
         self._stack.push_async_callback(await home.receive(logs.hosted(self._site), self._taking(self._read)))
         self._stack.push_async_callback(await home.receive(logs.entered(self._site, "*"), self._taking(self._enter)))
+        self._handling.add(asyncio.create_task(self._follow_out(), name=f"who is out at {self._site}"))
         return self
 
     async def __aexit__(self, *_: object) -> None:
         for task in list(self._handling):
             task.cancel()
         await self._stack.aclose()
+
+    async def _follow_out(self) -> None:
+        """Put out here whom home has put out: keys by which a site is let in here are known to this server alone."""
+        home, logs = self._fabric.home, self._fabric.logs
+        while True:
+            with noted(site_log(self._site), "who was put out is looked at again", FabricError, WireError):
+                stored = await home.last(logs.state, logs.hosts)
+                told = {} if stored is None else HostList.decode(stored.data).out
+                for site, until_s in told.items():
+                    if site != self._site and self._out.get(site) != until_s:
+                        self._out[site] = until_s
+                        for role, rights in self._roles_of(site).items():
+                            await self._state(role, rights)
+            await asyncio.sleep(_LOOK_S)
+
+    def _roles_of(self, site: str) -> dict[str, Rights]:
+        """What a site may be let in as."""
+        logs = self._fabric.logs
+        return {
+            f"{SITE} {site}": guest_rights(logs, site, self._site),
+            f"grid {site}": grid_rights(logs, self._site, site),
+        }
 
     def _taking(self, answer: Callable[[RequestCall], Awaitable[bytes]]) -> Callable[[RequestCall], Awaitable[None]]:
         async def take(call: RequestCall) -> None:
@@ -94,21 +121,26 @@ class Hosting:
         child, asked = call.subject.rsplit(".", 1)[1], EntryRequest.decode(call.data)
         logs = self._fabric.logs
         if asked.grid:
-            return await self._let(f"grid {child}", asked.key, grid_rights(logs, self._site, child))
+            return await self._let(f"grid {child}", asked.key)
         if asked.after is not None:
             log, links = logs.site(child), logs.links_into(child)
             return Entered(reader=await self._fabric.own.open_reader(log, links, asked.after)).encode()
         await self._fabric.ensure(logs.site(child))
-        return await self._let(f"{SITE} {child}", asked.key, guest_rights(logs, child, self._site))
+        return await self._let(f"{SITE} {child}", asked.key)
 
-    async def _let(self, role: str, key: str, rights: Rights) -> bytes:
+    async def _state(self, role: str, rights: Rights) -> None:
+        """Say to the server what a role may do, and up to when nobody is in it."""
+        account, out = self._keys.role(self._fabric.logs.namespace, role), self._out.get(role.partition(" ")[2])
+        stated = self._keys.role_account(account.public, role, rights, {} if out is None else {EVERYBODY: out})
+        answer = json.loads(await self._system.request(_UPDATE, stated.encode()))
+        if answer.get("data", {}).get("code") != _OK:
+            raise FabricError(f"the server of {self._site} did not let {role!r} in: {answer.get('error')}")
+
+    async def _let(self, role: str, key: str) -> bytes:
         """Let the holder of a key in with the rights of a role of this server."""
         account = self._keys.role(self._fabric.logs.namespace, role)
         if role not in self._let_in:
-            stated = self._keys.role_account(account.public, role, rights, {})
-            answer = json.loads(await self._system.request(_UPDATE, stated.encode()))
-            if answer.get("data", {}).get("code") != _OK:
-                raise FabricError(f"the server of {self._site} did not let {role!r} in: {answer.get('error')}")
+            await self._state(role, self._roles_of(role.partition(" ")[2])[role])
             self._let_in.add(role)
         statement = self._keys.role_statement(account, KeyPair("", key), role.replace(" ", "-"), role)
         return Entered(statement=statement, fingerprint=str(self._server.fingerprint or "")).encode()

@@ -103,10 +103,15 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """All users by name, and the keys that were revoked, each with the second before which it counts for nothing."""
+    """All users by name, and the keys that were revoked, each with the second before which it counts for nothing.
+
+    `out` are sites whose host was put out, each with the second up to which nothing counts that let it in at the
+    servers of other sites: there it has other keys.
+    """
 
     users: Mapping[str, User] = field(default_factory=dict)
     revoked: Mapping[str, int] = field(default_factory=dict)
+    out: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def read(cls, directory: Path) -> Self:
@@ -142,7 +147,8 @@ class Registry:
         try:
             found = _checked(json.loads(path.read_text(encoding="utf-8")))
             users = {each["name"]: _user(each) for each in found["users"]}
-            return cls(users, {str(key): int(at_s) for key, at_s in found["revoked"].items()})
+            times = ({str(key): int(at_s) for key, at_s in found.get(kind, {}).items()} for kind in ("revoked", "out"))
+            return cls(users, *times)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
                 f"the file {path} with the users cannot be read: {error!r}", hint="restore it from a backup"
@@ -150,7 +156,8 @@ class Registry:
 
     def write(self, directory: Path) -> None:
         """Store the registry, and then its copy, each in one step."""
-        document = {"users": [asdict(user) for user in self.users.values()], "revoked": dict(self.revoked)}
+        users = [asdict(user) for user in self.users.values()]
+        document = {"users": users, "revoked": dict(self.revoked), "out": dict(self.out)}
         text = json.dumps({**document, "sum": _sum(json.loads(json.dumps(document)))}, indent=1)
         write_whole(directory / USER_FILE, text)
         write_whole(directory / COPY_FILE, text)
@@ -193,7 +200,10 @@ class Registry:
         """Without a user, whose keys are revoked."""
         user = self.user(name)
         users = {other: each for other, each in self.users.items() if other != name}
-        return replace(self, users=users, revoked={**self.revoked, **dict.fromkeys((user.key, *user.retiring), now_s)})
+        revoked = {**self.revoked, **dict.fromkeys((user.key, *user.retiring), now_s)}
+        kind, _, site = user.program.partition(" ")
+        gone = kind == "site" and all(each.program != user.program for each in users.values())
+        return replace(self, users=users, revoked=revoked, out={**self.out, site: now_s} if gone else self.out)
 
     def settled(self, now_s: int) -> Self:
         """With the keys revoked whose time has come."""
@@ -219,7 +229,7 @@ def _checked(document: dict[str, Any]) -> dict[str, Any]:
     """A document without its checksum, which it has to fit; one of before there was any has none."""
     if document.pop("sum", None) not in (None, _sum(document)):
         raise ValueError("it does not fit its checksum")
-    if strange := document.keys() - {"users", "revoked"}:
+    if strange := document.keys() - {"users", "revoked", "out"}:
         raise ValueError(f"it has {min(strange)!r}, which is nothing of a registry")
     return document
 

@@ -142,7 +142,7 @@ def site_rights(
             services += _read_state(logs, logs.mark(site, stream.name), logs.ledger(stream.name))
             news.append(logs.news(logs.commit(stream.name)))
     if site in hosts:
-        services += [logs.joined(site), f"{_NEXT}.{logs.site(site).name}.*"]
+        services += [logs.joined(site), f"{_NEXT}.{logs.site(site).name}.*", *_read_state(logs, logs.hosts)]
     for stream_name, parent, child in edges:
         edge = parent, child, stream_name
         if parent == site:

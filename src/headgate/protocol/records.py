@@ -170,10 +170,14 @@ class Entered(Record, frozen=True, kw_only=True):
 
 
 class HostList(Record, frozen=True, kw_only=True):
-    """The sites that have a server of their own."""
+    """The sites that have a server of their own; `out` has those whose host was put out, and up to which second.
+
+    What let such a host in at the server of another site until then counts for nothing any more.
+    """
 
     kind_name = "hosts"
     sites: list[str]
+    out: dict[str, Count] = {}
 
 
 class ParcelAnswer(Record, frozen=True, kw_only=True):

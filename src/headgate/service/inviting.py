@@ -130,7 +130,8 @@ class Inviting:
             retiring |= {**before.retiring, before.key: now_s}
         user = User(host_user(site), str(asked["key"]), now_s, program=program, retiring=retiring)
         users = {key: each for key, each in registry.users.items() if key not in (name, user.name)}
-        changed = type(registry)({**users, user.name: user}, registry.revoked)
+        out = registry.out if before is None else {**registry.out, site: now_s - 1}
+        changed = type(registry)({**users, user.name: user}, registry.revoked, out)
         statement = statement_of(
             Keys.open(self._server.directory).credentials(user, KeyPair("", user.key), self._fabric.logs)
         )

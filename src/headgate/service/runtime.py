@@ -122,6 +122,7 @@ class Runtime:
         self.control.roles = self.people.roles = self.roles
         self.people.deployment = lambda: self.control.contexts.snapshot.deployment
         self.people.settle = self.control.settle_grants
+        self.people.tell_hosts = self._tell_hosts
         catalog.recorder = self._record
         self.control.machine = lambda: msgspec.to_builtins(self.machine.report)
         self.relays = Relays(settings, fabric, self.tables, self.roles, self.url)
@@ -257,8 +258,8 @@ class Runtime:
         await self.collectors.follow(snapshot.deployment)
         hosts = sorted(hosts_of(snapshot))
         if hosts != self._hosts:
-            await self.fabric.publish(self.fabric.logs.hosts, HostList(sites=hosts).encode())
             self._hosts = hosts
+            await self._tell_hosts()
         if self.settings.relays and not self.settings.relay_processes:
             await self.relays.follow(snapshot.deployment, self._spawn)
         elif self.settings.relays and not self.relay_processes:
@@ -267,6 +268,11 @@ class Runtime:
         if self.joiner is None and unknown and not self.control.extender.fixed:
             self.joiner = Joiner(self.fabric, self.catalog, self.observer, self.control.publish, self.settings.settle_s)
             self._spawn(self.joiner.run(), "joins")
+
+    async def _tell_hosts(self) -> None:
+        """Say which sites have servers of their own, and whose host was put out."""
+        told = HostList(sites=self._hosts or [], out=dict(self.people.registry.out))
+        await self.fabric.publish(self.fabric.logs.hosts, told.encode())
 
     def _spread_relays(self, parts: int) -> None:
         """Run the relays in processes beside this one."""

@@ -52,6 +52,8 @@ class People:
         self.out: Callable[[], Mapping[str, float]] = dict
         """Until when each key is out that has sent too much."""
         self._unsettled = False
+        self.tell_hosts: Callable[[], Awaitable[None]] = _nobody_told
+        """Tells the hosts of sites who of them was put out."""
         self.registry = Registry() if server is None else Registry.read(server.directory)
 
     @property
@@ -192,9 +194,11 @@ class People:
     async def _store(self, registry: Registry) -> None:
         """Keep the registry, then tell the server who is out; a server that is started later reads it by itself."""
         directory = self._directory()
-        told = registry.revoked != self.registry.revoked
+        told, out = registry.revoked != self.registry.revoked, registry.out != self.registry.out
         registry.write(directory)
         self.registry = registry
+        if out:
+            await self.tell_hosts()
         if told:
             keys = Keys.open(directory)
             assert self._server is not None
@@ -247,3 +251,7 @@ def _shown(user: User) -> Mapping[str, Any]:
         "key": user.key,
         "retiring": dict(user.retiring),
     }
+
+
+async def _nobody_told() -> None:
+    """Nobody is told who was put out: no service runs."""
