@@ -85,6 +85,7 @@ SUBSCRIPTIONS: Final[dict[str, dict[str, Any]]] = {
     "pulse-unread": {"site": "madrid", "stream": "pulse", "where": "spo2 < 95"},
 }
 RATES: Final = {"weather": 256, "fleet": 120, "pulse": 60}
+_AT_A_TIME: Final = 50_000
 VEHICLES: Final = 100
 """Fewer than rows a second, so that each is heard of every second."""
 _SEEDS: Final = {"weather": 7, "fleet": 11, "pulse": 13}
@@ -92,8 +93,22 @@ _ROOTS: Final = {"weather": "oslo", "fleet": "paris", "pulse": "london"}
 _KEYS: Final = {"weather": ["x", "y"], "fleet": ["vehicle"], "pulse": ["patient"]}
 
 
-def document(many: int = 0, *, tuned: bool = False) -> dict[str, Any]:
-    """The deployment file; with `many` further subscriptions to the fleet, each to one vehicle, which nobody reads.
+def crowd(many: int) -> dict[str, dict[str, Any]]:
+    """So many further subscriptions to the fleet, each to one vehicle, which nobody reads."""
+    places = list(SITES)[:7]
+    return {
+        f"vehicle-{number:04}": {
+            "site": places[number % len(places)],
+            "stream": "fleet",
+            "where": f"vehicle = 'v{number % VEHICLES:02}'",
+            "quality": _CONTRACT,
+        }
+        for number in range(many)
+    }
+
+
+def document(*, many: bool = False, tuned: bool = False) -> dict[str, Any]:
+    """The deployment file, for many further subscriptions if there are any.
 
     It is `tuned` by the live tuner in periods of some seconds, or planned at home.
     """
@@ -109,16 +124,6 @@ def document(many: int = 0, *, tuned: bool = False) -> dict[str, Any]:
     }
     axes = {"x": {"column": "x", "size": 32}, "y": {"column": "y", "size": 32}, "time": {"tick": "step"}}
     streams["weather"]["grid"] = axes
-    places = list(SITES)[:7]
-    more = {
-        f"vehicle-{number:04}": {
-            "site": places[number % len(places)],
-            "stream": "fleet",
-            "where": f"vehicle = 'v{number % VEHICLES:02}'",
-            "quality": _CONTRACT,
-        }
-        for number in range(many)
-    }
     return {
         "streams": streams,
         "sites": SITES,
@@ -134,7 +139,7 @@ def document(many: int = 0, *, tuned: bool = False) -> dict[str, Any]:
                       "ship": "london"} | ({"oslo": "berlin"} if many else {}),
             "pulse": {"paris": "london", "berlin": "paris", "madrid": "paris"},
         },
-        "subscriptions": {**SUBSCRIPTIONS, **more},
+        "subscriptions": SUBSCRIPTIONS,
     }  # fmt: skip
 
 
@@ -194,7 +199,9 @@ async def open_showcase(
     page is measured on: what was matched and what is in flight changes for each of them every second, and nothing is
     delivered.
     """
-    deployment = parse_deployment(yaml.safe_dump(document(many, tuned=tuned)), "showcase.yaml", GENERATOR_SCHEMAS)
+    deployment = parse_deployment(
+        yaml.safe_dump(document(many=many > 0, tuned=tuned)), "showcase.yaml", GENERATOR_SCHEMAS
+    )
     settings = Settings(state_dir=directory, nats=nats, namespace=namespace, job=False, relays=relays or not many)
     token = make_token(directory)
     listening = listen("127.0.0.1:0")
@@ -206,6 +213,9 @@ async def open_showcase(
             serving(served, listening, token, directory) as gateway,
             Crew() as crew,
         ):
+            wanted = list(crowd(many).items())
+            for first in range(0, many, _AT_A_TIME):
+                await client.subscribe_many(dict(wanted[first : first + _AT_A_TIME]))
             readers = Readers(client)
             readers.start([name for name in SUBSCRIPTIONS if name != "pulse-unread"])
             showcase = Showcase(runtime, client, gateway, address_of(listening), token, readers)
