@@ -304,7 +304,7 @@ def test_sites_join_and_leave_by_command_while_a_reader_reads(tmp_path: Path) ->
                 async def has_last() -> bool:
                     return all(each.refused or last <= set(each.values) for each in readers)
 
-                await until(has_last, 30.0)
+                await until(has_last, 120.0)
                 for each in readers:
                     assert not each.refused
                     assert len(each.values) == len(set(each.values))

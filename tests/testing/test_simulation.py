@@ -326,7 +326,7 @@ def test_a_root_log_that_a_few_commits_fill_takes_more_of_them() -> None:
 
 def test_manifests_of_rows_that_are_under_way_stay_in_a_full_root_log() -> None:
     """Without them nobody knew that rows were owed: a site that had to ask for them passed over them."""
-    scenario = named_scenario("small_logs_everywhere", 1)
+    scenario = named_scenario("small_logs_everywhere", 899)
     assert Simulation(scenario).run().violation is None
     with planted(BY_NAME["manifests go as soon as the ledger has them"]):
         found = Simulation(scenario).run().violation

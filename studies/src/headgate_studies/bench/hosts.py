@@ -32,7 +32,7 @@ from headgate_studies.studies.charts import COLOURS, panels, save
 _WAIT_S: Final = 400.0
 _IDLE_S: Final = 5.0
 _EVERY_S: Final = 0.5
-FAST: Final = "speed > 90"
+FAST: Final = "speed > 30"
 SHED_AFTER_S: Final = 2.0
 
 
