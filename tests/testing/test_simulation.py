@@ -429,3 +429,15 @@ def test_a_relay_forgets_who_read_shared_inboxes_that_are_gone() -> None:
     states = [relay.machine.state for relay in simulation.relays.values()]
     assert [each.members.keys() - there - each.core.outputs.keys() for each in states] == [set()] * 3
     assert any(each.members for each in states)
+
+
+def test_who_joins_a_shared_inbox_again_keeps_what_was_sent_to_it_before_a_restart() -> None:
+    """The relay meets the version with which it joined for the second time, when the rows are in the inbox already."""
+    scenario = make_scenario(598)
+    kept = {166, 173, 174, 177, 179, 181}
+    scenario = scenario.without(frozenset(range(len(scenario.actions))) - kept)
+    assert Simulation(scenario).run().violation is None
+    name = "who joins a shared inbox is taken to come after all that it holds, also after a restart"
+    with planted(BY_NAME[name]):
+        found = Simulation(scenario).run().violation
+    assert "which u3 has not read" in str(found)

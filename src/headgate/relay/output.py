@@ -80,7 +80,8 @@ class Output:
 
     With `defer` a pack that takes long is left to the owner: `overfull` says so (`bursting`: by more than twice),
     `begin_pack` gives the work, which may run in a thread, `end_pack` takes the result. Meanwhile
-    the front of the queue can be sent; nothing may be offered.
+    the front of the queue can be sent; nothing may be offered. `began` is the sequence where it was taken up: until it
+    sends something, blocks are routed that its log may have already.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class Output:
         self._packed_after = 0
         self._later: list[tuple[Block, Child | Receiver]] = []
         self.coverage = coverage
-        self.sequence = sequence
+        self.sequence = self.began = sequence
         self.reducer = Reducer()
         self._alone = False
         self._blocks = WaitingBlocks()

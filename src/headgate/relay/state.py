@@ -288,12 +288,16 @@ class SiteState:
         return self.members.get(key) or ((key.subscription, key.stay),)
 
     def meet(self, key: Key, target: Child | Receiver) -> None:
-        """Know the members of an inbox before the first block of a version is routed to them."""
+        """Know the members of an inbox before the first block of a version is routed to them.
+
+        Who is new is there for what is sent from now on. After a start the log may have some of that already.
+        """
         self.targets[key] = target
         if isinstance(target, Receiver) and (target.members or key in self.members):
             output = self.core.outputs.get(key)
+            place = 0 if output is None or output.sequence == output.began else output.sequence
             for reader in target.readers:
-                self.admit(key, reader, 0 if output is None else output.sequence)
+                self.admit(key, reader, place)
 
     def admit(self, key: Key, reader: tuple[int, int], place: int = 0) -> None:
         """Know that a subscription reads an inbox in a stay, from behind a place on."""

@@ -37,4 +37,10 @@ SHARING_MUTANTS: Final = (
         "                place = stored.sequence\n        state.members[key][reader] = place\n",
         "                break\n        state.members[key][reader] = 0\n",
     ),
+    Mutant(
+        "who joins a shared inbox is taken to come after all that it holds, also after a restart",
+        "relay.state",
+        "0 if output is None or output.sequence == output.began else output.sequence",
+        "0 if output is None else output.sequence",
+    ),
 )
