@@ -249,7 +249,7 @@ class SiteState:
         if key.subscription is None:
             return reached
         found = []
-        for subscription, stay in self.readers(key):
+        for subscription, stay in tuple(self.readers(key)):  # others may come while this one is asked about
             tally = await self.insist(partial(read_tally, self.port, subscription))
             if tally.place(stay) >= last:
                 return max(reached or 0, tally.mark)
@@ -277,7 +277,7 @@ class SiteState:
 
     async def read_out(self, key: Key) -> bool:
         """Whether a reader has come to the end of an inbox and gone on at another site: nobody will read it again."""
-        for subscription, stay in self.readers(key):
+        for subscription, stay in tuple(self.readers(key)):  # others may come while this one is asked about
             if (await read_tally(self.port, subscription)).stay <= stay:
                 return False
         return True
