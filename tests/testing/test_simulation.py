@@ -441,3 +441,14 @@ def test_who_joins_a_shared_inbox_again_keeps_what_was_sent_to_it_before_a_resta
     with planted(BY_NAME[name]):
         found = Simulation(scenario).run().violation
     assert "which u3 has not read" in str(found)
+
+
+def test_the_newest_subscription_of_a_shared_inbox_holds_nobody_up_when_it_has_ended() -> None:
+    """Its relay was replaced meanwhile, so its number was higher than all that the new one knew."""
+    scenario = make_scenario(2046)
+    kept = {22, 26, 54, 87, 93, 96, 99, 102, 103, 107}
+    scenario = scenario.without(frozenset(range(len(scenario.actions))) - kept)
+    assert Simulation(scenario).run().violation is None
+    with planted(BY_NAME["who has ended goes on to hold a shared inbox"]):
+        found = Simulation(scenario).run().violation
+    assert "u2 has 18 of 21" in str(found)

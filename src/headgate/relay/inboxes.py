@@ -45,8 +45,7 @@ class Inboxes:
         self._left: dict[Key, Subscription] = {}
         self._read: dict[Key, int] = {}
         self._turn = 0
-        self._known: frozenset[int] = frozenset()  # the subscriptions that there are, and the highest of their ids
-        self._highest = 0
+        self._known: frozenset[int] = frozenset()  # the subscriptions that there are
         self._begun: set[tuple[Key, tuple[int, int]]] = set()  # who has its first message in a shared inbox
         self.ahead: dict[str, list[int]] = {}
         """By inbox, who is ahead of others that share it, where these hold up what comes."""
@@ -149,8 +148,9 @@ class Inboxes:
         needs nothing.
         """
         port, members = self._state.port, self._state.members
-        # Ids only grow: one that is higher than all that are known is of a newer revision.
-        asked = sorted(each for each in members[key] if each[0] in self._known or each[0] > self._highest)
+        # One that is not known, but was met in a newer version, is of a revision that was not looked at yet.
+        met, revision = self._state.met, self._revision or 0
+        asked = sorted(each for each in members[key] if each[0] in self._known or met.get(each[0], 0) > revision)
         places: list[int] = []
         living: list[int] = []
         for start in range(0, len(asked), _SIDE_BY_SIDE):
@@ -231,7 +231,6 @@ class Inboxes:
             if key in shared or key in state.members:
                 state.admit(key, (identity, stay.number))
         self._known = frozenset(snapshot.subscription_ids.values())
-        self._highest = max(self._highest, *self._known, 0)
         self._forget_members({key for *_, key in here})
         self._read = {key: read for key, read in self._read.items() if key in self._left}
         self._revision = revision
@@ -242,6 +241,8 @@ class Inboxes:
         for key in [each for each in state.members if each not in here and each not in state.core.outputs]:
             del state.members[key]
         self._begun = {each for each in self._begun if each[0] in state.members}
+        there = {subscription for members in state.members.values() for subscription, _ in members}
+        state.met = {subscription: version for subscription, version in state.met.items() if subscription in there}
 
     async def _keep_left(self, key: Key, subscription: Subscription) -> None:
         """Purge what was read of an inbox that was left, and let what waits too long expire."""

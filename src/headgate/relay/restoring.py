@@ -34,7 +34,7 @@ async def restore_outputs(state: SiteState, routes: Routes) -> None:
     fresh: dict[Key, Target] = {}
     for target in routes.targets:
         key = key_of(routes.stream, target)
-        state.meet(key, target)
+        state.meet(key, target, routes.version)
         if key not in state.core.outputs:
             fresh[key] = target
     inboxes = [key for key in fresh if key.child is None]

@@ -115,6 +115,7 @@ class SiteState:
         # By inbox, the subscriptions that may still read it, and their stays; not where only its owner reads it.
         # Messages up to the given place are for others.
         self.members: dict[Key, dict[tuple[int, int], int]] = {}
+        self.met: dict[int, int] = {}  # by subscription that shares an inbox, the newest version that was routed to it
         self.recorded: set[Key] = set()  # outputs with decisions in the site log, which may be out of date
         self.waiting = Signal(machine)  # set when an output may have something to send
 
@@ -287,7 +288,7 @@ class SiteState:
         assert key.subscription is not None
         return self.members.get(key) or ((key.subscription, key.stay),)
 
-    def meet(self, key: Key, target: Child | Receiver) -> None:
+    def meet(self, key: Key, target: Child | Receiver, version: int) -> None:
         """Know the members of an inbox before the first block of a version is routed to them.
 
         Who is new is there for what is sent from now on. After a start the log may have some of that already.
@@ -298,6 +299,7 @@ class SiteState:
             place = 0 if output is None or output.sequence == output.began else output.sequence
             for reader in target.readers:
                 self.admit(key, reader, place)
+                self.met[reader[0]] = max(version, self.met.get(reader[0], 0))
 
     def admit(self, key: Key, reader: tuple[int, int], place: int = 0) -> None:
         """Know that a subscription reads an inbox in a stay, from behind a place on."""

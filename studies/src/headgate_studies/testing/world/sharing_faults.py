@@ -43,4 +43,10 @@ SHARING_MUTANTS: Final = (
         "0 if output is None or output.sequence == output.began else output.sequence",
         "0 if output is None else output.sequence",
     ),
+    Mutant(
+        "who has ended goes on to hold a shared inbox",
+        "relay.inboxes",
+        "each[0] in self._known or met.get(each[0], 0) > revision",
+        "each[0] in self._known or met.get(each[0], 0) > 0",
+    ),
 )
