@@ -18,7 +18,7 @@ from tests.live import sites, until
 from tests.service.brokers import MOSQUITTO, free_port, mosquitto, nats_server, send
 
 from headgate.catalog import parse_deployment
-from headgate.fabric import Fabric
+from headgate.fabric import Fabric, cancel_all
 from headgate.model import Source
 from headgate.pipeline.sources.collected_options import CollectedSettings
 from headgate.pipeline.sources.options import SourceError
@@ -83,8 +83,7 @@ async def collecting(fabric: Fabric, form: str, **options: Any) -> AsyncIterator
     try:
         yield collector
     finally:
-        task.cancel()
-        await asyncio.wait([task])
+        await cancel_all([task])  # while nats-py connects, it may take a cancellation for its own
 
 
 async def holds(fabric: Fabric, wanted: list[str]) -> None:
